@@ -16,21 +16,21 @@
 #
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
-# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
-# arXiv 2603.01514, first version), **Figures 1 and 2**, Theorem 1. Our copy of the text lacks its displayed formulas.
-# What stands for them is our reading, the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$ among it. A later version (HiLD workshop, ICML 2026) changes the algorithm, with another regulariser and a
-# renormalisation, and is not reproduced here.
-#
-# **Question.** The loss of a softmax attention layer is not convex. Can gradient descent still be made to reach its
-# global minimum?
-#
-# **The paper's answer.** Yes, for linear data, with three changes: a spectral start, a preconditioner, and a regulariser
-# that keeps $A$ and $B$ balanced. **What we measured.** From a random start the regulariser does the work, and on
-# well-conditioned data the preconditioner gains nothing that can be measured. Below each of the three is taken away.
+# Train a softmax attention layer on a linear problem by SGD, from a random start. The loss stalls far above the smallest possible one. The loss is not convex, so what did we expect?
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls](../figures/desk/precond_fig2.png)
 #
-# *The largest run (desk scale): from the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls. This page runs less.*
+# *The largest run (scale desk): from the same random start Algorithm 1 approaches the optimum, and SGD with the same step size stalls. This page runs less.*
+#
+# **Question.** Can gradient descent be made to reach the global minimum all the same?
+#
+# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says yes, for linear data, with three changes:
+#
+# 1. **A spectral start.** Least squares estimates the linear map from the data. Its singular value decomposition gives an $A$ and a $B$ that are already close to a minimum.
+# 2. **A preconditioner.** If the inputs vary much more in one direction than in another, gradient descent is slow in the second. Dividing by the covariance makes all directions alike.
+# 3. **A regulariser.** The loss depends on the product of $A$ and $B$ only, so one can be large and the other small. The regulariser pulls them back into balance.
+#
+# Which of the three does the work? We take each away.
 #
 # ## The statement
 #
@@ -49,7 +49,7 @@
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
 # | $\eta$ | step size, the factor of the gradient | |
 #
-# **Hypotheses.** A1 to A3, quoted below with Theorem 1 and the algorithm. The paper says of A3 that "we require this
+# **Hypotheses.** Theorem 1 needs A1 to A3. They are quoted below with the theorem and the algorithm. The paper says of A3 that "we require this
 # integrability to show that the empirical gradient is close to the population gradient". As we see it, A3 is needed since a query is one of
 # the keys as well, and $x^\top Bx$ is its logit with itself. All three are printed for seed 0. How fast Algorithm 1 gets to the
 # minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
@@ -83,9 +83,9 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian. How, our copy lacks. We scale both and add `floor` times the identity to $\Sigma$,
-# so that A1-A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. The condition number of $\Sigma$ is at most 1/`floor`, so that a preconditioner has little to do. Sizes, scales and step size did not survive in the
-# text at hand: **these are our settings**.
+# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian. Our copy does not say how they are drawn. We scale both and add `floor` times the identity to $\Sigma$,
+# so that A1-A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. The condition number of $\Sigma$ is at most 1/`floor`, so that a preconditioner has little to do. Our copy of the text also lacks sizes, scales and step size:
+# **these are our settings**.
 
 
 # %%
@@ -203,8 +203,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# **Look at** the blue curve of Figure 1,
-# right: it *rises*. The spectral start is nearer to the optimum than descent on minibatches can stay. In the left panel
+# In Figure 1, right, the blue curve *rises*. The spectral start lies below the noise floor of minibatch descent, so the loss first rises to that floor. In the left panel
 # the blue curve lies on the dotted optimum. In Figure 2 both rules have the same random start and step size, and SGD stalls.
 
 
@@ -229,7 +228,7 @@ pictures["precond_fig2"]
 # %% [markdown]
 # ## What does the work?
 #
-# **Look at** the panels from left to right.
+# If one of the three changes does the work, taking it away raises the curve.
 #
 # From the spectral start, not drawn, all four combinations rise to one plateau. It is minibatch
 # noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
@@ -251,10 +250,12 @@ pictures["precond_ablation"]
 # %% [markdown]
 # ## What we saw
 #
-# Preconditioned and regularised descent ends about 1 % above the optimum from both starts. This is its noise floor: the
-# spectral start is below it, and descent first moves *up* to it. SGD with the same step stalls far above. The regulariser
-# does most of the work on these data, and the preconditioner none that can be measured. [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for, and
+# **Answer.** Preconditioned and regularised descent ends about 1 % above the optimum from both starts. This is its noise floor. The
+# spectral start lies below it, so descent first moves *up* to it. SGD with the same step stalls far above. The regulariser
+# does most of the work on these data, and the preconditioner gains nothing that we can measure. [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for, and
 # [notebook 22](22_other_optimisers.ipynb) what other optimisers do on the same data.
+#
+# **What this does not show.** Our copy of the text lacks its displayed formulas. In their place stands our reading, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version (HiLD workshop, ICML 2026) has another regulariser and a renormalisation; we do not reproduce it.
 #
 # ## Change this
 #

@@ -23,8 +23,7 @@
 # to $n$ keys only, and the gradient is biased. How near to the optimum does Algorithm 1 get, and how fast?
 #
 # **Answer.** The excess loss falls geometrically, until it meets a floor. The bias of the gradient falls like $1/n$. The
-# excess loss is quadratic in it, so the floor falls like $1/n^2$. The power that the paper promises is blank in the text at
-# hand; we read $1/n$.
+# excess loss is quadratic in it, so the floor falls like $1/n^2$. The power that the paper promises is blank in our copy of the text; we read $1/n$.
 #
 # ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
 #
@@ -84,7 +83,7 @@ statements.quoted("B", STATEMENTS, *premises, *parts)
 #
 # As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian, scaled so that A1-A3 hold: $\|\Sigma\| = 1$,
 # $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. The problem is small, since the oracle gradient takes
-# many batches an iteration. **These are our settings**: the paper's did not survive in the text at hand.
+# many batches per iteration. **These are our settings**: the paper's are missing from our copy of the text.
 
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
@@ -134,7 +133,7 @@ def step(Z, g, S, eta, k=small_k):
 # ## The one-point bounds
 #
 # Eqs. 3 and 4 are measured at the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
-# blank in the text at hand. Ours are derived in `lib.regression.manifold`, the second smoothness in `papers.b.landscape`, in two norms: "left" is our reading of the
+# blank in our copy of the text. Ours are derived in `lib.regression.manifold`, the second smoothness in `papers.b.landscape`, in two norms: "left" is our reading of the
 # paper's, "left_right" has $\Sigma$ on the right as well. In the second both bounds are met with equality, so these
 # constants cannot be improved there.
 
@@ -171,7 +170,7 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# **Look at** the panels from left to right.
+# We read the panels from left to right.
 #
 # * **Left.** Each curve falls at the rate of $n = \infty$ until it meets its own floor. With few samples it rises to it:
 #   there the start is nearer to the optimum than the floor.

@@ -24,7 +24,7 @@
 #
 # **Answer.** It is for data whose covariance is ill-conditioned. The number of iterations grows with a smaller power of
 # the condition number. A preconditioner on both sides, ours, removes the growth. Of 38 statements 31 have
-# rows, the others a reason why not. The displayed formulas are blank in the text at hand: most rows measure a formula that we restored.
+# rows, the others a reason why not. The displayed formulas are blank in our copy of the text: most rows measure a formula that we restored.
 #
 # ## The statement
 #
@@ -184,7 +184,7 @@ figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 
 # %% [markdown]
-# **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
+# Hatched squares are statements with a claim that fails. An empty square is a statement that is not checked.
 #
 # ## What we saw
 #

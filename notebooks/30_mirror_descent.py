@@ -18,18 +18,8 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# **Question.** Gradient descent turns attention towards the direction of the smallest matrix, in the Euclidean norm, under which the logits of the
-# [selected tokens](words.md) lead the others by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
-#
-# **Answer.** Yes, as far as these runs go. Of the smallest such matrices in $\ell_{1.75}$, $\ell_2$ and $\ell_3$, mirror descent with the exponent $p$ ends nearest in direction to
-# that in $\ell_p$. None has arrived. For linear models the limit is known (arXiv 2205.12808).
-#
-# ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
-#
-# *The larger of two runs (desk [scale](words.md)), 100 seeds; this page has 20. A panel for each exponent of training: how far the direction of $W$ is from three such matrices.*
-#
-# *Source: a text without a version number, a part of the paper's appendix; it has no main theorem and no experiments. Definitions and the
-# theorem are as we restore them. Settings and what the paper's figures show are from the authors' code.*
+# **Question.** Gradient descent turns attention towards the direction of the smallest matrix, in the Euclidean norm, under which the logit of the
+# *selected token* of every sample, the one that training ends up reading, leads those of the other tokens by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -112,15 +102,17 @@ def mirror_step(W, downhill, p):
 # **The SVM of paper C**, as we restore it, is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
 # $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
 #
-# **Why?** A limit of training's direction, if the tokens of least margin there score below the selected ones, and the SVM's solution obey one equation: $\nabla\psi(W)$ is a sum of the $A_m$ of least
-# margin with weights $\ge0$. The size of $W$ does not matter: scaling $W$ only scales $\nabla\psi(W)$. Only one direction
-# solves it. Let $V$ do so, with least margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$:
-# $\nabla\psi(V)$ sums $A_m$ on which $V$ has the margin 1 and $W$ at least 1, and then comes Hölder. Equality holds for $W=V$ alone. That the direction of training settles is assumed.
+# **Why?** Suppose that the direction of $W_t$ converges, and that the tokens of smallest margin score below the selected ones. Then training and the SVM obey the same equation:
 #
-# * *Training.* Steps add up in $\nabla\psi(W)$. Late in training only pairs of least margin still pull noticeably. Each step of $\nabla\psi(W)$ is then nearly a sum of their
-#   $A_m$, with positive weights where the selected token has the higher score, and $\nabla\psi(W_t)$ grows along such a sum.
-# * *The SVM.* Where the derivative of its Lagrangian is zero, $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$ with $\beta_m\ge0$, zero where a
-#   margin is above 1. So this is such a sum, too.
+# 1. *Steps add up in the mirror image.* Each step adds a multiple of $-\nabla L$ to $\nabla\psi(W)$.
+# 2. *Late steps are sums of features.* Only pairs of smallest margin still pull noticeably. So $\nabla\psi(W_t)$ grows along a sum of their $A_m$ with weights $\ge0$.
+# 3. *This is the stationarity of the SVM.* The derivative of its Lagrangian is zero if $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$, where $\beta_m\ge0$ is zero if the margin is above 1.
+#
+# <details><summary>Only one direction solves this equation</summary>
+#
+# Scaling $W$ only scales $\nabla\psi(W)$, so the size of $W$ does not matter. Let $V$ solve the equation with smallest margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$. The first inequality holds because $\nabla\psi(V)$ is a sum of features on which $V$ has the margin 1 and $W$ at least 1. The second is Hölder's. Equality holds for $W=V$ alone.
+#
+# </details>
 #
 # **Is it there?** Two measures, both of the direction of $W$ alone.
 #
@@ -194,7 +186,7 @@ figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
 figure_rays
 
 # %% [markdown]
-# Look at the three curves: each is column 1 of $W_t$, scaled to end at length 1, and lies beside the dotted ray of its own exponent.
+# Each curve is column 1 of $W_t$, scaled to end at length 1. It runs along the dotted ray of its own exponent.
 #
 # ## Which SVM does each exponent find?
 #
@@ -248,8 +240,8 @@ for p in exponents:
           f"| {medians} | {own_largest}, {optimal} of {seeds}")  # fmt: skip
 
 # %% [markdown]
-# Look at the diagonals: the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1. It is
-# furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how what is missing
+# On the diagonals the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1. It is
+# furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the gap
 # shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians.
 # One check fails in the larger run (desk scale), `bregman.table.2`: our mean for $p = 2$ is twice that of the other implementation.
 #
@@ -310,8 +302,15 @@ joint_figure
 # %% [markdown]
 # ## What we saw
 #
-# The exponent of mirror descent chooses the norm whose margin attention nears. Every run here ends nearest to the
-# SVM of its own exponent, for the tokens that it selects, with its largest ratio in its own norm. The ratio is still below 1.
+# ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
+#
+# *The larger run (desk [scale](words.md)), 100 seeds; this page has 20. Each panel has one exponent of training. The curves show how far the direction of $W$ is from three such matrices.*
+#
+# **Answer.** Yes, as far as these runs go. The exponent of mirror descent chooses the norm whose margin attention nears. Every run here ends nearest to the
+# SVM of its own exponent, for the tokens that it selects, with its largest ratio in its own norm. The ratio is still below 1, so no run has arrived.
+#
+# **What this does not show.** Our copy is a text without a version number. It contains a part of the paper's appendix, but no main theorem and no experiments.
+# Definitions and the theorem are as we restore them. Settings, and what the paper's figures show, are from the authors' code. For linear models the limit is known (arXiv 2205.12808).
 #
 # ## Change this
 #

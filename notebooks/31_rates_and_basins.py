@@ -138,7 +138,7 @@ for p in exponents:
     print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % keep their tokens up to D = {max(stay):g}")
 
 # %% [markdown]
-# **Look at** the panels from left to right. Far out every run from the thinnest cone keeps its tokens, and most do from
+# We read the panels from left to right. Far out every run from the thinnest cone keeps its tokens, and most do from
 # cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs: at the desk scale of 20
 # seeds it does.
 

@@ -19,7 +19,7 @@
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) **generalises** *Transformers as Support Vector
 # Machines* (arXiv 2308.16898). Here are the latter's results, and paper C's **theorem on the regularisation path**.
 #
-# **Question.** [Notebook 30](30_mirror_descent.ipynb) trains $W$ and selects one token a sample. What changes if keys and
+# **Question.** [Notebook 30](30_mirror_descent.ipynb) trains $W$ and selects one token per sample. What changes if keys and
 # queries are trained in place of $W$, if a mixture of tokens is best, or if the loss is minimised outright at a given norm?
 #
 # **Answer.** Training $(K, Q)$ turns to another SVM, that of least *nuclear* norm, and $KQ^\top$ has low rank. A head for

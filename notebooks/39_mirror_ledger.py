@@ -24,7 +24,7 @@
 # had the lemma been a little wrong?
 #
 # **Answer.** Of 40 statements 20 have rows that can fail, the others a reason why not. Each row was also put
-# into [wrong worlds](words.md): copies with one thing changed on purpose. The column *[catches](words.md)* says how large a change the
+# into [altered copies](words.md): copies with one thing changed on purpose. The column *[catches](words.md)* says how large a change the
 # row notices.
 #
 # ## The statement
@@ -45,7 +45,7 @@
 # | kind of a row | what it says |
 # |---|---|
 # | *statement* | the paper's sentence with the paper's constants |
-# | *form* | the paper's sentence with a constant or a formula of ours, derived in the docstrings of `papers.c`: the text at hand lost the paper's. Where our constant was set beside the first measured value the row is a regression test, and its source says so |
+# | *form* | the paper's sentence with a constant or a formula of ours, derived in the docstrings of `papers.c`: our copy of the text lacks the paper's. Where our constant was set beside the first measured value the row is a regression test, and its source says so |
 # | *finding* | ours, and sharper than the paper |
 #
 # **Hypotheses.**
@@ -58,7 +58,7 @@
 # | 4, 22 | nothing of the step $\eta$, by their proofs |
 # | 24, 25 | a small enough step $\eta$ |
 # | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$, for all but 19 a large one; 27-30 a small enough step too |
-# | 1-3, 5-11 | they stand in the main part of the paper, which is not at hand |
+# | 1-3, 5-11 | they stand in the main part of the paper, which our copy lacks |
 #
 # Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. The table measures on
 # selections that training finds and that are checked to be locally optimal.
@@ -142,7 +142,7 @@ np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
 print(f"{claim.statement}: {claim.measured:.4f}, asked {claim.bound}")
 
 # %% [markdown]
-# The row holds. Now a wrong world, in which the step is 5 % longer than the one that the lemma is told. The row must
+# The row holds. Now an altered copy (a negative control), in which the step is 5 % longer than the one that the lemma is told. The row must
 # notice.
 
 # %%
@@ -166,7 +166,7 @@ table
 print(table.summary())
 
 # %% [markdown]
-# **Look at** the hatched squares: statements with a row that fails. An empty square is a statement that is not checked.
+# Hatched squares are statements with a claim that fails. An empty square is a statement that is not checked.
 
 # %%
 about = ledger.caption("C", table)
@@ -196,7 +196,7 @@ for p in (1.75, 2, 3):
 # Every row holds, and each notices a small falsehood that it names.
 #
 # Lemma 27 holds for any $\pi$ in $(0, 1)$, in the cone from the norm $R_\pi$ on. We fixed $\pi = 0.001$ before any run: a
-# tenth of the smallest change of a wrong world. $R_\pi$ then follows from the data by the proof of Lemma 21, with constants of ours, since
+# tenth of the smallest change of an altered copy. $R_\pi$ then follows from the data by the proof of Lemma 21, with constants of ours, since
 # our copy of the paper lost its formula (`papers.c.lemmas.lemma21_radius`). It is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$
 # in all runs but one, which needs $145{,}000\,\lVert W_{mm}\rVert$ at $p = 3$. For $p \le 2$ the row notices a target rotated by 5 %: the path around that target leaves it inside the cone. For $p = 3$ it
 # notices a wrong step, but no rotated target, since our $\mu_0$ is so small there that margins inside the cone hardly differ.
@@ -226,7 +226,7 @@ for off in (0.0, 0.05):
 #
 # <details><summary>Solution</summary>
 #
-# The image of the next iterate is that of $W$ less $\eta\nabla L$, so by the triangle inequality its $\ell_q$ norm grows by at most
+# The image of the next iterate is that of $W$ minus $\eta\nabla L$, so by the triangle inequality its $\ell_q$ norm grows by at most
 # $\eta\lVert\nabla L\rVert_q$. That norm is $\lVert W\rVert_p^{p-1}$. No step is too long for it.
 #
 # </details>

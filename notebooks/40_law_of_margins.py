@@ -21,25 +21,18 @@
 # error* is $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$. Theorem 1 bounds it by a multiple of $t^{-1/2}$,
 # up to logarithms.
 #
-# **Question.** What *is* the error, exactly?
+# A bound says that the error is not larger. It does not say how large the error is, and so it cannot tell you when to stop.
 #
-# **Answer.** Late in training it is a constant divided by $\|W_t\|$, under the hypotheses below. Under NGD $\|W_t\|$ grows like $t$, so the error falls
-# like $1/t$ (where the constant is not zero), faster than Theorem 1's exponent. One part of the constant, $C$, belongs to
-# the support vectors. It **follows from the selected tokens, the loss, the scores and the dual variables of their SVM**. The start and the pairs of tokens
-# that are no support vectors leave the rest, which is read off the run and can be the larger part.
-#
-# ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
-#
-# *The larger of two sizes of run (desk [scale](words.md)), each mark a run: across, $C$ from the duals; up, from training. This page has 2 seeds, not 20.*
+# **Question.** What *is* the error? Can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
 #
 # ## Two samples in the plane
 #
 # Take two samples of two tokens. The second token of each is zero, the query is the number 1, and so $W$ is a vector in the
 # plane. The first tokens are $(1,0)$ and $(0,\frac12)$, both with the score 1. The *margin* of a sample is the logit of its
-# first token less that of its second: $g_1=w_1$ and $g_2=\frac12w_2$.
+# first token minus that of its second: $g_1=w_1$ and $g_2=\frac12w_2$.
 #
 # The shortest $W$ with both margins at least 1 is $W_{mm}=(1,2)$. It is $1\cdot(1,0)+4\cdot(0,\frac12)$, so the dual
-# variables of this SVM are 1 and 4. Train by NGD and look at the last two columns.
+# variables of this SVM are 1 and 4. Now we train by NGD. Watch the last two columns: the difference of the margins, and the error times the length of $W_t$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -77,12 +70,15 @@ for t in (1, 10, 100, 300, 1000):
     print(f"error x ||W|| = {error * length:.4f}")
 
 # %% [markdown]
-# The margins grow for ever. Their *difference* comes to rest at $-\log4=-1.386$: the logarithm of the ratio of the [duals](words.md).
+# The margins grow for ever. Their *difference* converges to $-\log4=-1.386$. This is minus the logarithm of the ratio of the dual variables, 4 and 1.
 #
-# Why? Late in training sample $i$ pulls on $W$ in proportion to $e^{-g_i}$: loss and scores are the same for both. A step is the sum of $(1,0)$ and
-# $(0,\frac12)$, each times its pull. It is along $W_{mm}$ when the pulls are in the ratio $1:4$ of the duals, so when $g_2-g_1=-\log4$, and it
-# then leaves this difference as it is. Were the difference larger, sample 2 would pull less than its share, and it would fall; were it smaller, it would rise. With it $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of
-# $W_{mm}$: the part of $(0,2\log4)$ orthogonal to $(1,2)$, of length $2\log4/\sqrt5=1.24$. Seen from the origin, a fixed distance is an angle that falls like one over the length.
+# Why? Late in training, sample $i$ pulls on $W$ with a force proportional to $e^{-g_i}$, because loss and scores are the same for both.
+#
+# 1. A step is the sum of $(1,0)$ and $(0,\frac12)$, each times its pull. It points along $W_{mm}$ if the pulls are in the ratio $1:4$ of the duals, so if $g_2-g_1=-\log4$. Such a step leaves the difference as it is.
+# 2. If the difference is larger, sample 2 pulls less than its share, and the difference falls. If it is smaller, it rises.
+# 3. With this difference, $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of $W_{mm}$: the part of $(0,2\log4)$ orthogonal to $(1,2)$, of length $C=2\log4/\sqrt5=1.24$.
+#
+# Seen from the origin, a fixed distance is an angle that falls like 1 divided by the length.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
@@ -94,23 +90,37 @@ ray_off = abs(np.linalg.norm(beside) / np.linalg.norm(rest) - 1)
 figure_ray
 
 # %% [markdown]
-# Left: look at the path, which runs beside the dashed ray and never meets it. Right: look at its distance from the ray,
-# which rests at the dotted line, predicted from the duals alone.
+# Left: the path runs beside the dashed ray and never meets it. Right: its distance from the ray converges to the dotted line, which we predicted from the duals alone.
 #
-# ## The statement
+# **How many steps reach one degree?** The angle $\theta$ satisfies $\lVert W_t\rVert\sin\theta=C$. One degree needs the length $C/\sin1°$. Each NGD step is 0.1 long, and late in training it points almost along $W_{mm}$. So we predict $C/(0.1\,\sin1°)$ steps, without training. The starting phase is left out, so expect a few steps more or less.
+
+# %%
+one_degree = np.deg2rad(1)
+print(f"predicted: {np.linalg.norm(rest) / (0.1 * np.sin(one_degree)):.0f} steps")
+cosines = np.array(path[1:]) @ W_mm / np.linalg.norm(path[1:], axis=1) / np.linalg.norm(W_mm)
+print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
+
+# %% [markdown]
+# ## The law, in its easiest form
+#
+# Start at $W_0=0$, and suppose that every pair of a selected token and another one is on the support of the SVM, with a positive dual. Suppose that the selected tokens have the higher scores, that steps are short, and that the run gets far enough (hypotheses 1 to 4 below say this precisely). Then
+# $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
+# The dual $\beta_m$ says how much of the pull a pair needs, and $\kappa_m$ how hard the loss pulls on it. The *offset* $o_m$ is what the pair's margin keeps, above or below the common level, so that both agree. The general form adds what the start and the other pairs leave.
+#
+# ## The statement in general
 #
 # | symbol | meaning |
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$; $W_t$ | token $t$, query and label of sample $i$ of $n$; the fixed head; $W$ after $t$ steps |
 # | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | a token of each sample, here that which the run selects, often but not always that of the highest score; a *pair* |
-# | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | feature of a pair; its *margin*: logit of the selected token less logit of the other |
+# | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | feature of a pair; its *margin*: logit of the selected token minus logit of the other |
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, here exponential or logistic |
 # | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
 # | $W_{mm}=\sum_m\beta_mA_m$; $S$ | the token SVM: least norm with all $g_m\ge1$; its duals $\beta_m\ge0$; *support*: the pairs with $\langle A_m,W_{mm}\rangle=1$ |
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; $o_m$ | *margin level*; the *offset* of a margin, what $g_m-a_t$ tends to |
 # | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*=2\lVert W_{mm}\rVert/\lambda_{\max}$ *small* deviations of $g_m-a_t$ from $o_m$ die out; $\lambda_{\max}$: largest eigenvalue of $\sum_S\beta_mA_mA_m^\top$ (vectors $A_m$) across $W_{mm}$ |
 #
-# **Hypotheses** on tokens $\alpha_i$, one a sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
+# **Hypotheses** on tokens $\alpha_i$, one per sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
 # 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
 # 2. *Scores.* On $S$ the selected token has the higher score.
 # 3. *Steps.* No momentum, and short steps: NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$; Polyak ($\alpha_i$ of the highest score) $\|W_{mm}\|D<4$; GD any constant step. "Why" says why.
@@ -214,9 +224,8 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# **Which of them are proved?** All ten. Five satisfy hypothesis 3 as it stands. The others need the note's full
-# theorem, which allows longer steps once the run is near the law (two runs with Polyak's step, one of unit tokens), or that with momentum, whose hypotheses
-# hold at the last iterate (two runs). At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
+# # All ten admitted runs are proved. Five satisfy hypothesis 3 directly. Three need the [note](law_of_margins.md)'s full theorem, which allows longer steps near the limit. Two need its theorem on momentum.
+# # At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -226,6 +235,10 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 
 # %% [markdown]
 # ## Claims
+#
+# ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
+#
+# *The larger of two sizes of run (desk [scale](words.md)), each mark a run: across, $C$ from the duals; up, from training. This page has 2 seeds, not 20.*
 #
 # A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. `law.duals` reads the law backwards: a pair's share of the pull,
 # $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
@@ -251,9 +264,9 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept, proved), about
 figure_diagonal
 
 # %% [markdown]
-# Left: look at the diagonal. Across is $C$ from the duals; up, the length of the part of $W_t$ in the span of the support that is orthogonal to $W_{mm}$. In filled
-# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$, read off the run at $t/10$, adds to it. Right: look at how
-# far right of 1 the open marks lie: that is what $\omega_\infty$ adds.
+# Left: if the law holds, every run lies on the diagonal. The horizontal axis is $C$ from the duals. The vertical axis is the length of the part of $W_t$ in the span of the support that is orthogonal to $W_{mm}$. In filled
+# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$, read off the run at $t/10$, adds to it. # Right: open marks
+# # lie to the right of 1 by what $\omega_\infty$ adds.
 #
 # ## One line for all rules
 #
@@ -278,8 +291,8 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Left: look at where all rules come onto the dotted line, near $\|W_t\|=100$, and at the two marks where constant steps or a cap
-# end. Right: look at the slopes, which are the dotted line's: here, with short steps, the distance from the law dies like
+# Left: all rules come onto the dotted line near # $\|W_t\|=100$, except for the two marks at which constant steps and a constant cap
+# # end. Right: the slopes are those of the dotted line: here, with short steps, the distance from the law dies like
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
@@ -294,8 +307,10 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$ (its chord), with $C$ predicted from the
-# SVM's duals and $\omega_\infty$ read off the run. All rules met one line but the two slow ones, gradient descent with constant steps and
+# # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD $\|W_t\|$ grows like $t$, so the error falls like $1/t$ wherever the constant is not zero, faster than Theorem 1's exponent.
+# #
+# # In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$ (its chord), with $C$ predicted from the
+# SVM's duals and $\omega_\infty$ read off the run. All rules met one line except the two slow ones, gradient descent with constant steps and
 # Polyak's rule with a constant cap.
 #
 # **Whose it is.** For linear classifiers the residual (here $\rho_\perp$) and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
@@ -317,7 +332,7 @@ print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# So it is: $C$ changes a little, the ratio is 1 to nine digits.
+# It is: $C$ changes a little, the ratio is 1 to nine digits.
 #
 # </details>
 #
@@ -334,7 +349,7 @@ for std in (0.0, 2.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# So it is: the part outside the span grows, $C$ stays, and the ratio is 1. From zero the pairs off the support alone leave a part.
+# It does: the part outside the span grows, $C$ stays, and the ratio is 1. From zero the pairs off the support alone leave a part.
 #
 # </details>
 #
@@ -342,7 +357,7 @@ for std in (0.0, 2.0):
 #
 # <details><summary>Solution</summary>
 #
-# $\rho_\perp$ lies in the span of the $A_m$ and has the products $o_m$ with them, so it is 0 if and only if all offsets $o_m$ are. They are $\log(\kappa_m/\beta_m)$ less a mean of these logarithms with positive weights: all 0 if and only
+# $\rho_\perp$ lies in the span of the $A_m$ and has the products $o_m$ with them, so it is 0 if and only if all offsets $o_m$ are. They are $\log(\kappa_m/\beta_m)$ minus a mean of these logarithms with positive weights: all 0 if and only
 # if the logarithms are equal.
 #
 # </details>

@@ -325,7 +325,7 @@ for tilt in (0.5, 14.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# So it is: the two rows come to lie 2.30 apart.
+# They do: the two rows come to lie 2.30 apart.
 #
 # </details>
 #

@@ -20,7 +20,7 @@
 # [Notebook 44](44_atlas.ipynb) maps which norm's margin each optimiser then maximises.
 #
 # **Question.** Does the map survive when keys and queries are trained in place of $W$, and in the attention of a small
-# vision transformer? Which tokens does an optimiser pick where several selections compete?
+# vision transformer? Which tokens does an optimiser pick when several selections compete?
 #
 # **Answer.** With keys and queries the map survives, with *other norms*: a rule's norm of $K$ and $Q$ induces one on $W=KQ^\top$, and that one
 # counts. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, both to 98 % or more of the largest margin in the
@@ -50,7 +50,7 @@
 # | spectral | polar steps | $\lVert W\rVert_2$, spectral |
 # | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, divided by $k$, for large $k$ |
 #
-# **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token a sample; the loss
+# **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token per sample; the loss
 # has an exponential tail; steps decay.
 #
 # | statement | source | here |
@@ -118,7 +118,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# Run longer, the page's loop ends where the square of $e^{-\langle A_m,W\rangle}$ underflows. `lib.dynamics.in_coordinates.factored` keeps a logarithm for every sample.
+# If you run this loop longer, it stalls once $e^{-2\langle A_m,W\rangle}$ underflows. `lib.dynamics.in_coordinates.factored` keeps a logarithm for every sample.
 #
 # The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
 # $\max|x|\max|y|$.
@@ -180,7 +180,7 @@ figure_selections
 # ## 3. The attention layers of a vision transformer
 #
 # The plain network of [notebook 34](34_vit_mirror_descent.ipynb), smaller. The rule acts on the matrices of its blocks; all else is trained by
-# Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit less the second; their 10 % quantile
+# Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit minus the second; their 10 % quantile
 # over $N(W)$ and the mean $\lVert x\rVert^2$ is compared, the sign norm by its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
 #
 # A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval begins lowest.
@@ -226,7 +226,7 @@ figure_vit
 # ## Change this
 #
 # **The columns.** Prediction: with one column $W$ has rank one, so nuclear and spectral norm are equal and so are their numerators;
-# the nuclear ratio is then far below that of ten columns, if one column selects one token a sample at all.
+# the nuclear ratio is then far below that of ten columns, if one column selects one token per sample at all.
 
 # %%
 best = atlas.BestMargins(data)

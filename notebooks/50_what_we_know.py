@@ -70,8 +70,7 @@ Markdown("\n".join(lines))
 #   maximised; on single samples Adam comes near a norm that the data choose, in a million steps not in every run ([notebook 44](44_atlas.ipynb)).
 # * **Networks.** The theorems are about one layer whose tokens stay where they are. In a network tokens move. There we only
 #   compare optimisers, on small networks, and many comparisons stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
-# * **The paper's own sizes.** Step sizes and batches of papers A and B, and most constants, did not survive in the texts at
-#   hand: what is reproduced of them is so at our settings. Paper C's synthetic runs have its own.
+# * **The paper's own sizes.** Our copies of papers A and B lack step sizes, batches and most constants. What we reproduce of them, we reproduce at our settings. Paper C's synthetic runs have its own.
 #
 # ## To prove
 #
