@@ -74,7 +74,7 @@ from lib.dynamics import reduced, rules
 from papers import fits
 from papers.a import assumptions, figures, fixed_head
 from papers.a.statements import STATEMENTS
-from papers.beyond import margin_law, margin_law_figures, margin_law_steps
+from papers.law import margin_law, margin_law_figures, margin_law_steps
 
 run = record.start("11_long_horizon", "A", globals())
 

@@ -74,7 +74,7 @@ from papers.a import figures
 from papers.a import fixed_head as fixed
 from papers.a import joint_training as paper
 from papers.a.statements import STATEMENTS
-from papers.beyond import global_map
+from papers.law import global_map
 
 run = record.start("12_joint_training", "A", globals())
 

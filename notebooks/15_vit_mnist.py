@@ -49,8 +49,7 @@ import torch
 
 from companion import record
 from lib.training.studies import DEMO
-from papers import kept_curves, smoke
-from papers.a import speed
+from papers.studies import kept_curves, smoke, speed
 
 run = record.start("15_vit_mnist", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently

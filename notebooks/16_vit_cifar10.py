@@ -56,8 +56,7 @@ from torch.nn.functional import cross_entropy
 
 from companion import record
 from lib.training.studies import DEMO
-from papers import kept_curves, smoke
-from papers.a import speed
+from papers.studies import kept_curves, smoke, speed
 
 run = record.start("16_vit_cifar10", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently

@@ -48,7 +48,7 @@ import numpy as np
 
 import lib
 from companion import claims, plots, record, statements
-from papers.beyond.atlas import least_margins
+from papers.atlas.atlas import least_margins
 from papers.c import figures, lemmas, section5
 from papers.c.statements import STATEMENTS
 

@@ -57,8 +57,7 @@ import torch
 from companion import record
 from lib.training import MirrorDescent, rules
 from lib.training.studies import DEMO
-from papers import kept_curves, smoke
-from papers.c import reviews
+from papers.studies import kept_curves, reviews, smoke
 
 run = record.start("34_vit_mirror_descent", "C", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently

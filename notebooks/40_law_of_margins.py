@@ -57,10 +57,10 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
-from papers.beyond import joint_law, margin_law, margin_law_figures, margins
-from papers.beyond import margin_law_runs as runs
-from papers.beyond import margin_law_steps as law_steps
-from papers.beyond.tolerances import BOUNDS
+from papers.law import joint_law, margin_law, margin_law_figures, margins
+from papers.law import margin_law_runs as runs
+from papers.law import margin_law_steps as law_steps
+from papers.ours import BOUNDS
 
 run = record.start("40_law_of_margins", "A", globals())
 

@@ -58,9 +58,9 @@ from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.data import texts
 from lib.networks import bert
-from papers.beyond import margin_law, margin_law_figures, real_tokens
-from papers.beyond import margin_law_steps as law_steps
-from papers.beyond.tolerances import claim
+from papers.law import margin_law, margin_law_figures, real_tokens
+from papers.law import margin_law_steps as law_steps
+from papers.ours import claim
 
 run = record.start("41_how_margins_settle", "A", globals())
 

@@ -73,7 +73,7 @@ from companion import claims, plots, record, statements
 from lib import attention, dynamics
 from lib.attention import coordinates, tokens
 from papers.a.statements import STATEMENTS
-from papers.beyond import global_map, head_law, joint_law, margin_law_figures
+from papers.law import global_map, head_law, joint_law, margin_law_figures
 
 run = record.start("42_where_the_law_bends", "A", globals())
 every = range(seeds)

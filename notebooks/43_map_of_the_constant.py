@@ -55,16 +55,16 @@ import numpy as np
 from companion import claims, plots, record, statements
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import (
+from papers import ours, saturation
+from papers.c.statements import STATEMENTS
+from papers.law import (
     constant_map,
     lp_law,
     margin_law,
     margin_law_runs,
-    tolerances,
     zero_duals,
 )
-from papers.beyond import margin_law_figures as figures
-from papers.c.statements import STATEMENTS
+from papers.law import margin_law_figures as figures
 
 run = record.start("43_map_of_the_constant", "A", globals())
 every = range(seeds)
@@ -125,7 +125,7 @@ data = coordinates.minimal(constant_map.AXES["noise"](0, 0.3)).tokens
 solution = svm.token_svm(data)
 beta, w = solution.duals[0].ravel(), solution.W[0].ravel()
 A = coordinates.constraint_rows(coordinates.differences(data, data.opt), data.z)[0]
-log_kappa, on = margin_law.saturated_slopes(data)[0].ravel(), beta > 0
+log_kappa, on = saturation.saturated_slopes(data)[0].ravel(), beta > 0
 C = constant(A[on], log_kappa[on], beta[on], w)
 assert np.isclose(C, margin_law.margin_law(data, solution).constant[0])
 print(f"C = {C:.6f}")
@@ -240,7 +240,7 @@ setting = margin_law_runs.LawSetting("start", pairs_of, dynamics.NGD(0.1), start
 begun = margin_law_runs.kept(margin_law_runs.compare(setting, 200_000))
 whole = [one for one in begun if one.law.support.all()]
 start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
-starts = tolerances.claim("start.outside", start_off)
+starts = ours.claim("start.outside", start_off)
 studied = [zero_duals.left_study(name, every, 50_000)[0] for name in zero_duals.PROBLEMS]
 left = sum(studied, [])
 ratio = np.array([one.first / one.measured[-1] for one in left])

@@ -103,7 +103,7 @@ from IPython.display import HTML
 import lib
 from companion import claims, plots, record
 from lib import files
-from papers.beyond import atlas, atlas_figures, atlas_rules, atlas_used
+from papers.atlas import atlas, atlas_figures, atlas_rules, atlas_used
 
 run = record.start("44_atlas", "A", globals())
 keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrupted goes on
@@ -275,7 +275,7 @@ for iterations in (5, 10):
 # along $\mathrm{sgn}(G)$ and the norm $\ell_\infty$, under the same bound on the growth of margins (Zhang, Zou and
 # Cao, 2406.10650, for linear models).
 #
-# *Shampoo's sums and SOAP* have norms made of what they divide by, too (ours; `papers.beyond.atlas_used`). Printed: the median ratio in the own
+# *Shampoo's sums and SOAP* have norms made of what they divide by, too (ours; `papers.atlas.atlas_used`). Printed: the median ratio in the own
 # norm, and in the best of the seven.
 
 # %%

@@ -83,8 +83,8 @@ from lib import attention, dynamics
 from lib.attention import tokens
 from lib.data import images
 from lib.dynamics.in_coordinates import factored
-from papers.beyond import atlas, atlas_rules, factored_atlas, networks_figures
-from papers.beyond import network_margins as network
+from papers.atlas import atlas, atlas_rules, factored_atlas, networks_figures
+from papers.atlas import network_margins as network
 
 run = record.start("45_atlas_of_networks", "A", globals())
 torch.set_num_threads(1)  # sums are split over threads, and another split rounds differently

@@ -1,6 +1,6 @@
 """Every row of the ledgers in its wrong worlds: the smallest falsehood that it catches.
 
-`python -m papers.falsify [A B C beyond]` computes each ledger at small size, once in
+`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in
 the true world and once in every wrong world that one of its rows names. It writes
 figures/power/<slug>.json when all sections of the ledger are measured: per row the
 smallest world of each family in which it fails though it holds in the true one. It also
@@ -23,7 +23,7 @@ from lib.files import dumps, folder, sentence, write
 from papers.wrong_worlds import World, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
-LEDGERS["beyond"] = (
+LEDGERS["atlas"] = (
     "atlas_as_used"  # the atlas's rows under decay and in norms of their own
 )
 

@@ -26,7 +26,7 @@ sys.meta_path.insert(0, Refusing())
 """
 TRAINING = """
 from lib import attention, dynamics, svm
-from papers.beyond import margin_law
+from papers.law import margin_law
 data = attention.class_mean_tokens([0], n=20, T=10, d=300, signal=3.0, noise=0.1)
 problem = attention.minimal(data)
 solution = svm.token_svm(problem.tokens)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lib import attention, dynamics, files, svm
-from papers.beyond import margin_law
+from papers.law import margin_law
 
 PATH = files.ROOT / "notebooks" / "minimal.py"
 SPEC = importlib.util.spec_from_file_location("minimal", PATH)

@@ -92,7 +92,7 @@ def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_o
     texts = [p for p in (ROOT / "notebooks").glob("4*.py")] + list(
         (ROOT / "notebooks").glob("*.md")
     )
-    texts += [ROOT / "papers/beyond/atlas_rules.py"]
+    texts += [ROOT / "papers/atlas/atlas_rules.py"]
     named = {n for path in texts for n in NUMBER.findall(path.read_text("utf-8"))}
     assert set(references("related work")) - named == set()
     assert named - set(references("related work")) <= {

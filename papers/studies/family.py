@@ -16,7 +16,6 @@ from scipy import optimize
 
 from lib.training.curves import Curve, Curves
 from papers import verdicts
-from papers.run_measures import at_common_level, random_walk_growth, weight_matrices
 from papers.studies.confirm import Plan, raced_runs
 from papers.studies.intervals import (
     MeanInterval,
@@ -24,6 +23,11 @@ from papers.studies.intervals import (
     difference_interval,
     rank_interval,
     ratio_interval,
+)
+from papers.studies.run_measures import (
+    at_common_level,
+    random_walk_growth,
+    weight_matrices,
 )
 
 Interval = MeanInterval | RankInterval

@@ -19,8 +19,8 @@ import numpy as np
 
 from lib import files
 from lib.training.curves import Curve, Curves, load
-from papers import kept_curves, verdicts
-from papers.studies import confirm
+from papers import verdicts
+from papers.studies import confirm, kept_curves
 from papers.studies.blinded import first_seeds, look_at
 from papers.studies.confirm import FOLDER, RACE, TABLE, Plan
 from papers.studies.decide import Case, Decision, decide

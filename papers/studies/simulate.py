@@ -28,13 +28,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib import files, seeds
-from papers.run_measures import at_common_level, weight_matrices
 from papers.studies import confirm, family
 from papers.studies.blinded import planned_deviation
 from papers.studies.confirm import Plan
 from papers.studies.decide import Case, Decision, decide
 from papers.studies.family import FAMILY, PARTS, REFERENCE, REVIEWS, VISION, named_rules
 from papers.studies.intervals import difference_interval, ratio_interval
+from papers.studies.run_measures import at_common_level, weight_matrices
 from papers.verdicts import REPRODUCED, UNDECIDED
 
 ORDER = (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2"))  # better, worse

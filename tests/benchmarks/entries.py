@@ -18,7 +18,7 @@ from lib.compiled import gram
 from lib.dynamics import reduced as dynamics_reduced
 from lib.dynamics import rules
 from lib.training.rules import NormalizedSGD, StochasticPolyak
-from papers.beyond import margin_law
+from papers.law import margin_law
 from tests.benchmarks import memory, peers, plain
 from tests.benchmarks.measure import (
     ENOUGH,

@@ -11,8 +11,8 @@ import pytest
 
 from lib import dynamics, svm
 from lib.attention import tokens
-from papers import falsify
-from papers.beyond import atlas, atlas_rules, atlas_used, margin_law
+from papers import falsify, saturation
+from papers.atlas import atlas, atlas_rules, atlas_used
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
@@ -256,7 +256,7 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
 def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     """Or with another decay or size of R, where the identity is the metric."""
     monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
-    power = falsify._power(falsify._sections("beyond")[name])
+    power = falsify._power(falsify._sections("atlas")[name])
     assert [
         id for id, row in power.items() if not (row["holds"] and row["catches"])
     ] == []
@@ -272,7 +272,7 @@ def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
 )
 def test_the_least_loss_in_a_ball_lacks_what_the_law_says_to_first_order(name, size):
     """Solved for by cvxpy: nothing is trained. Margins of 3 and of 3,000 allowed."""
-    kappa = margin_law.saturated_slopes(ONE)[0].ravel()
+    kappa = saturation.saturated_slopes(ONE)[0].ravel()
     off = []
     for allowed in (3, 3_000):
         row = atlas_used.DECAYED[name].row(allowed)

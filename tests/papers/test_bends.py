@@ -13,7 +13,8 @@ from scipy.stats import norm
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import (
+from papers import saturation
+from papers.law import (
     constant_map,
     global_map,
     head_law,
@@ -22,8 +23,9 @@ from papers.beyond import (
     margin_law,
     zero_duals,
 )
-from papers.beyond import margins as measure
-from papers.beyond.margin_law import PremiseFails, saturated_slopes
+from papers.law import margins as measure
+from papers.law.margin_law import PremiseFails
+from papers.saturation import saturated_slopes
 from tests.papers.wrong_laws import amiss, but
 
 
@@ -91,7 +93,7 @@ def test_counterexample_is_proved_and_every_rule_obeys_it():
     solution = svm.token_svm(one)
     head = svm.head_svm(one)
     assert np.isclose(solution.norm[0], 1) and np.isclose(head.norm[0], 1)
-    assert joint_law.score_gaps(one, head.W).min() > 0
+    assert saturation.score_gaps(one, head.W).min() > 0
     rules = dynamics.NGD(0.1), dynamics.GD(0.1), dynamics.NGD(1 / 6, decay=2 / 3)
     for rule in rules:
         sign, lowest = global_map.end(one, rule, 2000)
@@ -227,7 +229,7 @@ def test_runs_switch_where_the_score_is_overtaken():
     for axis in ("imbalance", "raw noise"):
         crossing = constant_map.score_crossing(axis, 100)
         data = constant_map.AXES[axis](100, 1.000001 * crossing)
-        gaps = joint_law.score_gaps(data, data.u)
+        gaps = saturation.score_gaps(data, data.u)
         assert -1e-4 < gaps.min() < 0
         found = np.array([constant_map.switch(axis, 100)])
         assert constant_map.switch_claim(axis, np.array([crossing]), found).holds

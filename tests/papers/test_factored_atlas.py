@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from lib import dynamics
 from lib.attention import coordinates, tokens
 from lib.dynamics.in_coordinates import factored
-from papers.beyond import atlas, atlas_rules, factored_atlas
+from papers.atlas import atlas, atlas_rules, factored_atlas
 from tests import exact
 from tests.papers.wrong_laws import caught
 

@@ -7,7 +7,7 @@ import pytest
 
 from lib import dynamics
 from lib.attention import tokens
-from papers.beyond import kept_paths
+from papers.atlas import kept_paths
 
 RULES = {
     "sign, batches": dynamics.Signum(0.01, batch_size=2),

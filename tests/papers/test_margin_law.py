@@ -11,9 +11,10 @@ import pytest
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import joint_law, margin_law, margins
-from papers.beyond import margin_law_runs as runs
-from papers.beyond import margin_law_steps as law_steps
+from papers import saturation
+from papers.law import joint_law, margin_law, margins
+from papers.law import margin_law_runs as runs
+from papers.law import margin_law_steps as law_steps
 from tests.papers.wrong_laws import amiss, but
 
 STEPS = 200_000
@@ -78,7 +79,7 @@ def test_every_claim_holds_and_notices_wrong_numbers(compared):
 
 def test_offsets_of_another_loss_or_of_even_slopes_are_noticed(compared):
     for c in compared[:4]:
-        logistic = margin_law.saturated_slopes(c.tokens, c.selected, "logistic")
+        logistic = saturation.saturated_slopes(c.tokens, c.selected, "logistic")
         for slopes in (0 * c.log_slopes, logistic):
             law = margin_law.margin_law(
                 c.tokens, c.solution, c.selected, log_slopes=slopes
@@ -330,7 +331,7 @@ def test_selection_and_margins_are_those_of_the_logits():
     relative = margins.relative_margins(history, data.opt, selected)
     for k in range(4):
         logits = attention.logits(data, history.weights(k))
-        expected = margin_law.gaps_of_scores(logits, selected)
+        expected = saturation.gaps_of_scores(logits, selected)
         np.testing.assert_allclose(relative[:, k], expected, rtol=1e-9, atol=1e-8)
     assert (selected == logits.argmax(-1)).all() and (selected != data.opt).any()
     assert (
@@ -351,7 +352,7 @@ def test_margins_and_weights_do_not_drift_apart_in_a_million_steps():
     problem = coordinates.minimal(tokens.unit_tokens(2, n=3, T=3, d=5))
     history = dynamics.train(problem, dynamics.NGD(0.2), 1_000_000, [1_000_000])
     logits = attention.logits(problem.tokens, history.weights(0))
-    exact = margin_law.gaps_of_scores(logits, problem.tokens.opt)
+    exact = saturation.gaps_of_scores(logits, problem.tokens.opt)
     assert np.abs(history.margins[:, 0]).max() > 1e4
     assert np.abs(exact - history.margins[:, 0]).max() < 1e-9  # plain sums: 1e-6
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
-from papers.beyond import margin_law
+from papers import saturation
+from papers.law import margin_law
 
 
 def law_of(data, **more):
@@ -66,7 +67,7 @@ def test_slopes_are_the_models_own(loss):
     np.put_along_axis(logits, data.opt[..., None], 25.0, -1)
     at = attention.slopes(logits, attention.scores(data, data.u), loss)
     pull = -np.take_along_axis(at.pull, coordinates.others(data.opt, 4), -1)
-    slopes = np.exp(margin_law.saturated_slopes(data, loss=loss))
+    slopes = np.exp(saturation.saturated_slopes(data, loss=loss))
     np.testing.assert_allclose(pull / pull.max(), slopes / slopes.max(), rtol=1e-8)
 
 
@@ -98,7 +99,7 @@ def test_refusal_names_premise_run_and_amount(
 
 def test_wrong_arguments_are_named():
     solution = svm.token_svm(UNIT)
-    slopes = margin_law.saturated_slopes(UNIT)
+    slopes = saturation.saturated_slopes(UNIT)
     short = replace(solution, duals=solution.duals[..., :2])
     law = law_of(UNIT)
     calls = [
@@ -107,7 +108,7 @@ def test_wrong_arguments_are_named():
             lambda: margin_law.margin_law(UNIT, solution, log_slopes=slopes[..., :2]),
         ),
         ("solution.duals", lambda: margin_law.margin_law(UNIT, short)),
-        ("loss", lambda: margin_law.saturated_slopes(UNIT, loss="hinge")),
+        ("loss", lambda: saturation.saturated_slopes(UNIT, loss="hinge")),
         *(
             ("momentum", lambda m=m: law.longest_step(m))
             for m in (1.5, 1.0, -0.1, np.nan)
@@ -161,7 +162,7 @@ def test_joint_slopes_are_head_dual_times_score_gap():
     """On near-orthogonal tokens, whose head SVM all samples carry."""
     data = tokens.gaussian_tokens([0], n=4, T=3, d=60)
     head = svm.head_svm(data)
-    gaps = margin_law.score_gaps(data, head.W)
+    gaps = saturation.score_gaps(data, head.W)
     slopes = np.exp(margin_law.joint_slopes(data, head))
     np.testing.assert_allclose(slopes, head.duals[..., None] * gaps, rtol=1e-9)
     # one of them by hand
@@ -173,7 +174,7 @@ def test_joint_slopes_are_head_dual_times_score_gap():
     opt_among = coordinates.others(selected, 3) == data.opt[..., None]
     of_both = (
         margin_law.joint_slopes(data, head, selected),
-        margin_law.saturated_slopes(data, selected),
+        saturation.saturated_slopes(data, selected),
     )
     assert all(np.isnan(slopes[opt_among]).all() for slopes in of_both)
     X = [[[1.0, 0.0], [0.0, 0.0]], [[3.0, 0.0], [0.0, 0.0]]]  # the second has margin 3
@@ -198,7 +199,7 @@ def test_copies_share_the_dual_of_their_merged_pair():
     first = coordinates.others(merged.opt, 3)[..., :1, None]
     X = np.concatenate([merged.X, np.take_along_axis(merged.X, first, 2)], 2)
     twins = attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)
-    slopes = margin_law.saturated_slopes(merged)
+    slopes = saturation.saturated_slopes(merged)
     slopes[..., 0] += np.log(2.0)
     law = law_of(merged, log_slopes=slopes)
     copies = law_of(twins)

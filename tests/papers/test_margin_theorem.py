@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, losses, tokens
-from papers.beyond import margin_law
-from papers.beyond import margin_theorem as theorem
-from papers.beyond import margins as measure
+from papers.law import margin_law
+from papers.law import margin_theorem as theorem
+from papers.law import margins as measure
 from tests.papers.wrong_laws import but
 
 SEEDS = st.integers(0, 100_000)

@@ -7,8 +7,8 @@ from lib import attention, svm
 from lib.attention import coordinates
 from lib.dynamics import NGD
 from papers import joint_loss
-from papers.beyond import (
-    atlas,
+from papers.atlas import atlas
+from papers.law import (
     head_law,
     joint_law,
     lp_law,
@@ -16,7 +16,7 @@ from papers.beyond import (
     margin_theorem,
     zero_duals,
 )
-from papers.beyond import margin_law as law
+from papers.law import margin_law as law
 from tests.masked import aligned, shown, with_a_token_more
 
 DENSE = attention.gaussian_tokens([4, 9], n=3, T=4, d=40)

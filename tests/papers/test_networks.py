@@ -14,9 +14,9 @@ from lib.attention import tokens
 from lib.data.images import ImageSet
 from lib.networks import VisionTransformer
 from lib.training.study import TUNING_SEED
-from papers.beyond import atlas, atlas_rules
-from papers.beyond import network_margins as network
-from papers.beyond.factored_atlas import NORMS, SIGN, _sign_norm
+from papers.atlas import atlas, atlas_rules
+from papers.atlas import network_margins as network
+from papers.atlas.factored_atlas import NORMS, SIGN, _sign_norm
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)

@@ -11,10 +11,9 @@ from scipy import stats
 
 from companion import claims, record
 from lib.training.curves import Curve, Curves
-from papers import kept_curves, verdicts
-from papers.a import speed
-from papers.c import reviews
-from papers.run_measures import at_level
+from papers import verdicts
+from papers.studies import kept_curves, reviews, speed
+from papers.studies.run_measures import at_level
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from tests.papers.worlds import answers, clocked, configuration, race, tried
 

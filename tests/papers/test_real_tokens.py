@@ -10,7 +10,7 @@ import pytest
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.data import texts
-from papers.beyond import real_tokens
+from papers.law import real_tokens
 
 UNIT = tokens.unit_tokens(1, n=6, T=8, d=10)
 

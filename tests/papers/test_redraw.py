@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from lib import files
-from papers import kept_curves, redraw
+from papers.studies import kept_curves, redraw
 from tests.companion.test_plots import unreadable
 from tests.papers.worlds import race
 

@@ -56,7 +56,9 @@ def numbers(record, above=""):
     ).items():
         if isinstance(part, float | np.ndarray) and np.asarray(part).dtype.kind == "f":
             yield above + name
-        elif type(part).__module__.startswith(("papers.beyond", "lib.svm")):
+        elif type(part).__module__.startswith(
+            ("papers.law", "papers.atlas", "lib.svm")
+        ):
             yield from numbers(part, f"{above}{name}__")
 
 

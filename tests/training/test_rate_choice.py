@@ -9,7 +9,7 @@ import pytest
 
 from lib.training.studies import STUDIES
 from lib.training.study import ROUNDS, Study, Work
-from papers import kept_curves
+from papers.studies import kept_curves
 from tests.papers.worlds import clocked
 
 STUDY = Study(

@@ -25,7 +25,7 @@ from lib.training.curves import load
 from lib.training.rules import RULES
 from lib.training.studies import STUDIES
 from lib.training.study import OutOfTime, Problem, Study, Work, a_run
-from papers import smoke
+from papers.studies import smoke
 from tests.training import test_loop
 
 

@@ -8,7 +8,7 @@ import pytest
 from lib import dynamics
 from lib.attention import coordinates
 from lib.dynamics.in_coordinates import factored
-from papers.beyond.kept_paths import train_kept
+from papers.atlas.kept_paths import train_kept
 from tests.masked import D_Z, DENSE, MASKED, RUNS, D, assert_alike
 
 START = np.random.default_rng(5).standard_normal((RUNS, D, D_Z)) / 3

@@ -15,9 +15,10 @@ from lib.attention import TokenSet, coordinates, token_set
 from lib.dynamics import GD, NGD, Custom, History, Polyak, Start, rules, train
 from lib.seeds import stream
 from lib.svm import token_svm
-from papers.beyond import margins
-from papers.beyond.margin_law import MarginLaw, margin_law
-from papers.beyond.tolerances import LOUD, claim
+from papers.law import margins
+from papers.law.margin_law import MarginLaw, margin_law
+from papers.law.tolerances import LOUD
+from papers.ours import claim
 
 LAST = 64  # records over which a move is read
 

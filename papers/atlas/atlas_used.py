@@ -28,9 +28,10 @@ from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
 from lib.dynamics.in_coordinates import factored
 from lib.seeds import stream
-from papers.beyond import atlas, atlas_rules, factored_atlas, margin_law
-from papers.beyond.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
-from papers.beyond.tolerances import BOUNDS, claim
+from papers import saturation
+from papers.atlas import atlas, atlas_rules, factored_atlas
+from papers.atlas.atlas_rules import GAMMA, GROWTH, OURS, TENTH, Row, atlas_claim, step
+from papers.ours import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
@@ -134,11 +135,11 @@ def at_rest(
     missing, law, allowed = np.full((3, len(W)), np.nan)
     for run in np.flatnonzero((margins > 0) & (path.status == "completed")):
         solution = best.solution(run, selection[run], norm)
-        slopes = margin_law.saturated_slopes(tokens.run(run), selection[run : run + 1])[
+        slopes = saturation.saturated_slopes(tokens.run(run), selection[run : run + 1])[
             0
         ]
         on = solution.support[0] & (solution.duals[0] > 0)
-        offsets, _ = margin_law.log_ratios(slopes[on], solution.duals[0][on])
+        offsets, _ = saturation.log_ratios(slopes[on], solution.duals[0][on])
         missing[run] = 1 - margins[run] * solution.norm[0] / size[run]
         law[run] = -offsets.min() * decay * solution.norm[0]
         allowed[run] = 1 / (solution.norm[0] * decay)

@@ -11,9 +11,10 @@ from companion import plots
 from companion.claims import Claim, Table
 from companion.record import Number, finite
 from lib.training.curves import Curve, Curves
-from papers import kept_curves, pieces, verdicts
-from papers.kept_curves import judge, shown, together
-from papers.run_measures import at_common_level
+from papers import pieces, verdicts
+from papers.studies import kept_curves
+from papers.studies.kept_curves import judge, shown, together
+from papers.studies.run_measures import at_common_level
 from papers.verdicts import Interval
 
 # Of a claim. Our copy of the paper has no experiments: we read the code's stored output.

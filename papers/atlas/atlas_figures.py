@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from papers import pieces
-from papers.beyond.atlas import NORMS, Ratios, Reached, column, fitted_rate
-from papers.beyond.atlas_rules import REACHED, Row
-from papers.beyond.atlas_used import ALLOWED, DECAYED, AtRest
-from papers.beyond.tolerances import BOUNDS
+from papers.atlas.atlas import NORMS, Ratios, Reached, column, fitted_rate
+from papers.atlas.atlas_rules import REACHED, Row
+from papers.atlas.atlas_used import ALLOWED, DECAYED, AtRest
+from papers.ours import BOUNDS
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}

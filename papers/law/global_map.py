@@ -22,10 +22,9 @@ from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.dynamics import Rule, train
 from lib.seeds import stream
-from papers.beyond.margin_law import score_gaps
-from papers.beyond.tolerances import BOUNDS, SATURATED, claim
-
-RESAMPLES = 2000
+from papers.law.tolerances import SATURATED
+from papers.ours import BOUNDS, RESAMPLES, claim
+from papers.saturation import score_gaps
 
 
 def half_at_once(d: float, n: int) -> float:

@@ -10,8 +10,9 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from lib.attention import TokenSet, coordinates, losses, model
 from lib.dynamics.rules import GD, NGD, Custom, Polyak, Rule
-from papers.beyond.margin_law import MarginLaw, features, gaps_of_scores, gram
-from papers.beyond.tolerances import INDEPENDENT, TILT
+from papers.law.margin_law import MarginLaw, features, gram
+from papers.law.tolerances import INDEPENDENT, TILT
+from papers.saturation import gaps_of_scores
 
 # tau: how far the residual may still move; the best is taken
 ROOMS = np.geomspace(1e-8, 10, 37)

@@ -1,7 +1,7 @@
 """Every figure and verdict of the real-data studies from their kept curves, without
 training.
 
-`python -m papers.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to
+`python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture to
 runs/redrawn/ and prints each study's verdicts in words, and where all are drawn, every
 verdict's p value beside the others', and draws them all as verdicts.png, of which
 figures/verdicts.png is a copy. A study without kept curves is named and left out.
@@ -22,9 +22,8 @@ from companion import plots
 from companion.claims import Claim
 from lib import files
 from lib.training.curves import Curves
-from papers import kept_curves, pieces, verdicts
-from papers.a import speed
-from papers.c import reviews
+from papers import pieces, verdicts
+from papers.studies import kept_curves, reviews, speed
 
 # Of every study the pictures by slug: the claims that its curves judge, and the figure.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
@@ -206,7 +205,7 @@ def _redraw(study: str, out: Path) -> list[str]:
 def main(words: list[str] | None = None) -> int:
     """The command line; 1 where a study could not be redrawn."""
     parser = argparse.ArgumentParser(
-        prog="python -m papers.redraw", description=__doc__
+        prog="python -m papers.studies.redraw", description=__doc__
     )
     meaning = f"of {', '.join(PICTURES)}; default all"
     parser.add_argument("study", nargs="*", metavar="STUDY", help=meaning)

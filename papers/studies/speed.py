@@ -10,9 +10,10 @@ from companion.claims import Claim, Table
 from companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
-from papers import kept_curves, pieces, verdicts
-from papers.kept_curves import edges, judge, losses, rates_figure, together
-from papers.run_measures import random_walk_growth, weight_matrices
+from papers import pieces, verdicts
+from papers.studies import kept_curves
+from papers.studies.kept_curves import edges, judge, losses, rates_figure, together
+from papers.studies.run_measures import random_walk_growth, weight_matrices
 from papers.verdicts import SAME, Interval, no_gain
 
 REFERENCE = "SGD"

@@ -10,8 +10,9 @@ import numpy as np
 
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
-from papers.beyond.margin_law import PremiseFails, gaps_of_scores, gram, require
-from papers.beyond.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
+from papers.law.margin_law import PremiseFails, gram, require
+from papers.law.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
+from papers.saturation import gaps_of_scores
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:

@@ -20,10 +20,10 @@ from companion.claims import Claim
 from lib import dynamics
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.in_coordinates import factored
-from papers.beyond import atlas, atlas_rules
-from papers.beyond.atlas import Reached
-from papers.beyond.atlas_rules import ranked, word
-from papers.beyond.tolerances import claim
+from papers.atlas import atlas, atlas_rules
+from papers.atlas.atlas import Reached
+from papers.atlas.atlas_rules import ranked, word
+from papers.ours import claim
 
 SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}

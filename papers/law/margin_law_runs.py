@@ -11,9 +11,10 @@ from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import Polyak, Rule, Start, train, zero_start
 from lib.svm import Infeasible, MaxMargin, token_svm
-from papers.beyond import margin_law, margin_theorem, margins
-from papers.beyond.margin_law import MarginLaw, PremiseFails
-from papers.beyond.tolerances import claim
+from papers import saturation
+from papers.law import margin_law, margin_theorem, margins
+from papers.law.margin_law import MarginLaw, PremiseFails
+from papers.ours import claim
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _compare(c, history, start, selected):
     margins.check_selection(run, c.margins[-1])
     tokens = setting.tokens.run(run)
     solution = token_svm(tokens, selected)
-    slopes = margin_law.saturated_slopes(tokens, selected, setting.loss)
+    slopes = saturation.saturated_slopes(tokens, selected, setting.loss)
     law = margin_law.margin_law(tokens, solution, selected, log_slopes=slopes)
     c = replace(c, tokens=tokens, selected=selected, solution=solution)
     c = replace(c, log_slopes=slopes, law=law)

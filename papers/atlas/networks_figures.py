@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from papers import pieces, verdicts
-from papers.beyond import network_margins as network
-from papers.beyond.atlas import Reached
-from papers.beyond.atlas_figures import LABELS
-from papers.beyond.atlas_rules import ranked
-from papers.beyond.factored_atlas import NORMS, Table
-from papers.beyond.tolerances import BOUNDS
+from papers.atlas import network_margins as network
+from papers.atlas.atlas import Reached
+from papers.atlas.atlas_figures import LABELS
+from papers.atlas.atlas_rules import ranked
+from papers.atlas.factored_atlas import NORMS, Table
+from papers.ours import BOUNDS
 
 WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]

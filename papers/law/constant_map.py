@@ -17,11 +17,13 @@ from lib.attention import TokenSet, coordinates, token_set, tokens
 from lib.dynamics import NGD, train
 from lib.seeds import stream
 from lib.svm import Infeasible, token_svm
-from papers.beyond import margin_law_runs, margins
-from papers.beyond.global_map import half_of_seeds
-from papers.beyond.margin_law import PremiseFails, margin_law, score_gaps
-from papers.beyond.margin_law_runs import kept
-from papers.beyond.tolerances import SETTLED, claim
+from papers.law import margin_law_runs, margins
+from papers.law.global_map import half_of_seeds
+from papers.law.margin_law import PremiseFails, margin_law
+from papers.law.margin_law_runs import kept
+from papers.law.tolerances import SETTLED
+from papers.ours import claim
+from papers.saturation import score_gaps
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
 STEP = 0.5  # of the longest step

@@ -15,15 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from lib.attention import TokenSet, coordinates, losses, model
+from lib.attention import TokenSet, coordinates, model
 from lib.representation import Shapes
 from lib.svm.max_margin import MaxMargin, checked_selection
-from papers.beyond.tolerances import (
+from papers.law.tolerances import (
     INDEPENDENT,
     SAME_SOLUTION,
     SHARE,
     SMALLEST_DUAL,
     TIGHT,
+)
+from papers.saturation import (
+    log_of_gaps,
+    log_ratios,
+    saturated_slopes,
 )
 
 
@@ -172,7 +177,7 @@ def margin_law(
     Examples
     --------
     >>> import lib
-    >>> from papers.beyond.margin_law import margin_law
+    >>> from papers.law.margin_law import margin_law
     >>> tokens = lib.class_mean_tokens(seeds=[0])
     >>> target = lib.token_svm(tokens)
     >>> law = margin_law(tokens, target)
@@ -246,13 +251,6 @@ def _together(duals: np.ndarray, fields: list[dict[str, np.ndarray]]) -> MarginL
     return MarginLaw(
         duals=duals, **{name: np.stack([f[name] for f in fields]) for name in fields[0]}
     )
-
-
-def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
-    """log(kappa_m / beta_m) on the support less its weighted mean, and that."""
-    ratio = log_slopes - np.log(beta)
-    mean = beta @ ratio / beta.sum()
-    return ratio - mean, mean
 
 
 def _of_run(K_on, beta, margins, log_slopes):
@@ -332,19 +330,6 @@ def _checked(run, K, inside, off, duals, margins, log_slopes):
     return beta.reshape(duals.shape)
 
 
-def saturated_slopes(
-    tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
-) -> np.ndarray:
-    """log kappa_m, (runs, n, T-1), of `selected`, default opt; NaN for no score gap and
-    for masked tokens.
-    """
-    losses.check_loss(loss)
-    selected = tokens.opt if selected is None else selected
-    scores = model.scores(tokens, tokens.u)
-    chosen = np.take_along_axis(scores, selected[..., None], -1)
-    return losses.log_derivative(chosen, loss) + _log_gaps(scores, selected)
-
-
 def joint_slopes(
     tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
 ) -> np.ndarray:
@@ -362,28 +347,8 @@ def joint_slopes(
         f"{share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
     )
     require(share >= SMALLEST_DUAL, "whole head", share, reason, run)
-    log_gaps = _log_gaps(model.scores(tokens, head.W), selected)
+    log_gaps = log_of_gaps(model.scores(tokens, head.W), selected)
     return np.log(head.duals)[..., None] + log_gaps
-
-
-def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
-    """y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r)."""
-    delta = coordinates.differences(tokens, tokens.opt)
-    return tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
-
-
-def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """The selected token's score less each other's, (runs, n, T-1)."""
-    chosen = np.take_along_axis(scores, selected[..., None], -1)
-    rest = coordinates.others(selected, scores.shape[-1])
-    return chosen - np.take_along_axis(scores, rest, -1)
-
-
-def _log_gaps(scores, selected):
-    """Log of `gaps_of_scores`, NaN where a gap is not positive or a token is masked."""
-    gaps = gaps_of_scores(scores, selected)
-    known = (gaps > 0) & (gaps < np.inf)
-    return np.where(known, np.log(np.where(known, gaps, 1.0)), np.nan)
 
 
 def features(K: np.ndarray) -> np.ndarray:

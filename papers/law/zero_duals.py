@@ -21,15 +21,11 @@ from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, model, tokens
 from lib.dynamics import NGD, train
 from lib.svm import token_svm
-from papers.beyond import margin_law, margins
-from papers.beyond.margin_law import (
-    from_duals,
-    gram,
-    log_ratios,
-    require,
-    saturated_slopes,
-)
-from papers.beyond.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT, claim
+from papers.law import margin_law, margins
+from papers.law.margin_law import from_duals, gram, require
+from papers.law.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT
+from papers.ours import claim
+from papers.saturation import log_ratios, saturated_slopes
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
 FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried

@@ -15,9 +15,9 @@ from companion.claims import Claim
 from lib import dynamics
 from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
-from papers.beyond.atlas import NORMS, Ratios, Reached, column
-from papers.beyond.kept_paths import train_kept
-from papers.beyond.tolerances import BOUNDS, ROWS, claim
+from papers.atlas.atlas import NORMS, Ratios, Reached, column
+from papers.atlas.kept_paths import train_kept
+from papers.ours import BOUNDS, ROWS, claim
 
 REACHED = BOUNDS["atlas.own"]
 GROWTH = 0.02

@@ -17,10 +17,12 @@ from lib.attention import TokenSet, coordinates, model, tokens
 from lib.dynamics import MirrorDescent, train
 from lib.mirror import gaussian_start, geometry
 from lib.svm import token_svm
-from papers.beyond.margin_law import require, saturated_slopes
-from papers.beyond.margins import each_seed
-from papers.beyond.tolerances import AT_REST_LP as REST
-from papers.beyond.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED, claim
+from papers.law.margin_law import require
+from papers.law.margins import each_seed
+from papers.law.tolerances import AT_REST_LP as REST
+from papers.law.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED
+from papers.ours import claim
+from papers.saturation import saturated_slopes
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 

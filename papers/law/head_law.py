@@ -15,15 +15,12 @@ from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, scores, tokens
 from lib.seeds import stream
 from lib.svm import token_svm
-from papers.beyond import margin_law as law_of
-from papers.beyond.margin_law import (
-    MarginLaw,
-    PremiseFails,
-    margin_law,
-    require,
-    saturated_slopes,
-)
-from papers.beyond.tolerances import SATURATED, SETTLED_HEADS, claim
+from papers import saturation
+from papers.law import margin_law as law_of
+from papers.law.margin_law import MarginLaw, PremiseFails, margin_law, require
+from papers.law.tolerances import SATURATED, SETTLED_HEADS
+from papers.ours import claim
+from papers.saturation import saturated_slopes
 
 
 def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -133,7 +130,7 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     """NGD on all margins from W_h = 0, normalised together (`common`) or each."""
     K = np.stack([law_of.gram(head) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
-    gaps = np.stack([law_of.score_gaps(head, head.u) for head in law.heads])
+    gaps = np.stack([saturation.score_gaps(head, head.u) for head in law.heads])
     alpha = np.zeros((*gaps.shape[:2], K.shape[-1]))
     g = np.zeros_like(alpha)
     axes = (0, 2, 3) if common else (2, 3)

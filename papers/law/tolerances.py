@@ -1,11 +1,6 @@
-"""Tolerances of the laws: what a run must show before it is judged; claims by their
-id.
-"""
+"""Tolerances of the laws: what a run must show before it is judged by them."""
 
-from pathlib import Path
-
-from companion.claims import Claim, bounded, interval
-from lib.files import read_table
+from papers.ours import BOUNDS
 
 # Numbers that count as zero
 TIGHT = 1e-7  # a margin of at most 1 + TIGHT is 1
@@ -34,33 +29,8 @@ ROUNDING = (
 )
 UNRESOLVED = 0.01  # share of the l_p residual on entries less than ten times it
 
-# Claims by id: source, bound, words.
-ROWS = {
-    id: (source, *row)
-    for source, table in read_table(Path(__file__).with_name("claims.toml")).items()
-    for id, *row in table["rows"]
-}
-BOUNDS = {id: float(bound.split()[-1]) for id, (_, bound, _) in ROWS.items()}
-
 # Cycles: a move of an offset at rest, and one that is a cycle
 # over the last records, from a start at rest
 QUIET = BOUNDS["law.short"]
 LOUD = BOUNDS["law.long"]
 QUIET_LP = BOUNDS["lp.rests"]  # in one step of l_p descent, which never comes to rest
-
-
-def claim(
-    id: str, values, setting="", *say, bound="", source="", each=False, **more
-) -> Claim:
-    """The claim `id` of claims.toml, or its row for `setting`, on the worst of
-    `values`; `setting` and `say` fill the words' places, `bound` and `source` replace
-    the table's; each: one a seed, with their mean's interval; `more` as in
-    `claims.bounded`.
-    """
-    whole = f"{id}.{setting}" if setting else id
-    known, asked, words = ROWS.get(whole) or ROWS[id]
-    if each:
-        more["interval"] = interval(values)
-    if setting or say:
-        words = words.format(setting, *say)
-    return bounded(whole, words, source or known, bound or asked, values, **more)

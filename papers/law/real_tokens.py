@@ -16,9 +16,10 @@ from lib.dynamics import Rule, train
 from lib.networks import bert
 from lib.svm import token_svm
 from papers import pieces
-from papers.beyond import margins as measure
-from papers.beyond.margin_law import MarginLaw, PremiseFails, margin_law
-from papers.beyond.tolerances import SATURATED, claim
+from papers.law import margins as measure
+from papers.law.margin_law import MarginLaw, PremiseFails, margin_law
+from papers.law.tolerances import SATURATED
+from papers.ours import claim
 
 RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
 

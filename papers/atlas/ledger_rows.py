@@ -8,7 +8,7 @@ from functools import cache
 from companion import ledger
 from lib import dynamics
 from lib.attention import tokens
-from papers.beyond import atlas, atlas_rules, atlas_used
+from papers.atlas import atlas, atlas_rules, atlas_used
 
 SMALL = 5, 4  # samples, tokens; of seeds that no judged run uses
 SEEDS = 100, 101

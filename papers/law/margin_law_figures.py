@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 from companion import plots
 from lib.dynamics import History
 from papers import fits, pieces
-from papers.beyond import constant_map, global_map, head_law, joint_law, lp_law
-from papers.beyond import margin_law_runs as runs
-from papers.beyond.margin_law import MarginLaw
-from papers.beyond.margin_law_steps import Cycles, ratio_to_law
-from papers.beyond.tolerances import BOUNDS, QUIET
+from papers.law import constant_map, global_map, head_law, joint_law, lp_law
+from papers.law import margin_law_runs as runs
+from papers.law.margin_law import MarginLaw
+from papers.law.margin_law_steps import Cycles, ratio_to_law
+from papers.law.tolerances import QUIET
+from papers.ours import BOUNDS
 
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}  # what is constant; height
 FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor

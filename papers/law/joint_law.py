@@ -14,11 +14,13 @@ from lib import dynamics
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import NGD, Rule
 from lib.svm import MaxMargin, head_svm, token_svm
-from papers.beyond import margin_law, margins, tolerances
-from papers.beyond.margin_law import MarginLaw, require, score_gaps
-from papers.beyond.tolerances import claim
+from papers import saturation
 from papers.fits import log_slope
 from papers.joint_loss import curvature
+from papers.law import margin_law, margins, tolerances
+from papers.law.margin_law import MarginLaw, require
+from papers.ours import claim
+from papers.saturation import score_gaps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +273,7 @@ def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _Started
     solution = token_svm(data, selected)
     head = head_svm(data, selected)
     both = margin_law.joint_slopes(data, head, selected)
-    start = margin_law.saturated_slopes(data, selected)
+    start = saturation.saturated_slopes(data, selected)
     laws = [
         margin_law.margin_law(data, solution, selected, log_slopes=s)
         for s in (both, start)

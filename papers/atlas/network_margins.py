@@ -26,11 +26,10 @@ from lib.seeds import stream
 from lib.training import Batches, loop
 from lib.training.study import TUNING_SEED
 from papers import verdicts
-from papers.beyond import atlas
-from papers.beyond.atlas_rules import word as plain
-from papers.beyond.factored_atlas import NORMS, SIGN, WHOLE
-from papers.beyond.global_map import RESAMPLES
-from papers.beyond.tolerances import claim
+from papers.atlas import atlas
+from papers.atlas.atlas_rules import word as plain
+from papers.atlas.factored_atlas import NORMS, SIGN, WHOLE
+from papers.ours import RESAMPLES, claim
 
 QUANTILE = 0.1  # of the margins of all queries
 REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and head, for every rule

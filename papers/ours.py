@@ -1,0 +1,65 @@
+"""The claims of ours, which no paper makes: by id, from the rows of `ours.toml`.
+
+The law of the margins and the atlas of optimisers state what they measure by them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from companion.claims import Claim, bounded, interval
+from lib.files import read_table
+
+# Claims by id: source, bound, words.
+ROWS = {
+    id: (source, *row)
+    for source, table in read_table(Path(__file__).with_name("ours.toml")).items()
+    for id, *row in table["rows"]
+}
+BOUNDS = {id: float(bound.split()[-1]) for id, (_, bound, _) in ROWS.items()}
+
+
+RESAMPLES = 2000  # of the seeds, for an interval by bootstrap
+
+
+def claim(
+    id: str,
+    values: ArrayLike,
+    setting: str = "",
+    *words_for_places: object,
+    bound: str = "",
+    source: str = "",
+    each: bool = False,
+    **more: Any,
+) -> Claim:
+    """Judge the worst of `values` by the bound that a row of ours.toml gives.
+
+    Parameters
+    ----------
+    id : str
+        The claim's id. Where the table has a row `id.setting`, that row counts.
+    values : array_like
+        What was measured, one number a run.
+    setting : str
+        Fills the place {0} of the row's words.
+    *words_for_places : object
+        Fill the places {1}, {2}, ... of the row's words.
+    bound, source : str
+        In place of the row's.
+    each : bool
+        The values are one a seed: the claim has the interval of their mean.
+    **more : Any
+        As in `companion.claims.bounded`.
+
+    Returns
+    -------
+    Claim
+    """
+    whole = f"{id}.{setting}" if setting else id
+    known, asked, words = ROWS.get(whole) or ROWS[id]
+    if each:
+        more["interval"] = interval(values)
+    if setting or words_for_places:
+        words = words.format(setting, *words_for_places)
+    return bounded(whole, words, source or known, bound or asked, values, **more)

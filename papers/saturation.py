@@ -1,0 +1,66 @@
+"""The weight of a token in the gradient where softmax saturates, and its score gaps.
+
+Near saturation the gradient of the loss is a sum over pairs m = (i, t) of
+kappa_m e^{-g_m}, with g_m the margin and kappa_m = |l'(f_i)| Delta_m, where Delta_m is
+the score of the selected token minus that of token t. The law of the margins and the
+atlas of optimisers both read the margins of a run by these weights.
+"""
+
+import numpy as np
+
+from lib.attention import TokenSet, coordinates, losses, model
+
+
+def saturated_slopes(
+    tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
+) -> np.ndarray:
+    """Logarithms of the weights kappa_m of the pairs m = (i, t).
+
+    Parameters
+    ----------
+    tokens : TokenSet
+    selected : ndarray (runs, n), optional
+        The selected tokens; by default the best ones, `tokens.opt`.
+    loss : str
+        "exponential" or "logistic".
+
+    Returns
+    -------
+    ndarray (runs, n, T-1)
+        NaN where the selected token has no larger score, and for masked tokens.
+    """
+    losses.check_loss(loss)
+    selected = tokens.opt if selected is None else selected
+    scores = model.scores(tokens, tokens.u)
+    chosen = np.take_along_axis(scores, selected[..., None], -1)
+    return losses.log_derivative(chosen, loss) + log_of_gaps(scores, selected)
+
+
+def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
+    """log(kappa_m / beta_m) on the support, minus its beta-weighted mean; and the mean.
+
+    The law of the margins says that these are the offsets of the margins.
+    """
+    ratio = log_slopes - np.log(beta)
+    mean = beta @ ratio / beta.sum()
+    return ratio - mean, mean
+
+
+def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
+    """y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r)."""
+    delta = coordinates.differences(tokens, tokens.opt)
+    return tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
+
+
+def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
+    """The selected token's score minus each other's, (runs, n, T-1)."""
+    chosen = np.take_along_axis(scores, selected[..., None], -1)
+    rest = coordinates.others(selected, scores.shape[-1])
+    return chosen - np.take_along_axis(scores, rest, -1)
+
+
+def log_of_gaps(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
+    """Log of `gaps_of_scores`, NaN where a gap is not positive or a token is masked."""
+    gaps = gaps_of_scores(scores, selected)
+    known = (gaps > 0) & (gaps < np.inf)
+    return np.where(known, np.log(np.where(known, gaps, 1.0)), np.nan)
