@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -227,16 +227,17 @@ def draw(run: Run, ghost: Run | None = None) -> Figure:
     plots.set_style()
     # Fixed places: a layout that fits the labels would take longer than the run.
     figure = Figure(figsize=(plots.WIDTH, 3.0), layout="none")
-    places = dict(left=0.05, right=0.985, bottom=0.17, top=0.88, wspace=0.3)
+    places = dict(left=0.06, right=0.97, bottom=0.17, top=0.88, wspace=0.35)
     tokens, error, opt = figure.subplots(1, 3, gridspec_kw=places)
     _draw_tokens(tokens, run)
     colour = plots.look(UNCAPPED.get(run.setting.rule, run.setting.rule)).colour
+    error.set(yscale="log", ylim=(1e-4, 2.5), title="Direction error")
+    error.yaxis.set_major_formatter("{x:g}")
+    opt.set(ylim=(-0.03, 1.03), title="Weights of the opt tokens")
     for axis in (error, opt):
-        axis.set(xscale="log", xlim=(1, MOST_STEPS), xlabel="iteration $t$")
-    error.set(yscale="log", ylim=(1e-4, 2.5), title="Direction error to $W_{mm}$")
-    opt.set(ylim=(-0.03, 1.03), title="Softmax weights of the opt tokens")
-    for axis in (error, opt):
-        axis.minorticks_off()  # they would take a third of the time
+        axis.set(xscale="log", xlim=(1, MOST_STEPS), xlabel="iteration")
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.minorticks_off()  # they, and formulas, would take half of the time
     if ghost is not None:
         error.plot(ghost.iterations, ghost.direction_error, **GHOST)
         opt.plot(ghost.iterations, ghost.opt_weights.min(1), **GHOST)
@@ -261,9 +262,10 @@ def _draw_tokens(axis: Axes, run: Run) -> None:
         linewidths=0,
     )
     rows, columns = MOST_TOKENS
+    axis.yaxis.labelpad = -8
     axis.set(xlim=(0.3, columns + 0.7), ylim=(rows + 0.7, 0.3), xlabel="token")
-    axis.set(title="Weights at the end; orange: opt", xticks=[1, columns])
-    axis.set(yticks=[1, rows])
+    axis.set(title="Tokens, by weight; orange: opt", xticks=[1, columns])
+    axis.set(yticks=[1, rows], ylabel="sample")
 
 
 def picture(run: Run, ghost: Run | None = None) -> Image:
@@ -289,7 +291,8 @@ def picture(run: Run, ghost: Run | None = None) -> Image:
     'png'
     """
     stream = io.BytesIO()
-    draw(run, ghost).savefig(stream, dpi=2 * PIXELS_PER_INCH)
+    quick = {"compress_level": 1}
+    draw(run, ghost).savefig(stream, dpi=2 * PIXELS_PER_INCH, pil_kwargs=quick)
     width = int(plots.WIDTH * PIXELS_PER_INCH)
     return Image(stream.getvalue(), width=width, alt=run.words)
 
@@ -351,7 +354,7 @@ def interactive(
     for control in panel.children[:-1]:
         control.layout = {"width": "20em"}
         control.style = {"description_width": "5.5em"}
-    # The controls stand side by side, and the picture keeps its height while it changes.
+    # The controls stand side by side; the picture keeps its height while it changes.
     panel.layout = {"display": "flex", "flex_flow": "row wrap", "max_width": "64em"}
     panel.out.layout = {"width": "100%", "min_height": "24em"}
     panel.update()

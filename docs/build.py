@@ -1,8 +1,8 @@
 """Build the site, runs/site: `python docs/build.py`.
 
-Its pages are collected in runs/site-source: the notebooks with their stored outputs, the
-notes, a page for each figure, and the templates of this folder, filled in. Sphinx makes
-HTML of them, by conf.py, and fails at any warning.
+Its pages are collected in runs/site-source: the notebooks with their stored outputs,
+the notes, a page for each figure, and the templates of this folder, filled in. Sphinx
+makes HTML of them, by conf.py, and fails at any warning.
 """
 
 import re
@@ -30,10 +30,11 @@ NOTES = [
 MATHJAX = metadata.distribution("sphinx-mathjax-offline").locate_file(
     "sphinx-mathjax-offline/static/mathjax"
 )
+FONTS = "output/chtml/fonts/woff-v2"
 # A picture that a script of the site brings to life where it stands on a line alone.
 LIVING = re.compile(r"^(!\[[^\]]*\]\([^)]*(turning\.gif|balls\.svg)\))", re.M)
 FIGURE = re.compile(r"(?<!!)(\[[^\]]*\]\([^)]*\b(?:demo|desk)/\w+)\.(?:png|json)\)")
-# How a page keeps a figure: by its variable, or an entry of one, under the figure's slug.
+# How a page keeps a figure: the variable, and the slug under which it is kept.
 KEPT = re.compile(r"run\.(?:keep|save)\((\w+), \"(\w+)\"")
 
 
@@ -64,14 +65,19 @@ def notebook(path: Path, shown: list[figures.Figure]) -> str:
         if stored.FOLDED.intersection(cell.metadata.get("tags", [])):
             cell.metadata.tags = [*cell.metadata.tags, "hide-input"]
         named = re.findall(r"\w+", cell.source)[::-1]
-        slug = next((slugs.get(word, word) for word in named if slugs.get(word, word) in alts), "")
+        slug = next(
+            (slugs.get(word, word) for word in named if slugs.get(word, word) in alts),
+            "",
+        )
         alt = alts.get(slug, f"The picture of the section: {heading}")
         cell.metadata["mystnb"] = {"image": {"alt": alt}}
         for output in cell.outputs:
             if "text/markdown" in output.get("data", {}):
                 output.data["text/markdown"] = adapted(output.data["text/markdown"])
     if shown:
-        links = [f"* [{one.title}](../figures/{one.scale}/{one.slug}.md)" for one in shown]
+        links = [
+            f"* [{one.title}](../figures/{one.scale}/{one.slug}.md)" for one in shown
+        ]
         text = "\n".join(["## Figures of this page", "", *links])
         page.cells.append(nbformat.v4.new_markdown_cell(text))
     return nbformat.writes(page)
@@ -90,7 +96,9 @@ def collect(folder: Path) -> None:
 
     best = figures.best()
     pages = page_table.read_pages()
-    of_page = {name: [f for f in best if f.record["notebook"] == name] for name in pages}
+    of_page = {
+        name: [f for f in best if f.record["notebook"] == name] for name in pages
+    }
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         trim_blocks=True,
@@ -120,21 +128,36 @@ def collect(folder: Path) -> None:
         picture = figure.folder / f"{figure.slug}.png"
         if not picture.exists():
             raise ValueError(f"{picture}: a record without its picture")
-        files.write(folder / "figures" / figure.scale / picture.name, picture.read_bytes())
+        files.write(
+            folder / "figures" / figure.scale / picture.name, picture.read_bytes()
+        )
         place = f"figures/{figure.scale}/{figure.slug}.md"
         fill("figure.md", place, figure=figure, page=pages[figure.record["notebook"]])
     for name in pages:
-        write(f"notebooks/{name}.ipynb", notebook(root / f"notebooks/{name}.ipynb", of_page[name]))
-    for name in [*NOTES, *(path.relative_to(root) for path in (root / "notebooks").glob("*.md"))]:
+        write(
+            f"notebooks/{name}.ipynb",
+            notebook(root / f"notebooks/{name}.ipynb", of_page[name]),
+        )
+    for name in [
+        *NOTES,
+        *(path.relative_to(root) for path in (root / "notebooks").glob("*.md")),
+    ]:
         path = root / name
         if path.suffix == ".md":
             write(str(name), adapted(path.read_text(encoding="utf-8")))
         else:
             files.write(folder / name, path.read_bytes())
     shutil.copytree(root / "notebooks/drawings", folder / "notebooks/drawings")
-    shutil.copytree(HERE / "static", folder / "static")
-    files.write(folder / "static/mathjax/tex-chtml.js", (MATHJAX / "tex-chtml.js").read_bytes())
-    shutil.copytree(MATHJAX / "output", folder / "static/mathjax/output", ignore=shutil.ignore_patterns("*.js"))
+    copy_static(folder / "static")
+
+
+def copy_static(folder: Path) -> None:
+    """Copy the scripts and styles of the site, and of MathJax what this site uses."""
+    shutil.copytree(HERE / "static", folder)
+    files.write(
+        folder / "mathjax/tex-chtml.js", (MATHJAX / "tex-chtml.js").read_bytes()
+    )
+    shutil.copytree(MATHJAX / FONTS, folder / "mathjax" / FONTS)
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from importlib import metadata
 
 from records import Claims, Ledger
+from sphinx.application import Sphinx
 
 project = "Which token does attention learn to read?"
 html_title = project
@@ -37,7 +38,7 @@ autodoc_typehints = "none"  # the docstrings say them in words
 numpydoc_show_class_members = False
 
 # MathJax comes from a package, with its fonts: a page asks nothing of the network.
-# A formula may not open a link or run anything, so \href and \require are unknown to it.
+# A formula may not open a link or run anything: \href and \require are unknown to it.
 mathjax_path = "mathjax/tex-chtml.js"
 mathjax3_config = {
     "tex": {
@@ -63,7 +64,7 @@ html_theme_options = {"navigation_with_keys": True}
 copybutton_exclude = ".linenos, .gp, .go"
 
 
-def setup(app):
+def setup(app: Sphinx) -> None:
     """Register the two directives that show records."""
     app.add_directive("claims", Claims)
     app.add_directive("ledger", Ledger)

@@ -1,4 +1,4 @@
-"""Two directives that show the claims of records. Their text is never read as markup."""
+"""Two directives that show claims of records; their text is never read as markup."""
 
 from collections.abc import Iterable
 from itertools import chain

@@ -16,8 +16,8 @@ from typing import Any
 
 import jinja2
 
-from companion import ledger, record
-from companion.claims import LOOKS, UNDECIDED, Claim, held, shown, verdict
+from companion import record
+from companion.claims import LOOKS, Claim, held, shown, verdict
 from companion.page_table import Page, read_pages
 from companion.record import SCALES
 from lib import files
@@ -342,7 +342,12 @@ def best() -> list[Figure]:
         If a record or the index is damaged.
     """
     found = figures()
-    largest = {figure.slug: figure for scale in SCALES for figure in found if figure.scale == scale}
+    largest = {
+        figure.slug: figure
+        for scale in SCALES
+        for figure in found
+        if figure.scale == scale
+    }
     return [figure for figure in found if largest[figure.slug] is figure]
 
 
