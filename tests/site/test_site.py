@@ -151,7 +151,7 @@ def is_documented(name):
     return callable(value) and not isinstance(value, type(sys))
 
 
-@pytest.mark.parametrize("name", filter(is_documented, lib.__all__))
+@pytest.mark.parametrize("name", [*filter(is_documented, lib.__all__)])
 def test_a_name_of_the_library_shows_parameters_and_an_example(name, pages):
     page = pages[f"api/lib.{name}.html"]
     terms = {term.text.strip(" :#¶") for term in page.select("dt, p.rubric")}
