@@ -1,40 +1,45 @@
-"""A training run under sliders: its numbers, its picture, a widget for each setting."""
+"""A training run under sliders: its numbers, its picture, and the controls."""
 
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from html import escape
+from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from IPython.display import Image, display
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
 from companion import plots
-from lib import dynamics, svm
-from lib.attention import coordinates, tokens
+from lib import attention, dynamics, svm
 from lib.attention.token_sets import TokenSet
-from lib.dynamics import rules
-from lib.dynamics.rules import Rule
+from lib.dynamics.rules import GD, NGD, Polyak, Rule
 
 MODELS: dict[str, Callable[..., TokenSet]] = {  # of seed, n, T, d, signal, noise
-    "class means, orthogonal": tokens.class_mean_tokens,
-    "class means, antipodal": partial(tokens.class_mean_tokens, antipodal=True),
-    "Gaussian": tokens.gaussian_tokens,
-    "unit sphere (no signal, no noise)": lambda *setting: tokens.unit_tokens(
+    "class means, orthogonal": attention.class_mean_tokens,
+    "class means, antipodal": partial(attention.class_mean_tokens, antipodal=True),
+    "Gaussian": attention.gaussian_tokens,
+    "unit sphere (no signal, no noise)": lambda *setting: attention.unit_tokens(
         *setting[:4]
     ),
 }
 RULES: dict[str, Callable[[float], Rule]] = {
-    "GD": rules.GD,
-    "NGD": rules.NGD,
-    "NGD-mom": lambda step_size: rules.NGD(step_size, momentum=0.9),
-    "Polyak": lambda step_size: rules.Polyak(),
+    "GD": GD,
+    "NGD": NGD,
+    "NGD-mom": lambda step_size: NGD(step_size, momentum=0.9),
+    "Polyak": lambda step_size: Polyak(),
 }
 UNCAPPED = {"Polyak": "Polyak, no cap"}  # here it has none
-DPI = 80  # of the picture as shown, with half its pixels
+MOST_STEPS = 10_000  # where the axis of iterations ends, whatever the run
+MOST_TOKENS = (20, 12)  # n and T, where the axes of the tokens end
+GHOST = {"color": plots.GREY, "linewidth": 1.0, "alpha": 0.6}
+PIXELS_PER_INCH = 90  # of the picture as shown; it has twice as many
+
+# From the tokens, their SVM and the selected tokens to what predicts the direction
+# error by a method `direction_error(norm)`.
+Law = Callable[[TokenSet, svm.MaxMargin, np.ndarray], Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class ExplorerSetting:
     seed : int, optional
         The seed of data and start.
     steps : int, optional
-        How many iterations.
+        How many iterations, at most `MOST_STEPS`.
 
     Examples
     --------
@@ -78,8 +83,8 @@ class ExplorerSetting:
 
 
 @dataclass(frozen=True)
-class _Trajectory:
-    """One run of a setting, at its recorded iterations.
+class Run:
+    """One run of a setting, at its k recorded iterations.
 
     Parameters
     ----------
@@ -87,35 +92,53 @@ class _Trajectory:
         What was run.
     iterations : ndarray (k,)
         The recorded iterations.
-    loss_gap : ndarray (k,)
-        log10(L - L*).
+    norm : ndarray (k,)
+        The Frobenius norm of W_t.
     direction_error : ndarray (k,)
-        The direction error against W_mm.
-    opt_scores : ndarray (k, n)
-        Softmax weights of the opt tokens.
-    path : ndarray (k, 2)
-        W_t along W_mm and off it.
+        The distance of W_t / ||W_t|| from W_mm / ||W_mm||.
+    predicted : ndarray (k,) or None
+        The direction error by the law; None if none was given or its premises fail.
+    opt_weights : ndarray (k, n)
+        The softmax weight of the opt token of each sample.
+    weights : ndarray (n, T)
+        The softmax weights of all tokens at the last iteration.
+    opt : ndarray (n,)
+        The opt token of each sample.
     """
 
     setting: ExplorerSetting
     iterations: np.ndarray
-    loss_gap: np.ndarray
+    norm: np.ndarray
     direction_error: np.ndarray
-    opt_scores: np.ndarray
-    path: np.ndarray
+    predicted: np.ndarray | None
+    opt_weights: np.ndarray
+    weights: np.ndarray
+    opt: np.ndarray
+
+    @property
+    def words(self) -> str:
+        """The end of the run in a sentence."""
+        return (
+            f"After {self.iterations[-1]:,} iterations of {self.setting.rule} the "
+            f"direction error is {self.direction_error[-1]:.3g}, and the smallest "
+            f"softmax weight of an opt token is {self.opt_weights[-1].min():.3g}."
+        )
 
 
-def explore(setting: ExplorerSetting) -> _Trajectory:
+def explore(setting: ExplorerSetting, law: Law | None = None) -> Run:
     """Train one data set from a small Gaussian start and measure it against its W_mm.
 
     Parameters
     ----------
     setting : ExplorerSetting
         What to run.
+    law : callable, optional
+        Predicts the direction error: from the tokens, their SVM and the selected
+        tokens it makes an object with a method `direction_error(norm)`.
 
     Returns
     -------
-    _Trajectory
+    Run
         The run at up to 120 iterations, until it ends.
 
     Raises
@@ -131,173 +154,208 @@ def explore(setting: ExplorerSetting) -> _Trajectory:
     >>> from companion import explorer
     >>> setting = explorer.ExplorerSetting(n=2, T=2, d=4, steps=100)
     >>> run = explorer.explore(setting)
-    >>> int(run.iterations[-1]), run.path.shape[1]
-    (100, 2)
+    >>> int(run.iterations[-1]), run.weights.shape
+    (100, (2, 2))
     """
     sizes = setting.n, setting.T, setting.d
     drawn = MODELS[setting.model](setting.seed, *sizes, setting.signal, setting.noise)
-    problem = coordinates.minimal(drawn)
-    targets = {"W_mm": svm.token_svm(problem.tokens).W}
+    problem = attention.minimal(drawn)
+    target = svm.token_svm(problem.tokens)
     record = dynamics.log_spaced(setting.steps, 120)[1:]
-    start = dynamics.gaussian_start(problem, 1e-3, [setting.seed])
-    rules = {setting.rule: RULES[setting.rule](setting.step_size)}
-    histories = dynamics.train(
-        problem, rules, setting.steps, record, start, targets=targets
+    history = dynamics.train(
+        problem,
+        RULES[setting.rule](setting.step_size),
+        setting.steps,
+        record,
+        dynamics.gaussian_start(problem, 1e-3, [setting.seed]),
+        targets={"W_mm": target},
     )
-    history = histories[setting.rule]
     kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
     if not kept.any():
         end = f"{history.status[0]} at iteration {history.ended[0]}"
         raise ValueError(f"the run {end}, before any record")
-    along = history.alignment["W_mm"][0, kept]
+    last = int(np.flatnonzero(kept)[-1])
+    weights = attention.weights(problem.tokens, history.weights(last))[0]
     norm = history.norm[0, kept]
-    off = np.sqrt(np.clip(1 - along**2, 0, None))
-    return _Trajectory(
+    return Run(
         setting=setting,
         iterations=record[kept],
-        loss_gap=history.log_gap[0, kept] / np.log(10),
+        norm=norm,
         direction_error=history.direction_error["W_mm"][0, kept],
-        opt_scores=-np.expm1(history.log_miss[0, kept]),
-        path=norm[:, None] * np.stack([along, off], -1),
+        predicted=_predicted(law, problem.tokens, target, norm),
+        opt_weights=-np.expm1(history.log_miss[0, kept]),
+        weights=weights,
+        opt=problem.tokens.opt[0],
     )
 
 
-class Board:
-    """Four panels that show one trajectory after the other, sharp on any screen.
+def _predicted(
+    law: Law | None, tokens: TokenSet, target: svm.MaxMargin, norm: np.ndarray
+) -> np.ndarray | None:
+    """Return the direction error by a law, or None if its premises fail."""
+    if law is None:
+        return None
+    try:
+        return law(tokens, target, tokens.opt).direction_error(norm[None])[0]
+    except ValueError:
+        return None
+
+
+def draw(run: Run, ghost: Run | None = None) -> Figure:
+    """Draw a run, on axes that are the same for every run.
 
     Parameters
     ----------
-    trajectory : _Trajectory
-        The first one to show.
+    run : Run
+        The run.
+    ghost : Run, optional
+        Another run to draw in grey behind it, such as the last one.
+
+    Returns
+    -------
+    Figure
+        Three panels: the tokens with their softmax weights at the end, the direction
+        error, and the softmax weights of the opt tokens.
+
+    Examples
+    --------
+    >>> from companion import explorer
+    >>> setting = explorer.ExplorerSetting(n=2, T=2, d=4, steps=100)
+    >>> len(explorer.draw(explorer.explore(setting)).axes)
+    3
     """
-
-    def __init__(self, trajectory: _Trajectory) -> None:
-        figure = Figure(figsize=(9, 5.4), dpi=2 * DPI)
-        figure.set_layout_engine("none")
-        self.canvas = FigureCanvasAgg(figure)
-        room = dict(
-            left=0.08, bottom=0.1, right=0.98, top=0.94, hspace=0.45, wspace=0.2
-        )
-        self.panels = figure.subplots(2, 2, gridspec_kw=room).ravel()
-        time = dict(xlabel="iteration $t$", xscale="log")
-        self.panels[0].set(title="Loss gap, $\\log_{10}(L - L^*)$", **time)
-        self.panels[1].set(title="Direction error to $W_{mm}$", yscale="log", **time)
-        title = "Softmax weight of the opt token, each sample"
-        self.panels[2].set(title=title, ylim=(-0.03, 1.03), **time)
-        labels = dict(xlabel="part along $W_{mm}$", ylabel="part off $W_{mm}$")
-        self.panels[3].set(title="Path of $W_t$", **labels)
-        for panel in self.panels:
-            panel.minorticks_off()  # they would take a third of the time
-        self.show(trajectory)
-
-    def show(self, trajectory: _Trajectory) -> None:
-        """Draw another trajectory in place of the last.
-
-        Parameters
-        ----------
-        trajectory : _Trajectory
-            The run to draw.
-        """
-        over_time = (
-            trajectory.loss_gap,
-            trajectory.direction_error,
-            trajectory.opt_scores,
-        )
-        curves = [*((trajectory.iterations, y) for y in over_time), trajectory.path.T]
-        rule = trajectory.setting.rule
-        colour = plots.look(UNCAPPED.get(rule, rule)).colour
-        for panel, (x, y) in zip(self.panels, curves, strict=True):
-            for line in list(panel.lines):
-                line.remove()
-            panel.plot(x, y, linewidth=1.4 if y.ndim == 1 else 0.8, color=colour)
-            panel.relim()
-            panel.autoscale_view()
-        longest = np.abs(
-            trajectory.path
-        ).max()  # both axes of the path end at one value
-        self.panels[3].set(
-            xlim=(min(0, *trajectory.path[:, 0]), longest), ylim=(0, longest)
-        )
-        self.canvas.draw()
-
-    def png(self) -> bytes:
-        """Return the panels as a picture.
-
-        Returns
-        -------
-        bytes
-            A PNG.
-        """
-        stream = io.BytesIO()
-        picture = Image.fromarray(np.asarray(self.canvas.buffer_rgba())).convert("RGB")
-        picture.save(stream, "png", compress_level=1)
-        return stream.getvalue()
+    plots.set_style()
+    # Fixed places: a layout that fits the labels would take longer than the run.
+    figure = Figure(figsize=(plots.WIDTH, 3.0), layout="none")
+    places = dict(left=0.06, right=0.97, bottom=0.17, top=0.88, wspace=0.35)
+    tokens, error, opt = figure.subplots(1, 3, gridspec_kw=places)
+    _draw_tokens(tokens, run)
+    colour = plots.look(UNCAPPED.get(run.setting.rule, run.setting.rule)).colour
+    error.set(yscale="log", ylim=(1e-4, 2.5), title="Direction error")
+    error.yaxis.set_major_formatter("{x:g}")
+    opt.set(ylim=(-0.03, 1.03), title="Weights of the opt tokens")
+    for axis in (error, opt):
+        axis.set(xscale="log", xlim=(1, MOST_STEPS), xlabel="iteration")
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.minorticks_off()  # they, and formulas, would take half of the time
+    if ghost is not None:
+        error.plot(ghost.iterations, ghost.direction_error, **GHOST)
+        opt.plot(ghost.iterations, ghost.opt_weights.min(1), **GHOST)
+    error.plot(run.iterations, run.direction_error, color=colour)
+    if run.predicted is not None:
+        error.plot(run.iterations, run.predicted, **plots.PREDICTED)
+    opt.plot(run.iterations, run.opt_weights, color=colour, linewidth=0.8)
+    return figure
 
 
-class Panel(widgets.VBox):
-    """Controls, picture and words of the explorer.
+def _draw_tokens(axis: Axes, run: Run) -> None:
+    """Draw each token as a disc whose area is its softmax weight."""
+    n, T = run.weights.shape
+    samples, tokens = np.mgrid[:n, :T]
+    is_opt = tokens == run.opt[:, None]
+    inks = np.where(is_opt, plots.INKS["vermilion"], plots.GREY)
+    axis.scatter(
+        tokens.ravel() + 1,
+        samples.ravel() + 1,
+        s=4 + 60 * run.weights.ravel(),
+        c=inks.ravel(),
+        linewidths=0,
+    )
+    rows, columns = MOST_TOKENS
+    axis.yaxis.labelpad = -8
+    axis.set(xlim=(0.3, columns + 0.7), ylim=(rows + 0.7, 0.3), xlabel="token")
+    axis.set(title="Tokens, by weight; orange: opt", xticks=[1, columns])
+    axis.set(yticks=[1, rows], ylabel="sample")
 
-    A change of a control calls `show`, which never raises an error of the setting.
+
+def picture(run: Run, ghost: Run | None = None) -> Image:
+    """Draw a run as a picture that a notebook shows, sharp on any screen.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    ghost : Run, optional
+        Another run to draw in grey behind it.
+
+    Returns
+    -------
+    IPython.display.Image
+        The picture. Its text for those who cannot see it is the sentence of the run.
+
+    Examples
+    --------
+    >>> from companion import explorer
+    >>> setting = explorer.ExplorerSetting(n=2, T=2, d=4, steps=100)
+    >>> explorer.picture(explorer.explore(setting)).format
+    'png'
+    """
+    stream = io.BytesIO()
+    quick = {"compress_level": 1}
+    draw(run, ghost).savefig(stream, dpi=2 * PIXELS_PER_INCH, pil_kwargs=quick)
+    width = int(plots.WIDTH * PIXELS_PER_INCH)
+    return Image(stream.getvalue(), width=width, alt=run.words)
+
+
+def interactive(
+    setting: ExplorerSetting, law: Law | None = None
+) -> widgets.interactive:
+    """Put a run under controls: each move of one trains anew, and the last run pales.
 
     Parameters
     ----------
     setting : ExplorerSetting
         What to show first.
+    law : callable, optional
+        Predicts the direction error, as in `explore`.
+
+    Returns
+    -------
+    ipywidgets.interactive
+        The controls, by the fields of `ExplorerSetting`, above the picture. If a
+        setting cannot be run, a sentence in the picture's place says why.
+
+    Examples
+    --------
+    >>> from companion import explorer
+    >>> setting = explorer.ExplorerSetting(n=2, T=2, d=4, steps=100)
+    >>> panel = explorer.interactive(setting)
+    >>> [control.description for control in panel.children[:2]]
+    ['model', 'rule']
     """
+    last: list[Run] = []
 
-    def __init__(self, setting: ExplorerSetting) -> None:
-        self.controls: dict[str, widgets.Widget] = {  # by the field of ExplorerSetting
-            "model": widgets.Dropdown(options=list(MODELS)),
-            "rule": widgets.Dropdown(options=list(RULES)),
-            "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05),
-            "n": widgets.IntSlider(min=2, max=20),
-            "T": widgets.IntSlider(min=2, max=12),
-            "d": widgets.IntSlider(min=3, max=500),
-            "signal": widgets.FloatSlider(min=0.25, max=6, step=0.25),
-            "noise": widgets.FloatLogSlider(min=-2, max=0, step=0.05),
-            "steps": widgets.SelectionSlider(options=[100, 300, 1000, 3000, 10000]),
-            "seed": widgets.IntText(),
-        }
-        self.words = widgets.HTML()
-        self.picture = widgets.Image(
-            format="png", layout={"max_width": "100%"}, width=9 * DPI
-        )
-        self.board = Board(explore(setting))
-        words = {"model": "data model", "rule": "update rule", "step_size": "step size"}
-        for name, widget in self.controls.items():
-            widget.set_trait("description", words.get(name, name))
-            widget.set_trait("value", getattr(setting, name))
-            widget.set_trait("style", {"description_width": "6.5em"})
-            widget.observe(self.show, names="value")
-        layout = {"flex_flow": "row wrap", "max_width": "60em"}
-        box = widgets.Box(list(self.controls.values()), layout=layout)
-        super().__init__([box, self.words, self.picture])
-        self.show()
-
-    def show(self, _change: object = None) -> None:
-        """Train with the controls' values and redraw; if that fails, the words say why.
-
-        Parameters
-        ----------
-        _change : object, optional
-            What ipywidgets says of the change; it is not used.
-        """
+    def show(**values: Any) -> None:
         try:
-            values = {
-                name: getattr(each, "value")  # noqa: B009 - Widget declares none
-                for name, each in self.controls.items()
-            }
-            shown = explore(ExplorerSetting(**values))
+            run = explore(ExplorerSetting(**values), law)
         except (ValueError, RuntimeError) as error:
-            self.words.value = f"No picture: {escape(str(error))}"
-            self.picture.layout.visibility = "hidden"
+            print(f"No picture: {error}")
             return
-        self.board.show(shown)
-        self.picture.value = self.board.png()
-        self.words.value = (  # for whoever cannot see the picture
-            f"After {shown.iterations[-1]} iterations of {shown.setting.rule}: "
-            f"direction error {shown.direction_error[-1]:.3g}, "
-            f"log10 of the loss gap {shown.loss_gap[-1]:.3g}, softmax weight of the "
-            f"opt token at least {shown.opt_scores[-1].min():.3g}."
-        )
-        self.picture.layout.visibility = "visible"
+        display(picture(run, *last))
+        print(run.words)
+        last[:] = [run]
+
+    slider = dict(continuous_update=True)
+    controls = {
+        "model": widgets.Dropdown(options=list(MODELS)),
+        "rule": widgets.Dropdown(options=list(RULES)),
+        "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05, **slider),
+        "n": widgets.IntSlider(min=2, max=MOST_TOKENS[0], **slider),
+        "T": widgets.IntSlider(min=2, max=MOST_TOKENS[1], **slider),
+        "d": widgets.IntSlider(min=3, max=500, **slider),
+        "signal": widgets.FloatSlider(min=0.25, max=6, step=0.25, **slider),
+        "noise": widgets.FloatLogSlider(min=-2, max=0, step=0.05, **slider),
+        "steps": widgets.SelectionSlider(options=[100, 300, 1000, 3000, MOST_STEPS]),
+        "seed": widgets.IntText(),
+    }
+    for name, control in controls.items():
+        control.set_trait("value", getattr(setting, name))
+    panel = widgets.interactive(show, **controls)
+    for control in panel.children[:-1]:
+        control.layout = {"width": "20em"}
+        control.style = {"description_width": "5.5em"}
+    # The controls stand side by side; the picture keeps its height while it changes.
+    panel.layout = {"display": "flex", "flex_flow": "row wrap", "max_width": "64em"}
+    panel.out.layout = {"width": "100%", "min_height": "24em"}
+    panel.update()
+    return panel

@@ -30,7 +30,7 @@ scale = "demo"
 from IPython.display import Markdown
 
 from companion import record
-from companion.site import figures
+from companion.tables import figures
 from lib import files
 from papers import poster
 

@@ -1,12 +1,13 @@
 """What several test files share."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
-from companion.site import build
 from lib import files
 
 # No test may fail because a machine is slow.
@@ -30,9 +31,11 @@ def whole_site(tmp_path_factory):
 
 
 def _built(place):
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("figures", "notebooks"):
-            patch.setenv(f"{name.upper()}_DIR", str(files.ROOT / name))
-        patch.setenv("RUNS_DIR", str(place / "runs"))
-        build._build(place / "site")
+    told = {"FIGURES_DIR": str(files.ROOT / "figures"), "RUNS_DIR": str(place)}
+    told["PYTHONPATH"] = str(files.ROOT)
+    command = [sys.executable, str(files.ROOT / "docs" / "build.py")]
+    done = subprocess.run(
+        command, env=os.environ | told, cwd=files.ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     return place / "site"

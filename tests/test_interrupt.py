@@ -24,7 +24,7 @@ class Slow:
 
 sys.meta_path.insert(0, Slow())
 """
-COMMANDS = ["companion.batch", "companion.site", "lib.training", "papers.falsify"]
+COMMANDS = ["companion.batch", "companion.tables", "lib.training", "papers.falsify"]
 
 
 def waited_for(condition):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from companion.site import figures
+from companion.tables import figures
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.txt").read_text()

@@ -24,7 +24,7 @@ import pytest
 from PIL import Image
 
 from companion import page_table, pages, sources, stored
-from companion.site import figures
+from companion.tables import figures
 from lib import files, provenance
 from lib.training.studies import STUDIES
 
@@ -229,9 +229,9 @@ def faults_of_page(path):
         "a kind of line that is not there": seen
         and not kinds(words) <= set().union(*map(lines, mine)),
         "theory hangs on training": trains != (name[:2] in TRAINING),
-        "hangs on the site or the batch": name
+        "hangs on the tables or the batch": name
         != "50_what_we_know"  # which reads the index
-        and any(p.startswith(("companion/site/", "companion/batch/")) for p in loads),
+        and any(p.startswith(("companion/tables/", "companion/batch/")) for p in loads),
     }
 
 
@@ -493,7 +493,7 @@ def test_the_index_has_every_figure_at_its_largest_scale_and_tells_the_truth():
 def test_the_tables_say_what_the_records_say(name):
     text = (ROOT / name).read_text("utf-8")
     assert figures.MARKED.search(text)
-    assert figures.renewed(text) == text, "run `python -m companion.site tables`"
+    assert figures.renewed(text) == text, "run `python -m companion.tables`"
 
 
 @pytest.mark.parametrize("edited", [".py", ".ipynb"])

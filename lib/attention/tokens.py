@@ -21,11 +21,12 @@ def class_mean_tokens(
 ) -> TokenSet:
     """Draw tokens with class means: the opt token is the mean of its class.
 
-    x_{i,opt} = mu_{y_i} with ||mu_+|| = ||mu_-|| = `signal` and mu_+ orthogonal to
-    mu_-. The other tokens are N(0, noise^2 P), with P the projector off span(mu_+,
-    mu_-). The head is u = (mu_+ - mu_-) / ||mu_+ - mu_-||, so that the others score
-    zero (Assumption 2). The query is the first token, and the opt token is a random
-    other one.
+    ``x_{i,opt} = mu_{y_i}`` with ``||mu_+|| = ||mu_-||`` = `signal` and ``mu_+``
+    orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``, with ``P`` the
+    projector off ``span(mu_+, mu_-)``. The head is
+    ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``, so that the others score zero
+    (Assumption 2). The query is the first token, and the opt token is a random other
+    one.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def class_mean_tokens(
     noise : float
         The standard deviation of the other tokens, positive.
     antipodal : bool
-        Whether mu_- = -mu_+ instead, as in paper A's Figure 5.
+        Whether ``mu_- = -mu_+`` instead, as in paper A's Figure 5.
 
     Returns
     -------

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from companion import headlines, plots, record
-from companion.site import figures
+from companion.tables import figures
 from lib import files
 
 ENTRIES = [entry for _, entries in figures.index(figures.FIGURES) for entry in entries]

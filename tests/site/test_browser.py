@@ -1,134 +1,250 @@
-"""The site in a browser, from disk: else it is unreadable, too wide, or loads from
-elsewhere.
+"""The site in a browser, from disk: else it is too wide, loads from elsewhere, or its
+living pictures compute something else than the library.
 """
 
 import os
-import re
 import shutil
+import sys
 
+import numpy as np
 import pytest
+
+import lib
+from lib import files
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = os.environ.get("BROWSER_PATH") or next(
     filter(None, map(shutil.which, NAMES)), None
 )
-
-# Every text element with its colour and the ground it stands on, as a contrast
-# ratio (WCAG 2, 1.4.3).
-LOW_CONTRAST = """() => {
-  const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
-  const ground = (element) => {
-    for (let e = element; e; e = e.parentElement) {
-      const colour = channels(getComputedStyle(e).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
-    }
-    return channels(getComputedStyle(document.documentElement).backgroundColor).slice(0, 3);
-  };
-  const low = [];
-  for (const element of document.body.querySelectorAll("*")) {
-    const text = (node) => node.nodeType === 3 && node.textContent.trim();
-    const own = [...element.childNodes].some(text);
-    if (!own || !element.getClientRects().length) continue;
-    const own_light = light(channels(getComputedStyle(element).color));
-    const pair = [own_light, light(ground(element))].sort((a, b) => b - a);
-    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
-    const words = `${element.tagName} ${element.textContent.trim().slice(0, 40)}`;
-    if (!(ratio >= 4.5)) low.push(`${words}: ${ratio.toFixed(2)}`);
-  }
-  return low;
-}"""
-TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-OPEN = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
-# A formula does not break: wherever it stands, its block scrolls and the page stays
-# narrow.
-LONG_FORMULAS = """() => {
-  const formula = `<math><mi>${"x".repeat(300)}</mi></math>`;
-  const blocks = [
-    "p", "p > em", "blockquote > p", "ul > li", "ol > li > p", "dl > dd", "h1", "h2", "h3", "h4",
-    "details > summary", "figure > figcaption", "div", "table > tbody > tr > td",
-  ];
-  for (const block of blocks) {
-    const tags = block.split(" > ");
-    const open = tags.map((tag) => `<${tag}>`).join("");
-    const close = tags.reverse().map((tag) => `</${tag}>`).join("");
-    document.querySelector("main").insertAdjacentHTML("beforeend", open + formula + close);
-  }
-}"""
-DRAWN = """[...document.querySelectorAll('math, img')]
-  .every((m) => m.getBoundingClientRect().height > 0)"""
-
-
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="no Chromium here; apt-get install chromium brings one"
 )
-def test_pages_are_quiet_readable_narrow_and_the_ledger_filters(whole_site):
+STATIC = files.ROOT / "docs" / "static"
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+START = [[1.5, 1.5], [-1.0, 1.0]]
+
+
+@pytest.fixture(scope="module")
+def browser():
     from playwright.sync_api import sync_playwright
 
-    def largest(pattern):
-        return max(whole_site.glob(pattern), key=lambda path: path.stat().st_size)
-
-    kinds = [
-        largest("notebooks/*.html"),
-        largest("figures/*.html"),
-        *whole_site.glob("*.html"),
-    ]
     with sync_playwright() as play:
-        # Chromium's own sandbox cannot be set up inside many containers; only our
-        # own files are opened.
-        browser = play.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"], timeout=0
-        )
-        page = browser.new_page()
-        complaints = []
-        asked = []
-        page.set_default_timeout(0)  # a busy machine may take its time
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "requestfailed", lambda request: complaints.append(f"failed: {request.url}")
-        )
-        page.on("request", lambda request: asked.append(request.url))
-        for path in kinds:
-            page.set_viewport_size({"width": 1280, "height": 900})
-            page.goto(path.as_uri())
-            if path.name == "ledger.html":
-                assert page.evaluate("document.documentElement.scrollHeight") < 8000
-            page.evaluate(OPEN)
-            for theme in ("light", "dark"):
-                page.emulate_media(color_scheme=theme)
-                assert page.evaluate(LOW_CONTRAST) == [], f"{path.name}, {theme}"
-            assert page.evaluate(DRAWN), path.name
-            page.set_viewport_size({"width": 360, "height": 900})
-            assert page.evaluate(TOO_WIDE) == 0, path.name
-            page.evaluate(LONG_FORMULAS)
-            assert page.evaluate(TOO_WIDE) == 0, f"{path.name}, with long formulas"
+        # Chromium's own sandbox cannot be set up inside many containers; only our own
+        # files are opened.
+        options = ["--no-sandbox", "--disable-gpu"]
+        one = play.chromium.launch(executable_path=BROWSER, args=options, timeout=0)
+        yield one
+        one.close()
 
-        page.goto((whole_site / "ledger.html").as_uri())
-        rows = page.locator("details.statement tbody tr")
-        everything = rows.count()
-        page.get_by_label("Verdict").select_option("fails")
-        visible = page.locator("details.statement tbody tr:visible")
-        failing = visible.count()
-        assert (
-            0 < failing < everything
-            and failing
-            == page.locator(".verdict.fails", has_text=re.compile("^fails$")).count()
-        )
-        assert page.locator("output").inner_text() == f"{failing} of {everything} rows"
-        page.get_by_label("Words").fill("LEMMA 5")
-        assert 0 < visible.count() < failing
-        page.get_by_label("Words").fill("no such words")
-        assert visible.count() == 0
-        page.keyboard.press("Control+Home")
-        page.reload()
-        page.keyboard.press("Tab")
-        assert (
-            page.evaluate("document.activeElement.textContent") == "Skip to the content"
-        )
-        assert complaints == [] and all(
-            url.startswith(("file:", "data:")) for url in asked
-        )
-        browser.close()
+
+@pytest.fixture
+def page(browser):
+    """A page that collects what went wrong on it."""
+    one = browser.new_page(viewport={"width": 1280, "height": 900})
+    one.set_default_timeout(0)  # a busy machine may take its time
+    one.complaints = []
+    one.on("console", lambda message: one.complaints.append(message.text))
+    one.on("pageerror", lambda error: one.complaints.append(str(error)))
+    one.on("requestfailed", lambda request: one.complaints.append(request.url))
+    one.on(
+        "request",
+        lambda request: (
+            request.url.startswith(("file:", "data:", "blob:"))
+            or one.complaints.append(request.url)
+        ),
+    )
+    yield one
+    one.close()
+
+
+def living(page, picture):
+    """A page with one living picture alone."""
+    scripts = ("svg", "explainer", "mirror")
+    page.set_content(f'<div class="living" data-picture="{picture}"><img alt=""></div>')
+    for name in scripts:
+        page.add_script_tag(content=(STATIC / f"{name}.js").read_text("utf-8"))
+    page.wait_for_selector(".moving svg")
+
+
+RULES = {"NGD": lib.NGD(0.02), "GD": lib.GD(0.5), "sign": lib.SignDescent(0.01)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("start", [START, [[0.3, -1.0], [1.2, 0.4]]])
+def test_the_explainer_trains_as_the_library_does(page, rule, start):
+    living(page, "turning.gif")
+    ask = "([start, rule]) => attention.train(start, rule, [0, 1, 100])"
+    found = np.array(page.evaluate(ask, [start, rule]))
+    record = [0, 1, 100]
+    history = lib.train(
+        lib.two_examples(), RULES[rule], 100, record, start=np.array(start)[None]
+    )
+    np.testing.assert_allclose(found, history.W[0], rtol=0, atol=1e-9)
+
+
+def test_the_explainer_has_the_librarys_tokens_scores_and_solution(page):
+    living(page, "turning.gif")
+    data = lib.two_examples()
+    known = page.evaluate("attention")
+    np.testing.assert_array_equal(known["X"], data.X[0])
+    np.testing.assert_array_equal(known["z"], data.z[0])
+    np.testing.assert_array_equal(known["scores"], lib.scores(data, data.u)[0])
+    for norm in (2, np.inf):  # the rules' norms have one solution here
+        W = lib.token_svm(data, norm=norm).W[0]
+        np.testing.assert_allclose(known["W_mm"], W, atol=1e-6)
+
+
+@pytest.mark.parametrize("p", [1.1, 1.5, 2.0, 3.0, 6.0])
+def test_the_ball_touches_at_the_librarys_solution(page, p):
+    living(page, "balls.svg")
+    data = lib.two_examples()
+    X = data.X[0].copy()
+    X[0, 1] = 0.5, 0
+    target = lib.token_svm(lib.token_set(X, data.y[0], data.z[0], data.u[0]), norm=p)
+    found = page.evaluate("(p) => mirror.shortest(mirror.c, p)", p)
+    np.testing.assert_allclose(found, target.W[0][:, 0], atol=1e-6)
+    on_it = page.evaluate("(p) => mirror.circle(2, p).map((w) => mirror.norm(w, p))", p)
+    np.testing.assert_allclose(on_it, 2, rtol=1e-12)
+
+
+def centre(page, place):
+    box = page.locator(place).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_the_arrow_is_dragged_and_turned_by_keys_and_time_moves_it(page):
+    living(page, "turning.gif")
+    handle = ".handle >> nth=0"
+    x, y = centre(page, handle)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 150, y - 20, steps=4)
+    page.mouse.up()
+    moved = centre(page, handle)
+    assert moved[0] < x - 40
+    turned = page.locator(handle).get_attribute("aria-valuenow")
+    page.locator(handle).focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(handle).get_attribute("aria-valuenow") != turned
+    page.locator("input[type=range]").fill("200")
+    assert "step 10,000" in page.locator("output").inner_text()
+    assert centre(page, handle) != moved
+
+
+def test_play_ends_at_once_for_whoever_asks_for_less_motion(page):
+    page.emulate_media(reduced_motion="reduce")
+    living(page, "turning.gif")
+    page.get_by_role("button", name="Play").click()
+    assert "step 10,000" in page.locator("output").inner_text()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_start_page_is_quiet_and_narrow_and_its_arrow_is_there(
+    whole_site, page, width, theme
+):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme)
+    for name in (
+        "index",
+        "notebooks/00_attention_by_hand",
+        "notebooks/30_mirror_descent",
+        "ledger_a",
+    ):
+        page.goto((whole_site / f"{name}.html").as_uri())
+        page.wait_for_function("!window.MathJax || MathJax.startup?.promise")
+        assert page.evaluate(TOO_WIDE) <= 0, name
+        if name != "ledger_a":
+            assert page.locator(".moving svg .handle").count() > 0, name
+            assert not page.locator(".living img").is_visible(), name
+    assert page.complaints == []
+
+
+def test_search_finds_a_name_and_pages_lead_on_and_back(whole_site, page):
+    page.goto((whole_site / "search.html").as_uri() + "?q=token_svm")
+    page.wait_for_selector("#search-results li a")
+    found = page.locator("#search-results li a").all_inner_texts()
+    assert any("token_svm" in words for words in found)
+    page.complaints.clear()  # from disk a browser cannot fetch the excerpts of results
+    first = whole_site / "notebooks" / "00_attention_by_hand.html"
+    page.goto(first.as_uri())
+    page.locator("a.next-page").click()
+    page.wait_for_url("**/10_fixed_decoder.html")
+    page.locator("a.prev-page").click()
+    page.wait_for_url("**/00_attention_by_hand.html")
+    assert page.complaints == []
+
+
+def test_the_claims_of_a_ledger_are_filtered(whole_site, page):
+    page.goto((whole_site / "ledger_a.html").as_uri())
+    rows = page.locator("table.claims tbody tr:not(.statement):visible")
+    everything = rows.count()
+    field = page.get_by_label("Filter the claims")
+    field.fill("LEMMA 5")
+    some = rows.count()
+    assert 0 < some < everything
+    assert page.locator(".filter output").inner_text().startswith(f"{some} of ")
+    field.fill("no such words")
+    assert rows.count() == 0
+
+
+def test_print_cuts_no_code_and_opens_what_is_folded(whole_site, page):
+    page.goto((whole_site / "notebooks" / "00_attention_by_hand.html").as_uri())
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 700, "height": 900})
+    closed = "[...document.querySelectorAll('details')].filter((fold) => !fold.open)"
+    assert page.evaluate(f"{closed}.length") == 0
+    cut = "[...document.querySelectorAll('pre')].filter((pre) => pre.scrollWidth > pre.clientWidth + 1)"
+    assert page.evaluate(f"{cut}.length") == 0
+
+
+HOSTILE = {
+    "caption": r"<script>alert(1)</script> a < b $\href{javascript:alert(2)}{click}$",
+    "statement": r"<img src=x onerror=alert(3)> & $x < y$ [x](javascript:alert(4))",
+}
+
+
+def test_what_a_record_says_is_shown_and_never_run(page, tmp_path, monkeypatch):
+    import json
+
+    from sphinx.cmd.build import build_main
+
+    monkeypatch.setenv("FIGURES_DIR", str(tmp_path / "figures"))
+    monkeypatch.syspath_prepend(files.ROOT / "docs")
+    folder = tmp_path / "figures" / "demo"
+    folder.mkdir(parents=True)
+    shutil.copy(files.ROOT / "figures" / "index.toml", folder.parent)
+    saved = json.loads(
+        (files.ROOT / "figures/demo/fastrates_by_hand.json").read_text("utf-8")
+    )
+    saved["caption"] = HOSTILE["caption"]
+    saved["claims"][0]["statement"] = HOSTILE["statement"]
+    (folder / "fastrates_by_hand.json").write_text(json.dumps(saved))
+    source = tmp_path / "source"
+    source.mkdir()
+    text = "# T\n\n```{claims} demo/fastrates_by_hand\n```\n\n$\\href{javascript:alert(5)}{x}$\n"
+    (source / "index.md").write_text(text)
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("build", files.ROOT / "docs/build.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    static = source / "static"
+    build.copy_static(static)
+    options = ["-q", "-c", str(files.ROOT / "docs"), "-D", f"html_static_path={static}"]
+    assert build_main([*options, str(source), str(tmp_path / "site")]) == 0
+    said = []
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    page.goto((tmp_path / "site" / "index.html").as_uri())
+    page.wait_for_function(
+        "window.MathJax && MathJax.startup && MathJax.startup.promise"
+    )
+    page.wait_for_timeout(500)
+    words = page.locator("article").inner_text()
+    assert "<script>alert(1)</script> a < b" in words
+    assert "<img src=x onerror=alert(3)>" in words
+    assert page.locator("article [href^=javascript]").count() == 0
+    assert page.locator("article mjx-container").count() >= 3
+    assert said == []
+    sys.modules.pop("records", None)

@@ -1,479 +1,196 @@
-"""The site from small figures and notebooks: what it shows, and what a reader must
-never miss.
-"""
+"""The site: else a figure has no page, a link leads nowhere, or a fault is published."""
 
-import errno
+import importlib.util
 import json
 import re
-from html.parser import HTMLParser
+import shutil
+import sys
 
 import bs4
 import nbformat
 import pytest
-from matplotlib.figure import Figure
 
-from companion import claims, record
-from companion.site import build, figures
-from lib import files, provenance
+import lib
+from companion.tables import figures
+from lib import files
 
-PNG = (
-    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-).decode()
-PAGES = """
-[01_x]
-question = "Why?"
-paper = "A"
-minutes = { demo = 0.3 }
-scales = { desk = {} }
-"""
-INDEX = """
-[[01_x.figure]]
-slug = "good"
-scale = "demo"
-sentence = "ends at {end:.1f}"
-"""
+DOCS = files.ROOT / "docs"
 
 
-PAGE = '# %% tags=["parameters"]\nscale = "demo"\nseeds = 2\n'
+def loaded(name):
+    """A module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def write(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
-    )
-
-
-def save(scale="demo", holds=True, measured=0.25):
-    """A figure with one claim; the path of its record."""
-    figure = Figure(figsize=(1, 1))
-    figure.subplots().plot([0, 1])
-    claim = claims.Claim("c", "a < b & c", "paper A, Lemma 5", measured, "≤ 1", holds)
-    numbers = {"end": record.Number(0.125, 0.01)}
-    data = [{"name": "line", "source": "synthetic"}]
-    run = record.Run("01_x", "A", {"scale": scale, "seeds": 2})
-    folder = files.folder("figures") / scale
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(record.TOLD, str(folder))
-        about = dict(claims=[claim], numbers=numbers, data=data)
-        run.save(figure, "good", "Figure 1", "A <line>.", **about)
-    return folder / "good.json"
-
-
-def changed(path, change):
-    saved = json.loads(path.read_text("utf-8"))
-    change(saved)
-    write(path, saved)
-
-
-def notebook(path, *outputs, count=1, source="x = 1", text="# A title with $t^2$"):
-    cells = [
-        nbformat.v4.new_markdown_cell(text),
-        nbformat.v4.new_code_cell(source, execution_count=count, outputs=list(outputs)),
-    ]
-    write(path, nbformat.writes(nbformat.v4.new_notebook(cells=cells)))
-
-
-def shown(**data):
-    return nbformat.v4.new_output(
-        "display_data", {k.replace("_", "/"): v for k, v in data.items()}
-    )
+build = loaded("build")
+records = loaded("records")
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    for name in ("figures", "runs", "notebooks"):
-        monkeypatch.setenv(f"{name.upper()}_DIR", str(tmp_path / name))
-    write(tmp_path / "figures" / "index.toml", INDEX)
-    write(tmp_path / "notebooks" / "01_x.py", PAGE)
-    write(tmp_path / "notebooks" / "pages.toml", PAGES)
-    notebook(tmp_path / "notebooks" / "01_x.ipynb")
-    return tmp_path
+def figure(tmp_path, monkeypatch):
+    """A copy of one figure, alone in its folder; the path of its record."""
+    folder = tmp_path / "figures" / "demo"
+    folder.mkdir(parents=True)
+    for ending in (".png", ".json"):
+        name = f"fastrates_by_hand{ending}"
+        shutil.copy(files.ROOT / "figures" / "demo" / name, folder)
+    shutil.copy(files.ROOT / "figures" / "index.toml", folder.parent)
+    monkeypatch.setenv("FIGURES_DIR", str(folder.parent))
+    return folder / "fastrates_by_hand.json"
 
 
-def built(place):
-    """The site's pages by name."""
-    site = place / "runs" / "site"
-    build._build(site)
-    made = {path.relative_to(site).as_posix(): path for path in site.rglob("*.html")}
-    return {
-        n: bs4.BeautifulSoup(p.read_text("utf-8"), "html.parser")
-        for n, p in made.items()
-    }
+def test_a_notebook_without_outputs_is_named(tmp_path):
+    cell = nbformat.v4.new_code_cell("x = 1")
+    path = tmp_path / "99_empty.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
+    with pytest.raises(ValueError, match="99_empty.ipynb: no stored outputs"):
+        build.notebook(path, [])
 
 
-def card(made, title):
-    (item,) = [li for li in made["index.html"].select(".card") if li.h3.text == title]
-    return item
+def test_a_record_without_its_picture_is_named(figure, tmp_path):
+    figure.with_suffix(".png").unlink()
+    with pytest.raises(ValueError, match="fastrates_by_hand.png: a record without"):
+        build.collect(tmp_path / "source")
 
 
-def test_a_figure_is_shown_with_its_finding_claims_and_origin(place):
-    save()
-    made = built(place)
-    shown_card = card(made, "Figure 1, paper A")
-    page = made["figures/good-demo.html"]
-    assert "Ends at 0.1." in shown_card.text  # the record's 0.125 as the sentence asks
-    for words in ("1 of 1 claims hold", "scale: demo", "data: synthetic"):
-        assert words in shown_card.text
-    assert (
-        shown_card.img["alt"]
-        == page.img["alt"]
-        == "Figure 1, paper A. Ends at 0.1. A <line>."
-    )
-    assert (place / "runs" / "site" / shown_card.img["src"]).exists()
-    assert "a < b & c" in page.text and "0.125 ± 0.01" in page.text
-    assert "make figures ARGS=01" in page.text and page.find(
-        "a", href="../notebooks/01_x-demo.html"
-    )
-    assert provenance.versions()["numpy"] in page.footer.text
+def test_a_fault_of_a_page_is_one_sentence_and_fails(figure, monkeypatch, capsys):
+    monkeypatch.setenv("RUNS_DIR", str(figure.parent))
+    figure.with_suffix(".png").unlink()
+    assert build.main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith("site: ") and said.count("\n") == 1
 
 
-def test_a_claim_that_fails_or_is_undecided_is_never_hidden(place):
-    path = save(holds=False, measured=1.00000432)
-
-    def more(saved):
-        (fails,) = saved["claims"]
-        saved["claims"].append(fails | {"id": "lost", "verdict": "not reproduced"})
-        saved["claims"].append(
-            fails | {"id": "won", "verdict": "reproduced", "holds": True}
-        )
-        saved["claims"].append(fails | {"id": "open", "verdict": "undecided"})
-
-    changed(path, more)
-    made = built(place)
-    for shown_card in (card(made, "Figure 1, paper A"), made["figures/good-demo.html"]):
-        assert (
-            shown_card.select_one(".badge.fails").text
-            == "1 of 4, 1 undecided claims hold"
-        )
-        assert [p.strong.text for p in shown_card.select("p.fails")] == [
-            "Does not hold:"
-        ] * 2
-        assert [p.strong.text for p in shown_card.select("p.open")] == ["Undecided:"]
-        assert "1.000004" in shown_card.text
-    rows = made["ledger.html"].select("tbody tr")
-    verdicts = ["fails", "not reproduced", "reproduced", "undecided"]
-    assert [row.select_one(".verdict").text for row in rows] == verdicts
-    (statement,) = made["ledger.html"].select("details.statement")
-    assert (
-        not statement.has_attr("open")
-        and "2 of 4 do not hold" in statement.summary.text
-    )
-    exported = json.loads((place / "runs" / "site" / "claims.json").read_text("utf-8"))
-    assert [row["verdict"] for row in exported] == verdicts
-    about = {
-        "figure": "good-demo",
-        "number": "Lemma 5",
-        "measured": 1.00000432,
-        "bound": "≤ 1",
-    }
-    assert exported[0].items() >= (about | {"statement": "a < b & c"}).items()
-
-
-def test_the_largest_scale_stands_in_front_and_leads_to_the_others(place):
-    save()
-    save(scale="desk")
-    made = built(place)
-    assert "scale: desk" in card(made, "Figure 1, paper A").text
-    assert made["figures/good-desk.html"].find("a", href="good-demo.html")
-
-
-def test_a_run_is_shown_only_if_it_ended_and_its_page_is_still_the_same(place):
-    folder = place / "runs" / "figures" / "demo" / "01_x"
-    notebook(folder / "01_x.ipynb", text="# The run")
-
-    def title():
-        return built(place)["notebooks/01_x-demo.html"].title.text
-
-    assert "A title" in title()  # the committed one
-    for source, shown in (
-        ("0000", "A title"),
-        (files.sha256(PAGE.encode()), "The run"),
-    ):
-        write(folder / record.MARKER, {"inputs": {"source": source}})
-        assert shown in title()
-
-
-def test_a_widget_is_a_line_and_markdown_of_a_cell_has_formulas(place):
-    widget = {
-        "application/vnd.jupyter.widget-view+json": {"model_id": "1"},
-        "text/plain": "VBox()",
-    }
-    notebook(
-        place / "notebooks" / "01_x.ipynb",
-        shown(**widget),
-        shown(
-            **widget | {"text/plain": "runs:   0%|          | 0/56 [00:00<?, ?it/s]"}
-        ),
-        shown(text_markdown="$\\alpha$"),
-    )
-    cells = built(place)["notebooks/01_x-demo.html"].select_one(".cells")
-    assert cells.text.count("A widget stands here") == 1 and "VBox" not in cells.text
-    assert len(cells.select("math")) == 2
-
-
-def test_what_a_record_says_is_never_run(place):
-    bad = "<script>alert(1)</script> [x](javascript:alert(1)) <img src=x onerror=alert(1)>"
-
-    def attack(saved):
-        saved["claims"][0] |= {
-            "statement": bad,
-            "holds": False,
-            "source": bad,
-            "bound": bad,
-        }
-        saved |= {"caption": bad, "figure": bad}
-
-    changed(save("desk"), attack)
-    for page in built(place).values():
-        assert all(script.get("src") for script in page.select("script"))
-        assert not page.select("[onerror], [href^=javascript]")
-
-
-def test_code_stands_open_but_parameters_and_pictures_are_described(place):
-    save()
-    path = place / "notebooks" / "01_x.ipynb"
-    image = shown(image_png=PNG)
-    for source, alt in (
-        (
-            'run.save(figure, "good")\nfigure',
-            "Figure 1, paper A. Ends at 0.1. A <line>.",
-        ),
-        ("figure", "Picture drawn by the cell that begins: figure"),
-    ):
-        notebook(path, image, source=source)
-        page = built(place)["notebooks/01_x-demo.html"]
-        assert page.img["alt"] == alt and page.article.details.has_attr("open")
-    stored = nbformat.read(path, as_version=4)
-    stored.cells[1].metadata["tags"] = ["parameters"]
-    write(path, nbformat.writes(stored))
-    assert not built(place)["notebooks/01_x-demo.html"].article.details.has_attr("open")
-
-
-def test_links_lead_to_pages_and_notes_and_others_are_undone(place):
-    write(
-        place / "notebooks" / "proof.md",
-        "# A proof of $t^2$\n\n[the page](01_x.ipynb#cell)",
-    )
-    text = "# T\n\n[proof](proof.md#second), [none](gone.md), [bad](javascript:alert), [x](01_x.py)"
-    notebook(
-        place / "notebooks" / "01_x.ipynb", text=text + ", [data](../data/README.md)"
-    )
-    made = built(place)
-    assert made["index.html"].find("a", href="notes/proof.html")
-    links = [
-        a["href"] for a in made["notebooks/01_x-demo.html"].select(".cells a[href]")
+def test_set_up_is_folded_and_a_picture_is_described_by_its_figure(figure):
+    path = files.ROOT / "notebooks" / "00_attention_by_hand.ipynb"
+    page = nbformat.reads(build.notebook(path, figures.best()), as_version=4)
+    folded = [c for c in page.cells if "hide-input" in c.metadata.get("tags", [])]
+    assert {"parameters", "set-up"} <= {tag for c in folded for tag in c.metadata.tags}
+    (drawn,) = [
+        cell
+        for cell in page.cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
     ]
-    assert links == ["../notes/proof.html", "../notebooks/01_x-demo.html"]
-    assert made["notes/proof.html"].find("a", href="../notebooks/01_x-demo.html")
+    (shown,) = figures.best()
+    assert drawn.metadata.mystnb["image"]["alt"] == shown.alt
+    assert "../figures/demo/fastrates_by_hand.md" in page.cells[-1].source
 
 
-def test_a_record_with_statements_is_a_ledger(place):
-    def ledger(saved):
-        about = {"number": "Lemma 9", "setting": "two", "seeds": 7, "kind": "form"}
-        saved["claims"][0] |= about | {"interval": [0.1, 0.4]}
-        weak = {"holds": True, "fails_if": ["a"], "catches": [], "remark": "$x$"}
-        saved["claims"].append(saved["claims"][0] | weak)
-        saved["statements"] = {
-            "Lemma 9": {"topic": "t", "says": "says $t^2$ < 1", "why": ""},
-            "Remark 1": {"topic": "r", "says": "defines", "why": "a definition"},
-        }
-
-    changed(save(holds=False), ledger)
-    lemma, remark = built(place)["ledger.html"].select("details.statement")
-    failed, powerless = lemma.select("tbody tr")
-    assert lemma.p.text.startswith("says ") and lemma.p.math and "< 1" in lemma.p.text
-    assert (
-        "1 of 2 do not hold" in lemma.summary.text and "Lemma 9" in lemma.summary.text
-    )
-    for words in ("two, 7 seeds", "0.25 [0.1, 0.4, 7 seeds only]", "fails"):
-        assert words in failed.text, words
-    assert powerless.select_one(".verdict").text == "no power" and powerless.math
-    assert (
-        remark.tr
-        and "a definition" in remark.text
-        and "not checked" in remark.summary.text
-    )
+def test_links_to_a_picture_lead_to_its_page_and_pictures_stay():
+    assert build.adapted("[a](figures/desk/law.png)") == "[a](figures/desk/law.md)"
+    assert build.adapted("[a](../figures/demo/x.json)") == "[a](../figures/demo/x.md)"
+    for same in ("![a](figures/desk/law.png)", "[a](other.png)", "[a](words.md)"):
+        assert build.adapted(same) == same
 
 
-NUMBERS = {"gap": 0.0344, "low": -7.126, "low_angle": 1.0, "n": 2, "gone": None}
-QUOTED = {
-    "scale": "demo",
-    "numbers": {name: {"value": value} for name, value in NUMBERS.items()},
-    "parameters": {"steps": 5000, "n": 1},
-    "claims": [{"id": "rate of $a$", "measured": 2.5, "holds": False}],
-}
+def test_a_living_picture_stands_alone_in_its_place():
+    adapted = build.adapted("![film](../figures/turning.gif)\n*A caption.*")
+    assert adapted.startswith('<div class="living" data-picture="turning.gif">\n\n![')
+    assert "</div>\n\n*A caption.*" in adapted
 
 
 @pytest.mark.parametrize(
-    ("sentence", "words"),
+    ("words", "kinds"),
     [
-        (
-            "off by {gap:.1%}, then {low:.2f}, $W_{mm}$",
-            "off by 3.4 %, then -7.13, $W_{mm}$",
-        ),
-        ("after {steps:,}, at {rate of $a$:.0f}", "after 5,000, at 2"),
-        ("{claims_that_hold:d} of {claims:d}", "0 of 1"),
-        (
-            "ends at {gone:.1f} and {other:.1f}",
-            "ends at no value of gone and no value of other",
-        ),
-        ("at {low_angle:.1f°}", "at 60.0°"),  # unit vectors of distance 1
-        ("{fastrates_fig2/steps:,} steps", "1,000 steps"),  # of another figure
-        ("{n:d}", "2"),  # a number before a parameter of the same name
-        ("like $t^{{{low:.2f}}}$ or $t^{{1/2}}$", "like $t^{-7.13}$ or $t^{1/2}$"),
+        ("<script>alert(1)</script>", ["#text"]),
+        ("a $x < y$ b", ["#text", "math", "#text"]),
+        (r"$\href{javascript:alert(1)}{x}$", ["#text", "math", "#text"]),
+        ("costs 3 $", ["#text"]),
     ],
 )
-def test_a_sentence_has_the_numbers_of_the_record(sentence, words):
-    assert figures.filled(sentence, QUOTED) == words
-
-
-def test_formulas_become_mathml_in_text_tables_and_plain_words():
-    text = build._html(
-        "The $W_{mm}$ of\n\n$$\\arg\\min_W \\|W\\|$$\n\n| a |\n|---|\n| $x < y$ |"
-    )
-    assert text.count("<math") == 3 and 'display="block"' in text
-    assert "$" not in text and "\\" not in text
-    assert "<mo>arg</mo>" in text and "&lt;" in text.replace("&#x0003C;", "&lt;")
-    text = build._formulas("a < b & *c*, $t^2$")
-    assert text.startswith("a &lt; b &amp; *c*, <math") and text.endswith("</math>")
-    assert build._formulas("costs 3 $ < 4") == "costs 3 $ &lt; 4"
-    for unread in (r"\nosuch{x}", "{{"):
-        assert build._formulas(f"${unread}$") == f"<code>{unread}</code>"
-
-
-def test_a_formula_that_shows_a_backslash_stops_the_build(place, capsys, monkeypatch):
-    write(place / "notebooks" / "proof.md", "# P\n\n$\\big\\|W\\Big\\|$")
-    assert "\\" not in built(place)["notes/proof.html"].math.text
-    monkeypatch.setattr(build, "convert", lambda *_, **__: "<math><mo>\\|</mo></math>")
-    write(place / "notebooks" / "proof.md", "# P\n\n$\\|one that no page has\\|$")
-    assert build.main([]) == 1
-    assert (
-        "notes/proof.html: a formula would be shown with \\|" in capsys.readouterr().err
+def test_text_of_a_record_becomes_text_and_formulas_alone(words, kinds):
+    nodes = records.text(words)
+    assert [node.tagname for node in nodes] == kinds
+    assert "".join(node.astext() for node in nodes) == (
+        words if kinds == ["#text"] else words.replace("$", "")
     )
 
 
-def test_a_site_takes_the_place_of_the_last_one(place, capsys):
-    assert build.main([]) == 0 and build.main([]) == 0
-    assert [path.name for path in (place / "runs").iterdir()] == ["site"]
-    assert "open " in capsys.readouterr().out
+def parsed(path):
+    return bs4.BeautifulSoup(path.read_text("utf-8"), "html.parser")
 
 
-def test_a_folder_that_is_no_site_is_left_alone(place, capsys):
-    write(place / "runs" / "site" / "thesis.txt", "years of work")
-    assert build.main([]) == 1
-    assert (place / "runs" / "site" / "thesis.txt").read_text() == "years of work"
-    assert "something else" in capsys.readouterr().err
+@pytest.fixture(scope="module")
+def pages(whole_site):
+    """Every page of the site but the listings of source code."""
+    paths = [p for p in whole_site.rglob("*.html") if "_modules" not in p.parts]
+    return {path.relative_to(whole_site).as_posix(): parsed(path) for path in paths}
 
 
-@pytest.mark.parametrize("what", ["pages", "tables"])
-def test_a_disk_that_takes_no_file_is_one_sentence(place, what, monkeypatch, capsys):
-    def full(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system", "somewhere")
-
-    monkeypatch.setattr(figures, "renewed", str)
-    monkeypatch.setattr(files, "write", full)
-    assert build.main([what]) == 1
-    assert (
-        capsys.readouterr().err == "companion.site: Read-only file system: somewhere\n"
-    )
-
-
-def test_a_damaged_record_is_named(place, capsys):
-    changed(save(), lambda saved: saved.pop("claims"))
-    assert build.main([]) == 1
-    assert (
-        "good.json" in capsys.readouterr().err
-        and not (place / "runs" / "site").exists()
-    )
+def test_every_figure_has_a_page_with_its_picture_and_the_page_that_explains_it(pages):
+    for one in figures.best():
+        page = pages[f"figures/{one.scale}/{one.slug}.html"]
+        assert page.article.img["alt"] == one.alt, one.slug
+        links = {link.get("href") for link in page.article.select("a")}
+        name = f"../../notebooks/{one.record['notebook']}.html"
+        assert name in links, one.slug
+        back = pages[f"notebooks/{one.record['notebook']}.html"]
+        place = f"../figures/{one.scale}/{one.slug}.html"
+        assert place in {link.get("href") for link in back.article.select("a")}
 
 
-class Tags(HTMLParser):
-    """The tags of a page, as (name, attributes): a tree of the whole site takes long to
-    grow.
-    """
-
-    def __init__(self, path):
-        super().__init__()
-        self.all = []
-        self.text = path.read_text("utf-8")
-        # Nine tags of ten are colours of code and formulas; what names or loads
-        # anything stays.
-        text = re.sub(r'<span class="\w+">([^<]*)</span>', r"\1", self.text)
-        self.feed(
-            re.sub(
-                r"<math((?!</math>|\b(?:id|href|src)=).)*</math>", "", text, flags=re.S
-            )
-        )
-
-    def handle_starttag(self, tag, attributes):
-        self.all.append((tag, dict(attributes)))
-
-    def of(self, *names):
-        return [attributes for tag, attributes in self.all if tag in names]
+def test_every_claim_of_a_figure_is_on_its_page_with_its_verdict(pages):
+    for one in figures.best():
+        page = pages[f"figures/{one.scale}/{one.slug}.html"]
+        assert len(page.select("table.claims tbody tr")) == len(one.claims), one.slug
+        assert len(page.select("table.claims .verdict")) == len(one.claims), one.slug
 
 
-def test_the_whole_site_has_every_figure_note_benchmark_and_claim(whole_site):
-    records = list((files.ROOT / "figures").glob("d*/*.json"))
-    names = [f"figures/{path.stem}-{path.parent.name}.html" for path in records]
-    names += [
-        f"notes/{path.stem}.html" for path in (files.ROOT / "notebooks").glob("*.md")
-    ]
-    assert records and all((whole_site / name).exists() for name in names)
-    assert sum(path.stat().st_size for path in whole_site.rglob("*")) < 30e6
-    benchmarks = Tags(whole_site / "benchmarks.html")
-    assert len(benchmarks.of("table")) == 3 and "missed" in benchmarks.text
-    claims = sum(len(json.loads(path.read_text("utf-8"))["claims"]) for path in records)
-    exported = json.loads((whole_site / "claims.json").read_text("utf-8"))
-    unmeasured = ("not checked", "see its note")
-    assert sum(row["verdict"] not in unmeasured for row in exported) == claims
+def test_every_exported_name_has_a_page_with_its_signature(pages):
+    for name in lib.__all__:
+        page = pages[f"api/lib.{name}.html"]
+        assert page.h1.text.startswith(f"lib.{name}"), name
 
 
-def test_every_page_can_be_read_and_every_link_leads_somewhere(whole_site):
-    for path in whole_site.rglob("*.html"):
-        page = Tags(path)
-        assert (
-            page.of("html") == [{"lang": "en"}]
-            and len(page.of("h1")) == 1
-            and page.of("nav")
-        )
-        assert re.search(r"<title>\s*[^<\s]", page.text), path
-        (footer,) = re.findall(r"<footer\b.*?</footer>", page.text, re.S)
-        assert re.sub("<[^>]*>", "", footer).strip(), path
-        assert all(image["alt"].strip() for image in page.of("img")), path
-        labels = re.findall(r"<label\b.*?</label>", page.text, re.S)
-        assert all(re.search("<(input|select)", label) for label in labels), path
-        scripts = {script.get("src") for script in page.of("script")}
-        assert scripts <= {"filter.js", "../filter.js"}, path
-        ids = [attributes["id"] for _, attributes in page.all if "id" in attributes]
-        assert len({*ids}) == len(ids), path
-        for tag, attributes in page.all:
-            for target in (
-                attributes[name] for name in ("href", "src") if name in attributes
-            ):
-                if re.match("https?:", target):
-                    assert tag == "a", (
-                        f"{path}: {target} would be loaded from elsewhere"
-                    )
-                elif target.startswith("#"):
-                    assert target[1:] in ids, f"{path}: {target}"
-                elif not target.startswith("data:"):
-                    assert (path.parent / target).exists(), f"{path}: {target}"
-    assert not re.search(r"url\(|@import", (whole_site / "site.css").read_text("utf-8"))
+def is_documented(name):
+    value = getattr(lib, name)
+    return callable(value) and not isinstance(value, type(sys))
 
 
-def test_a_page_carries_its_drawings(place):
-    write(place / "notebooks" / "drawings" / "line.svg", "<svg/>")
-    notebook(
-        place / "notebooks" / "01_x.ipynb", text="# T\n\n![a line](drawings/line.svg)"
-    )
-    made = built(place)
-    (drawing,) = made["notebooks/01_x-demo.html"].find_all("img", alt="a line")
-    assert drawing["src"].startswith("data:image/svg+xml;base64,")
-    shown = "# T\n\n![the film](../figures/turning.gif) ![a map](../figures/desk/atlas_map.png)"
-    notebook(place / "notebooks" / "01_x.ipynb", text=shown)
-    pictures = built(place)["notebooks/01_x-demo.html"].select(".cells img")
-    found = [
-        picture["src"] for picture in pictures if not picture["src"].startswith("data:")
-    ]
-    assert found == ["../turning.gif", "../figures/atlas_map-desk.png"]
+@pytest.mark.parametrize("name", [*filter(is_documented, lib.__all__)])
+def test_a_name_of_the_library_shows_parameters_and_an_example(name, pages):
+    page = pages[f"api/lib.{name}.html"]
+    terms = {term.text.strip(" :#¶") for term in page.select("dt, p.rubric")}
+    assert "Examples" in terms, name
+    takes = page.select_one("dt.sig").select("em.sig-param")
+    assert "Parameters" in terms or not takes, name
+
+
+def test_no_page_loads_anything_from_elsewhere_and_every_link_leads_somewhere(
+    whole_site, pages
+):
+    for name, page in pages.items():
+        place = (whole_site / name).parent
+        for tag in page.select("[href], [src]"):
+            target = tag.get("src") or tag.get("href")
+            if re.match("(https?|mailto|data):", target):
+                assert tag.name == "a" or target.startswith("data:"), (name, target)
+                continue
+            path, _, anchor = target.partition("#")
+            path = path.partition("?")[0]
+            found = place / path if path else whole_site / name
+            assert found.exists(), (name, target)
+            if anchor and found.suffix == ".html" and tag.name == "a":
+                on_it = pages.get(found.resolve().relative_to(whole_site).as_posix())
+                known = on_it is None or anchor in ("", "top") or on_it.find(id=anchor)
+                assert known, (name, target)
+
+
+def test_every_picture_has_words_and_no_file_name_for_them(pages):
+    for name, page in pages.items():
+        for picture in page.select("article img"):
+            words = picture.get("alt", "")
+            assert words.strip(), (name, picture)
+            assert not re.search(r"\.(png|svg|gif)$", words), (name, words)
+
+
+def test_the_site_is_small_and_its_names_can_be_searched(whole_site):
+    size = sum(path.stat().st_size for path in whole_site.rglob("*") if path.is_file())
+    assert size < 40e6
+    index = (whole_site / "searchindex.js").read_text("utf-8")
+    terms = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
+    assert any("token_svm" in name for name in terms["alltitles"])

@@ -210,10 +210,10 @@ class SteepestDescent(InCoordinates):
 
     Notes
     -----
-    In an l_p norm D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}; for p = 1 it is the sign of the
-    largest entry of G at its place (of equal ones the first). In the spectral norm D =
-    U V^T of G = U S V^T, in the nuclear norm u_1 v_1^T. With `radius` it is the
-    progressive rescaling of Wang, Min and Wu (2024, PRGD).
+    In an l_p norm ``D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}``; for p = 1 it is the sign of
+    the largest entry of G at its place (of equal ones the first). In the spectral norm
+    ``D = U V^T`` of ``G = U S V^T``, in the nuclear norm ``u_1 v_1^T``. With `radius`
+    it is the progressive rescaling of Wang, Min and Wu (2024, PRGD).
 
     Examples
     --------

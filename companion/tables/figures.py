@@ -1,8 +1,8 @@
 """The figures to show: entries of figures/index.toml, their records, their claims.
 
 Sentences of the index quote a record as {name:format}; braces without a colon belong to
-a formula. `python -m companion.site tables` makes each table of `FILES` anew between
-its marks, laid out by templates/NAME.md.j2.
+a formula. `python -m companion.tables` makes each table of `FILES` anew between its
+marks, laid out by templates/NAME.md.j2.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import Any
 
 import jinja2
 
-from companion import headlines, ledger, record
+from companion import headlines, record
 from companion.claims import (
     LOOKS,
     UNDECIDED,
@@ -47,7 +47,7 @@ FIGURES = files.ROOT / "figures"
 TEMPLATES = Path(__file__).parent / "templates"
 FILES = ("README.md", "REPRODUCING.md", "notebooks/law_of_margins.md")
 MARKED = re.compile(
-    r"(<!-- (\w+), made by python -m companion\.site tables -->\n).*?(?=<!-- end -->)",
+    r"(<!-- (\w+), made by python -m companion\.tables -->\n).*?(?=<!-- end -->)",
     re.S,
 )
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
@@ -158,7 +158,7 @@ def filled(sentence: str, record: Mapping) -> str:
 
     Examples
     --------
-    >>> from companion.site import figures
+    >>> from companion.tables import figures
     >>> record = {"scale": "demo", "claims": [], "parameters": {}}
     >>> record["numbers"] = {"gap": {"value": 0.034, "tolerance": 0.001}}
     >>> figures.filled("the gap is {gap:.1%}", record)
@@ -252,11 +252,6 @@ class Figure:
     record: Mapping
 
     @property
-    def name(self) -> str:
-        """The name of this figure's page, without its ending."""
-        return f"{self.slug}-{self.scale}"
-
-    @property
     def section(self) -> str:
         """Its section on the front page."""
         return record.origin(self.record)
@@ -289,25 +284,10 @@ class Figure:
         )
         return re.sub(r"[$*{}\\]", "", words)
 
-    @property
-    def data(self) -> list[str]:
-        """The data in a few words, each kind once: "synthetic", "mnist (real)"."""
-        named = [
-            (row["name"], record.SOURCES[row["source"]]) for row in self.record["data"]
-        ]
-        words = [kind if kind == "synthetic" else f"{x} ({kind})" for x, kind in named]
-        return list(dict.fromkeys(words))
-
     @cached_property
     def claims(self) -> list[Claim]:
         """The claims of its record."""
         return [Claim.of(claim) for claim in self.record["claims"]]
-
-    @property
-    def open_claims(self) -> list[Claim]:
-        """The claims that fail, then those that the data leave undecided."""
-        failing = [claim for claim in self.claims if not claim.holds]
-        return sorted(failing, key=lambda claim: claim.verdict == UNDECIDED)
 
     def statement(self, claim: Claim) -> str:
         """Return the statement of the paper under which the ledger lists a claim.
@@ -325,32 +305,6 @@ class Figure:
         return claim.number or claim.source.removeprefix(
             f"paper {self.record['paper']}, "
         )
-
-    def exported(self) -> list[dict[str, Any]]:
-        """Return its claims as plain data, then the statements that have none.
-
-        Returns
-        -------
-        list of dict
-            The claims with their verdicts; then each statement without a claim, with
-            the reason.
-        """
-        about = {"paper": self.record["paper"], "figure": self.name}
-        rows = [
-            about
-            | claim.as_dict()
-            | {"number": self.statement(claim), "verdict": verdict(claim)}
-            for claim in self.claims
-        ]
-        measured = {row["number"] for row in rows}
-        for name, statement in self.record.get("statements", {}).items():
-            if name not in measured and statement["why"]:
-                said = ledger.unmeasured(statement["why"])
-                rows.append(
-                    about
-                    | {"number": name, "verdict": said, "remark": statement["why"]}
-                )
-        return rows
 
 
 def figures() -> list[Figure]:
@@ -387,6 +341,29 @@ def figures() -> list[Figure]:
         return places.get(figure.slug, len(places))
 
     return sorted(shown, key=lambda f: (f.record["paper"], place(f), f.slug, f.scale))
+
+
+def best() -> list[Figure]:
+    """Read the figures, each at its largest scale alone.
+
+    Returns
+    -------
+    list of Figure
+        The figures, in the order of `figures`.
+
+    Raises
+    ------
+    ValueError
+        If a record or the index is damaged.
+    """
+    found = figures()
+    largest = {
+        figure.slug: figure
+        for scale in SCALES
+        for figure in found
+        if figure.scale == scale
+    }
+    return [figure for figure in found if largest[figure.slug] is figure]
 
 
 def templates(**more: Any) -> jinja2.Environment:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from companion import claims, record
 from companion.claims import Claim
-from companion.site import figures
+from companion.tables import figures
 from lib import files
 
 # What each paper numbers; C's copy names no figure, so its code's experiments stand for
@@ -205,7 +205,7 @@ def verdict(name: str, known: Mapping[str, Mapping]) -> str:
 
     Examples
     --------
-    >>> from companion.site import beside
+    >>> from companion.tables import beside
     >>> beside.verdict("fastrates/gap", {})
     'no such claim yet'
     """
@@ -255,7 +255,7 @@ def share(name: str, known: Mapping[str, Mapping]) -> str:
 
     Examples
     --------
-    >>> from companion.site import beside
+    >>> from companion.tables import beside
     >>> beside.share("map/true", {"map": {"numbers": {"true": {"value": 0.75}}}})
     '75 %'
     """

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from companion import record
-from companion.site import beside, figures
+from companion.tables import beside, figures
 from lib import files
 
 FIGURES = files.ROOT / "figures"
@@ -55,7 +55,7 @@ def test_our_figures_beside_the_papers_are_in_the_index():
 
 def test_the_page_of_figures_is_what_the_records_say():
     written = (FIGURES / "beside.md").read_text(encoding="utf-8")
-    assert written == beside.page(FIGURES), "run python -m companion.site tables"
+    assert written == beside.page(FIGURES), "run python -m companion.tables"
 
 
 FAILING = {

@@ -1,0 +1,41 @@
+"""The command `python -m companion.tables`."""
+
+import argparse
+import sys
+
+from companion.tables import beside, figures
+from lib import files
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Renew the tables that are made of records, where they stand.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        The words of the command, by default those of this process.
+
+    Returns
+    -------
+    int
+        The exit status: 1 if something cannot be read or written, else 0.
+    """
+    about = "Renew the tables of README, REPRODUCING and other notes from the records."
+    parser = argparse.ArgumentParser(
+        prog="python -m companion.tables", description=about
+    )
+    parser.parse_args(argv)
+    try:
+        for path in (files.ROOT / name for name in figures.FILES):
+            text = figures.renewed(path.read_text(encoding="utf-8"))
+            files.write(path, text.encode())
+        base = files.ROOT / "figures"
+        files.write(base / "beside.md", beside.page(base).encode())
+    except (OSError, ValueError) as error:
+        print(f"companion.tables: {files.sentence(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
