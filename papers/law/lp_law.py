@@ -22,7 +22,7 @@ from papers.law.margins import each_seed
 from papers.law.tolerances import AT_REST_LP as REST
 from papers.law.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED
 from papers.ours import claim
-from papers.saturation import gaps_of_scores, saturated_slopes
+from papers.saturation import saturated_slopes
 
 SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
 
@@ -214,11 +214,12 @@ def _train(law, steps, count, record):
     """
     A = law.rows
     p = law.p
-    scores = model.scores(law.tokens, law.tokens.u)  # (1, n, T)
+    scores = model.scores(law.tokens, law.tokens.u)[0]  # (n, T), -inf if masked
     q = p / (p - 1)
     # Of each pair (m,), which is its sample's only one.
-    best = scores[0].max(-1)[np.nonzero(law.shown)[0]]
-    gap = gaps_of_scores(scores, law.tokens.opt)[0][law.shown]
+    of_pair = np.nonzero(law.shown)[0]
+    best = scores.max(-1)[of_pair]
+    gap = 2 * best - np.where(scores > -np.inf, scores, 0.0).sum(-1)[of_pair]
     U = np.zeros((len(steps), A.shape[1]))
     path = []
     wanted = set(record)
