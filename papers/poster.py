@@ -153,17 +153,13 @@ def _turning(axes: list[Axes]) -> None:
             axis.annotate(
                 words, at, (0, 17), textcoords="offset points", ha="center", **SMALL
             )
-            axis.annotate(
-                f"{scores[k]:.0f}", at, (0, 0), textcoords="offset points", ha="center",
-                va="center", color=plots.PAPER, zorder=4, **SMALL,
-            )  # fmt: skip
+            centred = {"ha": "center", "va": "center", "zorder": 4}
+            axis.text(*at, f"{scores[k]:.0f}", color=plots.PAPER, **centred, **SMALL)
         arrow = W @ query
         length = 0.55 + 0.28 * np.log2(1 + np.linalg.norm(arrow))
         tip = length * arrow / np.linalg.norm(arrow)
-        axis.annotate(
-            "", tip, (0, 0), zorder=5,
-            arrowprops={"arrowstyle": "-|>", "color": OURS, "linewidth": 2.4},
-        )  # fmt: skip
+        drawn = {"arrowstyle": "-|>", "color": OURS, "linewidth": 2.4}
+        axis.annotate("", tip, (0, 0), arrowprops=drawn, zorder=5)
         axis.set(xlim=(-2.2, 2.9), ylim=(-1.5, 2.3), aspect="equal")
         axis.axis("off")
         axis.text(0.35, -1.4, f"$t$ = {t:,}", ha="center", fontsize=9)

@@ -23,7 +23,7 @@ from lib.networks import bert
 from lib.networks.text import Vocabulary
 from lib.regression import manifold
 from lib.representation import Shapes
-from lib.training import curves, study
+from lib.training import curves, work
 from papers.law import margin_law
 
 DATA = attention.unit_tokens([0, 1], n=3, T=4, d=5)
@@ -152,7 +152,7 @@ ERRORS = {
     margin_law.PremiseFails: lambda: margin_law.require(
         False, "independent", 0.1, "two rows agree", run=3
     ),
-    study.OutOfTime: lambda: raised(study.OutOfTime("3 of 4 runs")),
+    work.OutOfTime: lambda: raised(work.OutOfTime("3 of 4 runs")),
 }
 
 

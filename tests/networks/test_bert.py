@@ -14,7 +14,7 @@ from lib.data import places
 from lib.data import texts as data_texts
 from lib.data.texts import TextSet
 from lib.networks import bert
-from lib.training import studies
+from lib.training import problems
 from lib.training.batches import POOL, Bucketed
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"a b c d e f g h".split()]
@@ -235,7 +235,7 @@ def test_batches_take_every_row_once_and_waste_little(weights):
 
 
 def test_a_study_measures_what_it_says(weights):
-    problem = studies.sentences(8, "multi_nli", 24, demo=True)
+    problem = problems.Sentences(batch=8, name="multi_nli", length=24, demo=True)
     test = data_texts.load("multi_nli", "test", demo=True).sample(200)
     tokens = bert.tokenise(bert.weights(demo=True), test, 96)
     model = training.initialised(problem.build, 0).eval()

@@ -170,9 +170,18 @@ def test_with_its_weights_the_network_is_the_plain_writing_of_the_named_code(
     size, patch, channels, width, heads
 ):
     torch.manual_seed(3)
-    sizes = (size, patch, channels, 7, width, 2, heads, 20)
     model = VisionTransformer(
-        *sizes, shift="cardinal", head_width=64, start=1.0
+        size,
+        patch,
+        channels,
+        classes=7,
+        width=width,
+        depth=2,
+        heads=heads,
+        hidden=20,
+        shift="cardinal",
+        head_width=64,
+        start=1.0,
     ).double()
     for (
         parameter
