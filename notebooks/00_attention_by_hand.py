@@ -175,7 +175,7 @@ first_look
 
 
 # %%
-arrow = {"arrowstyle": "-|>", "color": "black", "shrinkA": 0, "shrinkB": 0}
+arrow = {"arrowstyle": "-|>", "color": plots.BLACK, "shrinkA": 0, "shrinkB": 0}
 
 
 def constraints(axis, i, shortest):
