@@ -59,7 +59,13 @@ def judge(
     if reason := _silent(curves):
         nothing = (np.nan,) * 3
         return claims.judged(
-            id, f"{text}: {reason}", source, nothing, bound, UNDECIDED, seeds
+            id,
+            f"{text}: {reason}",
+            source,
+            nothing,
+            bound,
+            verdict=UNDECIDED,
+            seeds=seeds,
         )
     rest, *intervals = measure()
     words = {word(interval) for interval in intervals}
@@ -67,7 +73,9 @@ def judge(
     p = max(verdicts.p_value(interval, word) for interval in intervals)
     first = intervals[0]
     ends = first.estimate, first.low, first.high
-    return claims.judged(id, text + rest, source, ends, bound, verdict, seeds, p)
+    return claims.judged(
+        id, text + rest, source, ends, bound, verdict=verdict, seeds=seeds, p=p
+    )
 
 
 def _silent(curves: Curves) -> str:
