@@ -278,7 +278,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     known = {claim.id for claim in claims}
     still = [id for id, (_, p) in judged.items() if p <= 1 - verdicts.LEVEL]
     count = len({*judged, *GIVEN_UP})
-    corrected = ", ".join(id for id in still if id in known) or "none"
+    corrected = ", ".join(id for id in still if id in known) or "none of these"
     reading = (
         f"{seeds} paired seeds, reduced networks. Bars: 95 %, each claim alone; with"
         f" Holm's correction over all {count}, {corrected} is decided. Hollow: not"
