@@ -976,7 +976,7 @@ KINDS = [
 )
 def test_a_setting_of_another_kind_is_refused_before_it_runs(text):
     key, value = batch.setting(text)
-    with pytest.raises(ValueError, match=f"^{key} is "):
+    with pytest.raises(ValueError, match=f"^{key}: expected a value like "):
         pages.check_kinds({key: value}, KNOWN)
 
 
