@@ -185,7 +185,7 @@ table
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
 # %% [markdown]
-# The formulas of these three lemmas are missing from our copy, so they are printed as we read them. Lemma 5 says of every small start that the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. So if it holds, no line of the first panel falls below one.
+# Our copy lacks the formulas of these three lemmas, so what is printed is our reconstruction. Lemma 5 says of every small start that the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. So if it holds, no line of the first panel falls below one.
 
 
 # %%

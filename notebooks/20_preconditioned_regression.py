@@ -163,8 +163,8 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# The closed forms of Theorem 1 and of a moment below A3's threshold are held against samples, in standard errors, the
-# threshold against a search. The constant of Lemma 2 is derived in `papers.b.landscape`.
+# We compare the closed forms (of Theorem 1, and of a moment below A3's threshold) with sample averages, in standard errors. We check the
+# threshold itself by a numerical search. The constant of Lemma 2 is derived in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")

@@ -110,7 +110,7 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
 # For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ it is linear, with
-# $v_j = 1$ where $x_j > 0$, and else $0$. A hundred steps of $(K, Q)$ by the page's own lines give the library's matrices.
+# $v_j = 1$ where $x_j > 0$, and else $0$. A hundred steps of $(K, Q)$, written out on this page, give the same matrices as the library.
 
 # %%
 one, unit = data.run(0), lambda G: G / np.linalg.norm(G)

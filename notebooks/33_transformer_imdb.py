@@ -128,7 +128,7 @@ reviews.difference_figure(kept)
 # 162 epochs. Of all test reviews at the end, where nothing is averaged, one seed of four has $\ell_2$ ahead of $\ell_{1.1}$.
 #
 # The lines below are the seven claims: the verdict, then, **not judged**, Holm's p over the seven and the 95 % intervals that would judge the claim. The
-# second block is the same of the reduced network, whose claims are of the protocol's 24.
+# second block shows the same for the reduced network, whose claims are among the protocol's 24.
 
 # %%
 print("rule   training reviews at the end (the paper stops at 99.5 %)")

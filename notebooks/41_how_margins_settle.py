@@ -29,7 +29,7 @@
 #
 # ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
 #
-# *The larger of two sizes of run (desk [scale](words.md)); a mark is a seed. At the dotted line, the predicted longest step, offsets begin to move for ever; with momentum they do in one seed below it, too.*
+# *The larger of two sizes of run (desk [scale](words.md)); a mark is a seed. The dotted line is the largest step that we predict to converge. Beyond it the offsets never settle. With momentum one seed fails to settle below it as well.*
 #
 # ## Two samples in the plane
 #
@@ -101,8 +101,8 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # 1. *Rate.* With short steps a wrong offset dies like $e^{-\lambda a_t}$, the slowest like $e^{-\lambda_1a_t}$, under every rule.
 # 2. *Longest step.* Small wrong offsets die exactly for $\eta<\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$.
 # 3. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$ up to what still moves. Its [direction error](words.md) is exponentially small in $t$
-#    for NGD. For gradient descent (GD), with $\|W_t\|\sim\log t$, it is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where
-#    $W_t$ itself errs by a constant over $\log t$.
+#    for NGD. For gradient descent (GD), with $\|W_t\|\sim\log t$, it is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, whereas
+#    the error of $W_t$ itself is a constant divided by $\log t$.
 #
 # **Why.** The residual $\rho$ performs gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. At its minimum the Hessian has
 # the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ converges for steps below $2/\lambda$.

@@ -148,8 +148,8 @@ figure_factors
 #
 # Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. Take two rules that ended
 # in different selections, and ask each: under *your* norm, does your own [selection](words.md) have the larger best margin? Each question is
-# a *comparison*, won if the answer is yes. Without any effect half are won: where both norms prefer the same selection, exactly one of the two
-# says yes. Pairs whose norms prefer different selections tell more; the **Answer** counts them. The comparisons of one seed depend on each other, so that intervals are bootstraps over seeds.
+# a *comparison*, won if the answer is yes. If norms had no effect, half of the comparisons would be won. For if both norms prefer the same selection, one of the two rules has chosen it
+# and wins, and the other loses. Pairs whose norms prefer different selections tell more; the **Answer** counts them. The comparisons of one seed depend on each other, so that intervals are bootstraps over seeds.
 
 # %%
 chosen = atlas_rules.steepest_rows()
