@@ -23,9 +23,9 @@ from lib.files import dumps, folder, sentence, write
 from papers.wrong_worlds import World, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
-LEDGERS["atlas"] = (
-    "atlas_as_used"  # the atlas's rows under decay and in norms of their own
-)
+# The atlas has no page of statements: its rows are those under decay, and in norms of
+# their own.
+LEDGERS["atlas"] = "atlas_as_used"
 
 
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
