@@ -371,7 +371,8 @@ class Run:
                 raise ValueError(
                     f"add the data of {slug} to notebooks/pages.toml, which lacks them"
                 )
-            data = [self._usual_row() | row for row in facts["data"]]
+            usual = self._usual_row(more.get("setting") or {})
+            data = [usual | row for row in facts["data"]]
         within = facts.get("within", {})
         self.save(
             figure,
@@ -386,10 +387,16 @@ class Run:
             **more,
         )
 
-    def _usual_row(self) -> dict:
+    def _usual_row(self, setting: Mapping) -> dict:
         """Return what a row of data says if the table does not."""
-        _, seeds = self._now()
-        return {"source": "synthetic", "revision": f"seeds 0-{len(seeds) - 1}"}
+        seeds = self._seeds(setting)
+        drawn = f"seeds {seeds[0]}-{seeds[-1]}" if seeds else ""
+        return {"source": "synthetic", "revision": drawn}
+
+    def _seeds(self, setting: Mapping) -> list[int]:
+        """Return the seeds of a figure: those of its setting, or of the page."""
+        seeds = setting.get("seeds", self._now()[1])
+        return list(range(seeds) if isinstance(seeds, int) else seeds)
 
     def _filled(self, row: Mapping) -> dict:
         """Fill a row of data with the parameters that it names.
@@ -458,8 +465,9 @@ class Run:
         _check(slug, numbers, data)
 
         # What the figure says.
-        parameters, counted = self._now()
-        seeds = setting.pop("seeds", counted)
+        parameters, _ = self._now()
+        seeds = self._seeds(setting)
+        setting.pop("seeds", None)
         record = {
             "schema": 1,
             "slug": slug,
@@ -470,7 +478,7 @@ class Run:
             "notebook": self.notebook,
             "scale": parameters["scale"],
             "parameters": parameters,
-            "seeds": list(range(seeds) if isinstance(seeds, int) else seeds),
+            "seeds": seeds,
             "data": [dict(row) for row in data],
             "claims": [claim.as_dict() for claim in claims],
             "numbers": {name: asdict(value) for name, value in numbers.items()},

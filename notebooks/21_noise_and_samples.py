@@ -243,4 +243,4 @@ numbers |= {"factor": floors.factor}
 run.keep(figure, "precond_scaling", about_law, law, numbers)
 of_the_start = [claim for claim in law if claim.id in ("lemma3", "theorem4")]
 numbers = {"exponent": exponents["start"][0], "bias_exponent": exponents["bias"][0]}
-run.keep(figure_start, "precond_start", about_start, of_the_start, numbers)
+run.keep(figure_start, "precond_start", about_start, of_the_start, numbers, setting={"seeds": repeats})
