@@ -40,8 +40,10 @@ SHORTER = {
     "40_law_of_margins": "steps = 400_000",
     "43_map_of_the_constant": "map_steps, lp_steps = 5000, [20_000, 100_000]\n"
     "sample_seeds, zero_steps = 8, 200_000",
-    "44_atlas": "steps = sweep_steps = 3000",
+    "44_atlas": "steps = 3000",
     "45_atlas_of_networks": "seeds, selection_steps, vit_steps = 1, 500, 20",
+    "46_own_norms_and_decay": "steps = sweep_steps = 3000",
+    "47_schedules_and_memory": "sweep_steps = 3000",
 }
 
 # Files that take longest. Two workers share the tests file by file: what is long comes first, so
@@ -50,6 +52,8 @@ LONGEST = (
     "44_atlas",
     "43_map_of_the_constant",
     "45_atlas_of_networks",
+    "46_own_norms_and_decay",
+    "47_schedules_and_memory",
     "test_batch",
     "test_parallel",
     "test_wheel",

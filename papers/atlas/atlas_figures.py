@@ -21,7 +21,11 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     """By rule its ratio in the norm predicted, and the best median of the others; bars:
     range over runs; grey names: predicted to stay below 0.99.
     """
-    order = sorted(rows, key=lambda name: column(rows[name].highest))
+    # First the rules that were predicted to reach their norm, below a line the others.
+    order = sorted(
+        rows, key=lambda name: (not rows[name].reached, column(rows[name].highest))
+    )
+    reaching = sum(bool(rows[name].reached) for name in order)
     figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
     worst = []
     for place, name in enumerate(order):
@@ -42,6 +46,10 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
+    axis.axhline(reaching - 0.5, color=plots.GREY, linewidth=0.8)
+    pieces.beside(
+        axis, 0, reaching - 0.5, "predicted to fall short", plots.GREY, (4, -3)
+    )
     axis.set_yticks(range(len(order)), map(_written, order), fontsize="x-small")
     for name, label in zip(order, axis.get_yticklabels(), strict=True):
         label.set_color(plots.BLACK if rows[name].reached else plots.GREY)
@@ -64,8 +72,7 @@ def _written(row: str) -> str:
 
 def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
     """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
-    why = "one panel for each schedule of the step size"
-    figure, axes = plots.panels(1, len(panels), height=3.0, why=why)
+    figure, axes = plots.panels(1, len(panels), height=3.0)
     small = dict(
         fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8
     )
@@ -99,14 +106,21 @@ def memory(
     by_memory: Sequence[Ratios],
     epsilons: Sequence[float],
     by_epsilon: Sequence[Ratios],
-    by_batch: Mapping[str, Mapping[int, Ratios]],
-    norms: Mapping[str, str],
 ) -> Figure:
-    """Adam's ratio in three norms against beta_2 (epsilon 0) and epsilon; every rule's
-    in its norm against the samples a step, `by_batch` {rule: {samples: Ratios}},
-    `norms` {rule: norm}.
+    """Draw Adam's margin in three norms against its memory and its epsilon.
+
+    Parameters
+    ----------
+    memories : sequence of float
+        The values of beta_2, with epsilon 0.
+    by_memory : sequence of Ratios
+        The ratios of each.
+    epsilons : sequence of float
+        The values of epsilon, smallest first.
+    by_epsilon : sequence of Ratios
+        The ratios of each.
     """
-    figure, axes = plots.panels(1, 3, height=2.9)
+    figure, axes = plots.panels(1, 2, height=2.9)
     forgotten = [1 - beta for beta in memories]
     evenly = range(len(epsilons))
     sign = plots.look("l_inf").colour
@@ -122,21 +136,47 @@ def memory(
         for k, lift in ((np.nanargmax(own), 5), (np.nanargmin(own), -5)):
             inwards = 5 if x[k] == min(x) else -5
             pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (inwards, lift))
-    for name, runs in by_batch.items():
-        k = column(norms[name])
-        marker = plots.look(name).marker
-        last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
-        plots.band(axes[2], list(runs), last, name, ms=3, marker=marker)
-    axes[2].set(xlabel="samples a step", title="In its own norm", xticks=list(runs))
-    axes[2].legend(fontsize="x-small", loc="lower right")
-    axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Adam, $\epsilon=0$")
+        axis.set_ylim(0, 1.1)
+    axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Memory, $\epsilon=0$")
     axes[0].set_ylabel("margin over the largest")
-    axes[1].set(xlabel=r"$\epsilon$ (not to scale)", title=r"Adam, $\beta_2=0.99$")
+    title = r"Epsilon, $\beta_2=0.99$; a break after the first"
+    axes[1].set(xlabel=r"$\epsilon$", title=title)
     powers = [f"$10^{{{np.log10(epsilon):.0f}}}$" for epsilon in epsilons]
     axes[1].set_xticks(evenly, powers, fontsize="small")
-    for axis in axes:
-        axis.set_ylim(0, 1.1)
+    broken = {"color": plots.BLACK, "clip_on": False, "linewidth": 0.9}
+    for at in (0.45, 0.52):  # the axis is broken where epsilon jumps
+        slant = [at - 0.03, at + 0.03]
+        axes[1].plot(
+            slant, [-0.02, 0.02], transform=axes[1].get_xaxis_transform(), **broken
+        )
     return plots.legend(figure, axes[0])
+
+
+def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Figure:
+    """Draw each rule's margin in its own norm against the samples a step.
+
+    Parameters
+    ----------
+    by_batch : mapping
+        By rule, by the number of samples a step, the ratios.
+    norms : mapping of str to str
+        The norm of each rule.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=2.9)
+    ends = []
+    for name, runs in by_batch.items():
+        k = column(norms[name])
+        last = np.array([ratios.last[:, k] for ratios in runs.values()]).T
+        look = plots.look(name)
+        plots.band(axis, list(runs), last, name, ms=4, marker=look.marker)
+        first = np.median(last[:, 0])
+        words = f"{name}, {LABELS[norms[name]]}: {first:.2f} at {min(runs)}"
+        ends.append((first, words, look.colour))
+    axis.set(xlabel="samples a step", xticks=list(runs), ylim=(0, 1.05))
+    axis.set(title="Margin over the largest, in the rule's own norm")
+    axis.invert_xaxis()  # fewer samples to the right, where the labels are
+    pieces.end_labels(axis, ends, 7.5)
+    return figure
 
 
 def _shortfalls(
@@ -153,7 +193,7 @@ def _shortfalls(
         (1e-5, 1),
         looks,
         BOUNDS["atlas.decay.law"],
-        title="Shortfall off the law's; right: worst",
+        title="Off the law's shortfall; right: the worst run",
         said=[pieces.percent(values.max()) for values in off_the_law.values()],
     )
     medians = [np.median(values) for values in off_the_law.values()]
@@ -190,16 +230,42 @@ def _own_norms(axis: Axes, own: Mapping[str, np.ndarray], by_rule: Reached) -> N
     axis.set(xlim=(-0.5, len(own) - 0.5), ylim=(-0.05, 1.05))
 
 
-def used(
-    ends: Mapping[str, AtRest],
-    own: Mapping[str, np.ndarray],
-    by_rule: Reached,
-    share: Mapping,
-) -> Figure:
-    """Shortfall under decay off the law; other tokens; own norms beside others."""
-    figure, axes = plots.panels(1, 3, height=2.9)
-    looks = [plots.look(name) for name in DECAYED]
-    _shortfalls(axes[0], ends, looks)
-    _other_tokens(axes[1], share, looks)
-    _own_norms(axes[2], own, by_rule)
-    return plots.legend(figure, axes[1])
+def shortfalls(ends: Mapping[str, AtRest]) -> Figure:
+    """Draw how far the shortfall under weight decay is off the law, a row a rule.
+
+    Parameters
+    ----------
+    ends : mapping of str to AtRest
+        Where the rules come to rest under each strength of decay.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=2.7)
+    _shortfalls(axis, ends, [plots.look(name) for name in DECAYED])
+    return figure
+
+
+def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
+    """Find how far the median run of each rule is off the law under the weakest decay.
+
+    Parameters
+    ----------
+    ends : mapping of str to AtRest
+        As in `shortfalls`.
+
+    Returns
+    -------
+    dict of str to float
+        Relative errors by rule.
+    """
+    weakest = {name: ends[f"{name}, {ALLOWED[-1]}"] for name in DECAYED}
+    return {
+        name: float(np.median(np.abs(one.missing / one.law - 1)))
+        for name, one in weakest.items()
+    }
+
+
+def used(own: Mapping[str, np.ndarray], by_rule: Reached, share: Mapping) -> Figure:
+    """Other tokens under stronger decay; margins in norms of the rules' own making."""
+    figure, axes = plots.panels(1, 2, height=2.9)
+    _other_tokens(axes[0], share, [plots.look(name) for name in DECAYED])
+    _own_norms(axes[1], own, by_rule)
+    return plots.legend(figure, axes[0])
