@@ -99,7 +99,7 @@ ENOUGH = {"long T": 4000}
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One problem of the map: a run compared with its law, or the premise that fails."""
+    """One problem of the map: a run with its law, or the premise that fails."""
 
     axis: str
     value: float
@@ -187,7 +187,9 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
 
 
 def _has_solution(data: TokenSet) -> float:
-    """Return 1 if the W-SVM has a solution, 0 if a certificate excludes one, else NaN."""
+    """Return 1 if the W-SVM has a solution, 0 if a certificate excludes it, else
+    NaN.
+    """
     try:
         token_svm(data)
     except Infeasible:

@@ -167,7 +167,10 @@ def _exp_between(x, terms=20):
 
 
 def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
-    """Return |u| of the head SVM for every selection that has one; 0 is the opt token."""
+    """Return |u| of the head SVM by selection, for selections that have one.
+
+    A selection has an entry per sample: 0 is the opt token, 1 the other token.
+    """
     sizes = {}
     for chosen in product((0, 1), repeat=len(pairs)):
         kept = [Fraction(pair[c]) for pair, c in zip(pairs, chosen, strict=True)]
@@ -177,7 +180,7 @@ def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
 
 
 def _missed(pairs: Pairs) -> bool:
-    """Return whether training misses the opt selection although its margin is largest."""
+    """Return whether training misses the opt selection though its margin is largest."""
     opt = (0,) * len(pairs)
     sizes = _selections(pairs)
     best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)

@@ -71,7 +71,9 @@ class Comparison:
 
     @property
     def duals_alone(self) -> bool:
-        """Whether the prediction is C alone: W_0 = 0, and all constraints carry W_mm."""
+        """Whether C alone is the prediction: W_0 = 0, and all constraints carry
+        W_mm.
+        """
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(

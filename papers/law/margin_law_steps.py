@@ -25,7 +25,10 @@ LAST = 64  # the last records, over which the moves are measured
 
 
 def _growing_gd(step_size: float, growth: float):
-    """Return GD with eta_t = step_size e^{growth t}: margins grow by `growth` per step."""
+    """Return GD with eta_t = step_size e^{growth t}.
+
+    The margins grow by `growth` per step.
+    """
     return Custom(
         lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm,
         logarithmic=True,
@@ -190,7 +193,9 @@ def short_step(
 
 
 def _moved(runs, multiple):
-    """Collect the moves at one multiple of the longest step, of all runs and momenta."""
+    """Collect the moves at one multiple of the longest step, over all runs and
+    momenta.
+    """
     return np.concatenate(
         [tried.moved[:, tried.multiples == multiple].ravel() for tried in runs]
     )
