@@ -281,8 +281,8 @@ def lemma30(
 ) -> list[Claim]:
     """Judge ||W(k)||_{p,p} = Omega(log k) on iterations k >= `since`.
 
-    Let r be the norm. We require 0.9 times the sharp slope dr/dlog k = ||W_mm||/(1 + (p-2)
-    |W_mm||/r), which is ours: the gradient and the growth of r^{p-1} fall like
+    Let r be the norm. We require 0.9 times the sharp slope dr/dlog k = ||W_mm||/(1 +
+    (p-2) ||W_mm||/r), which is ours: the gradient and the growth of r^{p-1} fall like
     e^{-r/||W_mm||}. `size` (runs,) is ||W_mm||, and `stay` marks the runs that keep its
     tokens.
     """
@@ -345,8 +345,8 @@ def locally_optimal(selection: Selection) -> np.ndarray:
 
 
 def _delta(selection):
-    """Return delta of Eq. 4: half the least margin of a token off the support, minus
-    1/2.
+    """Return delta of Eq. 4: (m - 1)/2, with m the least margin of a token off the
+    support.
     """
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
@@ -495,9 +495,9 @@ def lemma20(
 ) -> list[Claim]:
     """Judge that -grad L(W) has a positive product with every V in the cone of mu_0.
 
-    Lemma 20 says <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||} > 0. W and V
-    are `draws` random directions on the edge of the cone, and ||W|| is multiple
-    |W_mm||/delta, with delta of `_nearness`. The smallest c at any of the ascending
+    Lemma 20 says <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||} > 0. W
+    and V are `draws` random directions on the edge of the cone, and ||W|| is multiple
+    ||W_mm||/delta, with delta of `_nearness`. The smallest c at any of the ascending
     `multiples` (m,) must not be below that at the first.
     """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))

@@ -1,7 +1,7 @@
 """The law of the margins for several heads, each with a matrix W_h of its own.
 
 The output is f_i = sum_h f_{h,i}. So |l'_i| is taken at the sum, and kappa_{h,m} =
-l'_i| Delta_{h,m}. If the gradients of all heads are normalised together, all heads
+|l'_i| Delta_{h,m}. If the gradients of all heads are normalised together, all heads
 have the same margin level a_t, and the norms ||W_h|| have the ratios of the SVM norms.
 If each head is normalised by itself, the norms are equal. In both cases a head's own
 offsets, minus their mean, are the same. Heads may share opt tokens.

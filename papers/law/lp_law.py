@@ -6,7 +6,7 @@ error falls like 1/||W||. The part of the start outside the span of the A_m adds
 error of order ||W||^-(p-1).
 
 A step eta at the margin level a raises the level by h = eta a^{2-p}/((p-1)
-|w||^{p-1}). Offsets settle as long as h < 2/fastest. For p < 2 constant steps violate
+||w||^{p-1}). Offsets settle as long as h < 2/fastest. For p < 2 constant steps violate
 this in the end, and the run ends in a cycle.
 """
 
@@ -167,7 +167,9 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
 
 
 def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
-    """Judge exponent and constant for each p and each kind of start, by the worst run."""
+    """Judge exponent and constant for each p and each kind of start, by the worst
+    run.
+    """
     rows = []
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
         alike = [r for r in runs if (r.law.p, r.started) == (p, started)]
@@ -235,7 +237,9 @@ def _decaying(law, share):
 
 
 def _constant(law, share, steps):
-    """Return a constant step that leads to the same ||W||_p after `steps` iterations."""
+    """Return a constant step that leads to the same ||W||_p after `steps`
+    iterations.
+    """
     size = 2 * share / law.fastest * steps * law.solution.norm[0]
     return lambda t: size ** (law.p - 1) / steps
 

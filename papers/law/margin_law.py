@@ -404,11 +404,11 @@ def _least_entropy(
 ) -> np.ndarray:
     """Solve for the shares of the duals with the least entropy relative to kappa.
 
-    The tight constraints have the Gram matrix K (s, s) and log kappa (s,). The result pi
-    (s,) minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V /
-    |V||^2, so that it sums to 1. Newton's method solves the dual problem of Lemma 1 in
-    `notebooks/law_of_margins.md`. An entry is 0 if no dual has only positive entries.
-    Raises RuntimeError if `steps` are not enough.
+    The tight constraints have the Gram matrix K (s, s) and log kappa (s,). The result
+    pi (s,) minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m =
+    V / ||V||^2, so that it sums to 1. Newton's method solves the dual problem of Lemma
+    1 in `notebooks/law_of_margins.md`. An entry is 0 if no dual has only positive
+    entries. Raises RuntimeError if `steps` are not enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

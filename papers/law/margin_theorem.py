@@ -110,7 +110,7 @@ class Local:
 
     @property
     def tilt(self) -> float:
-        """|V|| ||grad G(rho_perp)||.
+        """||V|| ||grad G(rho_perp)||.
 
         It is zero unless `rest` is the rho_perp of another law.
         """

@@ -110,7 +110,9 @@ class _ZeroDuals:
 
 
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
-    """Make `count` slack constraints of one run tight, by moving tokens along W_mm z."""
+    """Make `count` slack constraints of one run tight, by moving tokens along W_mm
+    z.
+    """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
     available = np.isfinite(slack).sum()
