@@ -1,10 +1,12 @@
-"""Every row of the ledgers in its wrong worlds: the smallest falsehood that it catches.
+"""Find for every row of the ledgers the smallest falsehood that it detects.
 
-`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in
-the true world and once in every wrong world that one of its rows names. It writes
-figures/power/<slug>.json when all sections of the ledger are measured: per row the
-smallest world of each family in which it fails though it holds in the true one. It also
-writes figures/failures.md, what did not hold in the committed records, and why.
+`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in the
+true world and once in every wrong world that one of its rows names. A wrong world is a
+small, named falsehood (`papers.wrong_worlds`). The command writes
+figures/power/<slug>.json once all sections of the ledger are measured. The file has,
+for each row that holds in the true world, the smallest world of each family in which
+the row fails. The command also writes figures/failures.md: which claims did not hold in
+the committed records, and why.
 """
 
 import argparse
@@ -29,9 +31,11 @@ LEDGERS["atlas"] = "atlas_as_used"
 
 
 def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
-    """Per row: the smallest world of each family that it catches, and if one is small;
-    none where it fails in the true world. ValueError where a family that another row
-    names leaves value and bound alone, or lacks a row.
+    """Find for every row the smallest world of each family that it detects.
+
+    The result also says whether one of these worlds is small, and is empty for a row
+    that fails in the true world. Raises ValueError if a family that a row names does
+    not change the row's value and bound, or loses the row.
     """
     true = list(section(World()))
     catches = {row.id: [] for row in true}
@@ -42,7 +46,7 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
         untouched = []
         for world in wrong:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")  # a wrong world may divide by zero
+                warnings.simplefilter("ignore")  # an altered copy may divide by zero
                 seen = {row.id: row for row in section(world)}
             if missing := [row.id for row in rows if row.id not in seen]:
                 names = ", ".join(missing)
@@ -73,7 +77,9 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
 
 
 def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
-    """The ledger's sections of a paper at small size, each a function of the world."""
+    """Return the sections of a paper's ledger at small size, each a function of the
+    world.
+    """
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
     return {
         name: partial(section, module.SMALL)
@@ -82,7 +88,7 @@ def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
 
 
 def _write_failures() -> None:
-    """figures/failures.md from all records, the largest scale first."""
+    """Write figures/failures.md from all records, the largest scale first."""
     base = folder("figures")
     paths = [sorted(base.glob(f"{scale}/*.json")) for scale in record.SCALES[::-1]]
     records = [record.read(path) for path in itertools.chain(*paths)]
@@ -90,7 +96,9 @@ def _write_failures() -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Falsify the ledgers named; a file is written once its paper is measured."""
+    """Measure the ledgers that are named, and write a paper's file once it is
+    complete.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m papers.falsify", description=__doc__
     )
@@ -98,7 +106,7 @@ def main(words: Sequence[str] | None = None) -> None:
     meaning = f"papers whose ledgers to falsify, of {', '.join(LEDGERS)}; default all"
     parser.add_argument("papers", nargs="*", metavar="PAPER", help=meaning)
     papers = list(dict.fromkeys(parser.parse_args(words).papers or LEDGERS))
-    # By hand: with `choices` Python 3.11 refuses no words at all.
+    # argparse's `choices` does not accept an empty list in Python 3.11.
     if unknown := [paper for paper in papers if paper not in LEDGERS]:
         parser.error(f"{', '.join(unknown)}: none of {', '.join(LEDGERS)}")
     measured = {}
@@ -137,5 +145,5 @@ def main(words: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except OSError as error:  # of the disk that takes the results
+    except OSError as error:  # the disk cannot take the results
         raise SystemExit(f"papers.falsify: {sentence(error)}") from None

@@ -6,7 +6,11 @@ from lib.dynamics import History
 
 
 def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndarray:
-    """Least-squares slope of y (runs, k) in x (k,), since <= x <= until; (runs,)."""
+    """Fit the slope of y (runs, k) in x (k,) by least squares, over since <= x <=
+    until.
+
+    The result is (runs,).
+    """
     keep = (x >= since) & (x <= until)
     x = x[keep] - x[keep].mean()
     y = y[:, keep]
@@ -14,15 +18,20 @@ def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndar
 
 
 def log_slope(x, y, since: float = 0.0, until: float = np.inf) -> np.ndarray:
-    """The a of y ~ x^a, y (runs, k), x (k,), since <= x <= until and x > 0; (runs,)."""
+    """Fit the exponent a of y ~ x^a, over since <= x <= until and x > 0.
+
+    y is (runs, k), x is (k,) and the result (runs,).
+    """
     x = np.asarray(x)
     keep = (x > 0) & (x >= since) & (x <= until)
     return fitted_slope(np.log(x[keep]), np.log(y[:, keep]))
 
 
 def path_sum(iterations, decay: float) -> np.ndarray:
-    """S_t = sum_{s=1}^t s^-decay at iterations t (k,), the sum of t steps eta s^-decay
-    over eta: t for decay 0, 3 t^(1/3) - 2.45 + O(t^-2/3) for 2/3.
+    """Return S_t = sum_{s=1}^t s^-decay at the iterations t (k,).
+
+    It is the summed length of t steps eta s^-decay, divided by eta: t for decay 0, and
+    3 t^(1/3) - 2.45 + O(t^-2/3) for decay 2/3.
     """
     sums = np.cumsum(np.arange(1.0, np.max(iterations) + 1) ** -decay)
     return np.concatenate([[0.0], sums])[iterations]
@@ -31,13 +40,15 @@ def path_sum(iterations, decay: float) -> np.ndarray:
 def exponent(
     history: History, target: str, since: float, until: float = np.inf
 ) -> np.ndarray:
-    """The a of direction error ~ t^a over iterations since <= t <= until, (runs,)."""
+    """Fit the exponent a of direction error ~ t^a over since <= t <= until, (runs,)."""
     return log_slope(history.iterations, history.direction_error[target], since, until)
 
 
 def power_fit(x, y) -> tuple[float, float]:
-    """The a of y = C x^a, x (points,), y (repeats, points), and its standard error. One
-    least-squares slope per repeat; the value is their mean.
+    """Fit the exponent a of y = C x^a, with its standard error.
+
+    x is (points,) and y (repeats, points). Every repeat gives a least-squares slope,
+    and their mean is the exponent.
     """
     slopes = log_slope(x, np.atleast_2d(y))
     if len(slopes) > 1:
@@ -48,15 +59,16 @@ def power_fit(x, y) -> tuple[float, float]:
 
 
 def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.ndarray:
-    """The first of `iterations` (K,) with values (runs, K) <= level, or inf;
-    (runs,).
+    """Return the first of `iterations` (k,) with values (runs, k) <= level, or inf.
+
+    The result is (runs,).
     """
     reached = values <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
 def geometric_phase(iterations, excess: np.ndarray, floor: float) -> float:
-    """Slope of log excess (K,) per iteration, down to 10 floor."""
+    """Fit the slope of log excess (k,) per iteration, as long as excess > 10 floor."""
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)
     return float(np.polyfit(iterations[:end], np.log(excess[:end]), 1)[0])

@@ -1,9 +1,9 @@
-"""The loss of a run with a trained head, from its margins and scores, and the loss's
-curvature.
+"""The loss and its curvature for a run with a trained head, from margins and scores.
 
-In joint training the loss depends on W and u only through margins and scores, which are
-linear in them. So the loss on a segment follows from its two ends, and the Hessian's
-spectrum from a matrix of size n(2T-1), whatever the dimension.
+In joint training the loss depends on W and u only through margins and scores, and these
+are linear in W and u. So the loss on a segment between two iterates follows from its
+ends. The spectrum of the Hessian follows from a matrix of size n(2T-1), in whatever
+dimension the tokens are.
 """
 
 import numpy as np
@@ -14,7 +14,9 @@ from lib.dynamics import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """y_i u^T x_{i,opt} at every record, (runs, k, n); minimal coordinates."""
+    """Return y_i u^T x_{i,opt} at every record, (runs, k, n), in minimal
+    coordinates.
+    """
     scores = [
         attention.scores(tokens, history.head(k))
         for k in range(history.iterations.size)
@@ -25,13 +27,16 @@ def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Margins (runs, k, n, T), the opt token's zero first, and scores in that order. A
-    masked token has an infinite margin, and the opt token's score.
+    """Return margins (runs, k, n, T) that begin with the opt token's zero, and the
+    scores.
+
+    The scores have the same order. A masked token has an infinite margin, and the opt
+    token's score.
     """
     best = opt_scores(history, tokens)[..., None]
     margins = history.margins
     gaps = history.score_gaps
-    # In a history NaN is a masked token, or all of a run that has ended.
+    # In a history NaN marks a masked token, or all tokens of a run that has ended.
     ended = np.isnan(history.norm)[..., None, None]  # (runs, k, 1, 1)
     hidden = coordinates.hidden_pairs(tokens, tokens.opt)
     if hidden is not None:
@@ -46,7 +51,10 @@ def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarra
 def log_loss_parts(
     margins: np.ndarray, scores: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """log L, p and f from opt-first margins and scores (..., n, T); log L (...,)."""
+    """Return log L (...,), the softmax weights p and the outputs f.
+
+    `margins` and `scores` are (..., n, T) with the opt token first.
+    """
     log_p = -margins - np.logaddexp.reduce(-margins, -1)[..., None]
     p = np.exp(log_p)
     gaps = scores[..., :1] - scores
@@ -76,7 +84,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     block = share[..., None, None] * (
         first[..., :, None] * first[..., None, :] - hessian_f
     )
-    # The opt token's logit is the reference, (runs, k, n, 2T-1, 2T-1)
+    # The opt token's logit is the reference, and left out: (runs, k, n, 2T-1, 2T-1).
     block = block[..., 1:, 1:]
     root = _gram_root(tokens)  # (runs, n, 2T-1, m)
     hessian = np.einsum("rnia,rknij,rnjb->rkab", root, block, root, optimize=True)
@@ -84,7 +92,10 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def _gram_root(tokens):
-    """Root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
+    """Return a root of the Gram matrix of the map (W, u) -> logits and scores.
+
+    The opt token is first.
+    """
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
     signed = coordinates.signed_opt_first(tokens).reshape(runs, n * T, d)
@@ -99,5 +110,6 @@ def _gram_root(tokens):
 
 
 def _root(gram):
+    """Return R with R^T R = gram, for a positive semidefinite matrix `gram`."""
     values, vectors = np.linalg.eigh(gram)
     return vectors * np.sqrt(values.clip(0))[:, None]

@@ -1,6 +1,7 @@
-"""The claims of ours, which no paper makes: by id, from the rows of `ours.toml`.
+"""The claims that no paper makes, by id, as `ours.toml` words them.
 
-The law of the margins and the atlas of optimisers state what they measure by them.
+The law of the margins and the atlas of optimisers state their measurements as these
+claims.
 """
 
 from pathlib import Path
@@ -20,7 +21,7 @@ ROWS = {
 BOUNDS = {id: float(bound.split()[-1]) for id, (_, bound, _) in ROWS.items()}
 
 
-RESAMPLES = 2000  # of the seeds, for an interval by bootstrap
+RESAMPLES = 2000  # bootstrap samples of the seeds for an interval
 
 
 def claim(

@@ -1,4 +1,4 @@
-"""Pieces that several figures share; how a thing looks is in `companion.plots`."""
+"""Drawing functions that several figures share; styles are in `companion.plots`."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +13,14 @@ from companion import plots
 from companion.claims import Claim
 from companion.plots import look
 
-# Of words on what is drawn
+# A white edge keeps words readable that lie on the data.
 EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]
 
 
 def written(words: str) -> str:
-    """The words with minus signs, and with a power of ten in place of e-10."""
+    """Write numbers in words with minus signs, and with a power of ten in place of
+    e-10.
+    """
     words = re.sub(
         r"(?<=\d)e([+-]\d+)", lambda e: rf"$\times10^{{{int(e[1])}}}$", words
     )
@@ -26,18 +28,20 @@ def written(words: str) -> str:
 
 
 def asked(claim: Claim) -> str:
-    """What was asked of a claim, and whether it fails."""
+    """Say what a claim requires, and whether it fails."""
     return f"(asked: {claim.bound}){'' if claim.holds else ': fails'}"
 
 
 def percent(share: float) -> str:
-    """The share in per cent, two digits, never as a power of ten."""
+    """Write the share in per cent with two digits, never as a power of ten."""
     return np.format_float_positional(float(f"{100 * share:.2g}"), trim="-") + " %"
 
 
 def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
-    """Draw `values` (rows, columns) in [low, 1] as cells with their `text`, by default
-    per cent; NaN is "none". Returns the image, for a colour bar.
+    """Draw `values` (rows, columns) in [low, 1] as coloured cells with a text.
+
+    The text is by default the value in per cent. NaN is drawn as "none". Returns the
+    image, for a colour bar.
     """
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
@@ -62,13 +66,17 @@ def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
 
 
 def outline(ax, row: int, column: int) -> None:
-    """Outline a cell of `cells`: the one that was predicted, or that the text names."""
+    """Outline one cell of `cells`: the predicted one, or the one that the text
+    names.
+    """
     line = dict(fill=False, linewidth=2.2, edgecolor=plots.INKS["vermilion"])
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
 
 def diagonal(ax) -> None:
-    """Where measured and predicted are equal, over the range of the axis of x."""
+    """Draw the line on which measured and predicted are equal, over the range of the x
+    axis.
+    """
     ends = ax.get_xlim()
     ax.plot(ends, ends, zorder=0, **plots.PREDICTED)
     ax.set_xlim(ends)
@@ -92,13 +100,12 @@ def strip(
     said=(),
     **names,
 ) -> None:
-    """Points on a logarithmic axis between two `ends`, a row for each name, top to
-    bottom.
+    """Draw points on a logarithmic axis, with a row for each name, from top to bottom.
 
-    What lies beyond an end is an arrow there with its number, or with how many there
-    are. `looks` is one for each row, `bound` a line at what was asked for, `filled`
-    (points,) bools by row, `said` words for the right of each row, `names` as of
-    Axes.set.
+    A point beyond one of the two `ends` is an arrow there with its number, or with how
+    many points there are. `looks` has an entry for each row. `bound` is a line at the
+    required value. `filled` are bools (points,) by row, and `said` are words for the
+    right of each row. `names` are passed to Axes.set.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -131,7 +138,9 @@ def strip(
 
 
 def row_words(ax, words: Iterable[str]) -> None:
-    """Small words right of the panel, at the heights 0, 1, ... of its rows."""
+    """Write small words to the right of the panel, at the heights 0, 1, ... of its
+    rows.
+    """
     for row, each in enumerate(words):
         right = dict(
             transform=ax.get_yaxis_transform(), va="center", fontsize="x-small"
@@ -140,9 +149,10 @@ def row_words(ax, words: Iterable[str]) -> None:
 
 
 def _moved_apart(heights: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Ascending heights (k,), neighbours pushed to at least `distances` (k - 1,)."""
+    """Push ascending heights (k,) apart until neighbours have `distances` (k - 1,)."""
     heights = heights.copy()
-    for _ in range(200):  # one pair pushes the next, so that it takes some rounds
+    # a pair that moves pushes the next, so that several rounds are needed
+    for _ in range(200):
         push = (distances - np.diff(heights)).clip(0) / 2
         heights[:-1] -= push
         heights[1:] += push
@@ -150,8 +160,11 @@ def _moved_apart(heights: np.ndarray, distances: np.ndarray) -> np.ndarray:
 
 
 def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
-    """Words right of the panel, (height, words, colour) each, moved apart."""
-    # Heights in shares of the panel, which is so many inches high.
+    """Write words to the right of the panel, moved apart where they would overlap.
+
+    A label is (height, words, colour).
+    """
+    # The heights are fractions of the panel's height, which is given in inches.
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
     inches = high - low
     to_shares = ax.transScale + ax.transLimits
@@ -163,7 +176,7 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
     placed.sort()
     heights = np.array([height for height, _, _ in placed])
 
-    # Labels need half of their own height and half of their neighbour's.
+    # Two labels need half the height of each between them.
     lines = np.array([1 + words.count("\n") for _, words, _ in placed])
     label_inches = 1.2 * lines * size / 72  # 72 points an inch
     distances = (label_inches[1:] + label_inches[:-1]) / 2 / inches
@@ -182,7 +195,9 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
 
 
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
-    """Small words with a white edge, `place` points right of and above (x, y)."""
+    """Write small words with a white edge, `place` points to the right of and above (x,
+    y).
+    """
     across, up = np.sign(place).astype(int) + 1
     sides = dict(
         ha=("right", "center", "left")[across], va=("top", "center", "bottom")[up]
@@ -192,7 +207,9 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
 
 
 def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
-    """A bracket at x between two heights of a logarithmic axis; words at its middle."""
+    """Draw a bracket at x between two heights of a logarithmic axis, with words at its
+    middle.
+    """
     ends = dict(
         arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=0, shrinkB=0
     )
@@ -201,7 +218,9 @@ def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> Non
 
 
 def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
-    """Small words in the panel that begin, or right of its middle end, at (x, y)."""
+    """Write small words in the panel that begin at (x, y), or end there right of its
+    middle.
+    """
     side = "right" if x > 0.5 else "left"
     style = dict(
         ha=side, va=va, fontsize="x-small", color=colour, path_effects=EDGE, zorder=5
@@ -210,9 +229,11 @@ def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
 
 
 class Bar(NamedTuple):
-    """A row of a forest: value and interval, how it was judged (`words` at its right,
-    else the verdict), the range asked for, single values `points` above the bar,
-    `hollow` where bounds; its look, else the verdict's. NaN leaves it empty.
+    """One line of a forest plot: a value, its interval and how it was judged.
+
+    `words` stand to the right of it, by default the verdict. Single values `points` are
+    drawn above the bar, and `hollow` marks ends that are only bounds. The look is by
+    default the verdict's. A NaN leaves the line empty.
     """
 
     label: str
@@ -230,8 +251,10 @@ class Bar(NamedTuple):
 def forest(
     ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
 ) -> None:
-    """Intervals one below the other, verdicts in words at their right; None is a gap.
-    `zero`: no difference; what goes beyond `ends` is an arrow, or written.
+    """Draw intervals below each other, with their verdicts in words at the right.
+
+    A None leaves a gap. `zero` is the value of no difference. What goes beyond `ends`
+    is drawn as an arrow, or written.
     """
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
@@ -281,7 +304,7 @@ def forest(
 
 
 def plain_ticks(axis) -> None:
-    """Label a logarithmic `axis` by plain numbers, when the data are drawn."""
+    """Label a logarithmic `axis` by plain numbers. Call it when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low or low < 1e-3:
         return  # powers of ten say it better

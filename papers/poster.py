@@ -1,6 +1,6 @@
-"""The whole story on one screen: six panels, six results, from the committed records.
+"""The main results on one screen: six panels from the committed records.
 
-Two panels train the smallest problems anew, since their curves are in no record: the
+Two panels train small problems again, because their curves are in no record: the
 example of three tokens, and normalised GD on Figure 2's problem.
 """
 
@@ -26,7 +26,7 @@ STEPS = 100_000  # of the second panel
 SEEDS = 2
 OURS = plots.look("measured").colour
 STOPS = plots.look("stops").colour
-RULES = {  # of the third panel: names of claims, as a reader knows them; their norm
+RULES = {  # The third panel: ids of claims, with the rule's usual name and its norm.
     "steepest_l_1": ("steepest descent", r"$\ell_1$"),
     "steepest_nuclear": ("steepest descent", "nuclear"),
     "steepest_Frobenius": ("gradient descent", "Frobenius"),
@@ -37,7 +37,7 @@ RULES = {  # of the third panel: names of claims, as a reader knows them; their 
     "Lion": ("Lion", r"$\ell_\infty$"),
 }
 UNREACHED = {"Adam_0_999_epsilon": r"Adam, usual $\epsilon$", "AdaGrad": "AdaGrad"}
-SPEED = (  # of the fifth panel: figure, data, then the rules with the paper's word
+SPEED = (  # The fifth panel: figure, data, the rules, and what the paper says of them.
     ("fastrates_fig1", "sentence pairs", ("adam", "sps", "sngd"), "faster"),
     ("fastrates_fig4", "comments", ("adam", "sps", "sngd"), "faster"),
     ("fastrates_fig6", "digits", ("sngd",), "slower"),
@@ -56,7 +56,7 @@ SMALL = {"fontsize": 7.5}
 
 
 def _saved(slug: str, scale: str) -> tuple[Mapping, Mapping]:
-    """The committed numbers of a figure, and its claims by id."""
+    """Return the committed numbers of a figure, and its claims by id."""
     saved = record.read(files.ROOT / "figures" / scale / f"{slug}.json")
     return headlines.quantities(saved), {one["id"]: one for one in saved["claims"]}
 
@@ -89,7 +89,7 @@ def draw() -> Figure:
     Figure
         Six panels, each under its result.
     """
-    # An engine of its own: a figure without one gets the style's when Jupyter shows it.
+    # A figure without a layout engine gets the one of the style when Jupyter shows it.
     figure = Figure(figsize=SIZE, layout=PlaceHolderLayoutEngine(True, True))
     place = figure.add_axes
     _turning([place((0.02 + 0.195 * k, 0.735, 0.18, 0.185)) for k in range(len(SHOWN))])
@@ -135,7 +135,7 @@ def draw() -> Figure:
 
 
 def _turning(axes: list[Axes]) -> None:
-    """One example as it trains: tokens, their weights, and the arrow W_t z."""
+    """Draw one example while it trains: tokens, their weights, and the arrow W_t z."""
     example = 0
     data = attention.two_examples()
     path = turning.path(np.array(SHOWN))
@@ -166,7 +166,9 @@ def _turning(axes: list[Axes]) -> None:
 
 
 def _rate(axis: Axes) -> None:
-    """Direction error of normalised GD, the law's prediction, and Theorem 1's slope."""
+    """Draw the direction error of normalised GD, the law's prediction and Theorem 1's
+    slope.
+    """
     data = coordinates.minimal(
         tokens.class_mean_tokens(range(SEEDS), 20, 10, 300, 3.0, 0.1)
     )
@@ -190,7 +192,7 @@ def _rate(axis: Axes) -> None:
 
 
 def _norms(axis: Axes) -> None:
-    """Each rule's margin over the largest in its own norm, and in the best other."""
+    """Draw each rule's margin ratio in its own norm, and in the best other norm."""
     _, claims = _saved("atlas_map", "desk")
     names = []
     for row, (rule, (name, norm)) in enumerate(RULES.items()):
@@ -212,20 +214,20 @@ def _norms(axis: Axes) -> None:
 
 
 def _rows(axis: Axes, names: list[str]) -> None:
-    """Name the rows of a panel at its left."""
+    """Write the names of a panel's rows to its left."""
     axis.set_yticks(range(len(names)), names, fontsize=7.5)
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
 
 
 def _right(axis: Axes, row: float, words: str, colour: str, x: float = 1.05) -> None:
-    """Words right of a panel, at the height of a row."""
+    """Write words to the right of a panel, at the height of a row."""
     style = {"transform": axis.get_yaxis_transform(), "va": "center", "color": colour}
     axis.text(x, row, words, **style, **SMALL)
 
 
 def _broken(axis: Axes) -> None:
-    """Seeds that reach W_mm with all assumptions, and with two of them broken."""
+    """Draw how many seeds reach W_mm under all assumptions and without two of them."""
     found, _ = _saved("fastrates_assumptions", "demo")
     seeds = found["seeds"]
     cases = {
@@ -260,7 +262,7 @@ def _broken(axis: Axes) -> None:
 
 
 def _speed(axis: Axes) -> None:
-    """Steps to one loss over SGD's on four data sets, each judged alone."""
+    """Draw the steps to a common loss, divided by SGD's, on four data sets."""
     names = []
     row = 0
     for slug, data, rules_of, says in SPEED:
@@ -282,7 +284,7 @@ def _speed(axis: Axes) -> None:
 
 
 def _regression(axis: Axes) -> None:
-    """Excess loss of regression at the end, by rule."""
+    """Draw the final excess loss of regression by rule."""
     start, _ = _saved("precond_fig2", "desk")
     best, _ = _saved("precond_optimizers", "desk")
     bars = {

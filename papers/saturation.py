@@ -1,9 +1,9 @@
-"""The weight of a token in the gradient where softmax saturates, and its score gaps.
+"""How strongly each token pulls on W where softmax saturates, and score gaps.
 
-Near saturation the gradient of the loss is a sum over pairs m = (i, t) of
-kappa_m e^{-g_m}, with g_m the margin and kappa_m = |l'(f_i)| Delta_m, where Delta_m is
-the score of the selected token minus that of token t. The law of the margins and the
-atlas of optimisers both read the margins of a run by these weights.
+Near saturation the gradient of the loss is a sum over pairs m = (i, t) of kappa_m
+e^{-g_m}, with g_m the margin and kappa_m = |l'(f_i)| Delta_m. Delta_m is the score of
+the selected token minus that of token t. The law of the margins and the atlas of
+optimisers both use these weights to interpret the margins of a run.
 """
 
 import numpy as np
@@ -37,9 +37,10 @@ def saturated_slopes(
 
 
 def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
-    """log(kappa_m / beta_m) on the support, minus its beta-weighted mean; and the mean.
+    """Return log(kappa_m / beta_m) on the support minus its mean, and this mean.
 
-    The law of the margins says that these are the offsets of the margins.
+    The mean is weighted by beta. The law of the margins says that the differences are
+    the offsets of the margins.
     """
     ratio = log_slopes - np.log(beta)
     mean = beta @ ratio / beta.sum()
@@ -47,9 +48,9 @@ def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, fl
 
 
 def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
-    """y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r).
+    """Return y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r).
 
-    A masked token's gap is infinite, since its score is below every other.
+    The gap of a masked token is infinite, because its score is below every other.
     """
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
     gaps = tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
@@ -57,14 +58,19 @@ def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 
 
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """The selected token's score minus each other's, (runs, n, T-1)."""
+    """Return the selected token's score minus that of every other token, (runs, n,
+    T-1).
+    """
     chosen = np.take_along_axis(scores, selected[..., None], -1)
     rest = coordinates.others(selected, scores.shape[-1])
     return chosen - np.take_along_axis(scores, rest, -1)
 
 
 def log_of_gaps(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Log of `gaps_of_scores`, NaN where a gap is not positive or a token is masked."""
+    """Return the logarithm of `gaps_of_scores`.
+
+    It is NaN if a gap is not positive or a token is masked.
+    """
     gaps = gaps_of_scores(scores, selected)
     known = (gaps > 0) & (gaps < np.inf)
     return np.where(known, np.log(np.where(known, gaps, 1.0)), np.nan)

@@ -1,13 +1,13 @@
-"""A paper's statements, and the claims that check them, as data: the words of each
-stand once.
+"""The statements of a paper and the claims that check them, read from
+`statements.toml`.
 
-A table of `statements.toml` with a topic is a statement. Its `rows` are claims: id,
-bound, source, the wrong worlds in which they must fail, words, a remark, the remark of
-a failure; "{room}" at the remark's end says how much tighter the bound could be. The
-source "" is the paper, "our constant" marks a form of its sentence, "ours, beside" what
-is sharper. A text at the top of the file under a NAME stands wherever the file writes
-<NAME>. `same_as` of a statement's table maps a row's id to the id of the row whose
-measurement it repeats (`companion.ledger.measurements`).
+A table with a topic is a statement. Its `rows` are claims: id, bound, source, the
+altered copies in which they must fail, words, a remark, and the remark of a failure.
+"{room}" at the end of a remark says how much tighter the bound could be. The source ""
+is the paper. "our constant" marks one form of the paper's sentence, and "ours, beside"
+a sharper statement of ours. A text at the top of the file under a NAME replaces <NAME>
+everywhere in the file. `same_as` in a statement's table maps a row's id to the id of
+the row whose measurement it repeats (`companion.ledger.measurements`).
 """
 
 import re
@@ -25,7 +25,7 @@ from lib.files import read_table
 
 
 class Stated:
-    """The `statements` of a paper, by number, and the claims that its file words."""
+    """The `statements` of a paper by number, and the claims that its file words."""
 
     def __init__(self, paper: str, path: Path):
         self.paper = paper
@@ -63,9 +63,12 @@ class Stated:
         bound="",
         **more,
     ) -> Claim:
-        """The claim `id` of `values`: a number, or one a seed, whose worst is judged
-        beside their mean's interval. `names` join the id, they and `say` fill the
-        words' places; `number`, `bound`: in place of the file's.
+        """Judge `values` by the claim `id`.
+
+        `values` is one number, or an array with one per seed. Of an array the worst is
+        judged, next to the interval of the mean. `names` are appended to the id;
+        `names` and `say` fill the places in its words. `number` and `bound` replace
+        those of the file.
         """
         home, asked, source, _, words, *remarks = self._rows[id]
         paper = f"paper {self.paper}, {number or home}"
@@ -88,7 +91,9 @@ class Stated:
         return replace(made, remark=made.remark.replace("{room}", room))
 
     def mean(self, id: str, values: np.ndarray, **more) -> Claim:
-        """The claim `id` of the mean of `values` (repeats,), with its interval."""
+        """Judge the mean of `values` (repeats,) by the claim `id`, with its
+        interval.
+        """
         if np.size(values) > 1:
             ends = claims.interval(values)
         else:
@@ -96,13 +101,15 @@ class Stated:
         return self.claim(id, np.mean(values), interval=ends, **more)
 
     def claims(self, values: Mapping[str, Any], *names: str | float) -> list[Claim]:
-        """The `claim` of every id with its values."""
+        """Judge several claims, given their values by id."""
         return [self.claim(id, value, *names) for id, value in values.items()]
 
     def rows(
         self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = ""
     ) -> Iterator[Claim]:
-        """The claims as rows of the ledger, under their statement or under `number`."""
+        """Return the claims as rows of the ledger, under their statement or under
+        `number`.
+        """
         for claim in made:
             parts = claim.id.split(".")
             starts = (".".join(parts[:k]) for k in range(len(parts), 0, -1))

@@ -1,8 +1,7 @@
-"""What paired runs say: a quantity seed by seed, its 95 % interval, and one of three
-words.
+"""What paired runs say: a quantity for each seed, its 95 % interval, and a verdict.
 
-Runs of two rules are paired by their seed, which fixes start and batches. The words are
-those of `notebooks/protocol.md`.
+Two runs of different rules are paired if they have the same seed, which fixes their
+start and their batches. The three verdicts are those of `notebooks/protocol.md`.
 """
 
 import math
@@ -15,20 +14,21 @@ from scipy import stats
 from companion.claims import VERDICTS
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = VERDICTS
-SAME = (0.8, 1.25)  # a ratio of steps within which two rules count as equally fast
+# Two rules count as equally fast if the ratio of their steps is in this range.
+SAME = (0.8, 1.25)
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean of paired `values` (seeds,), and its t interval `low` ... `high` at
-    `level`.
+    """The mean of paired `values` (seeds,), with the t interval from `low` to `high`.
 
-    Of `geometric` values all is computed from their logarithms: the mean is the
-    geometric one. `other_variance` is a variance of the mean that does not shrink with
-    the seeds, such as that of a finite test set; it joins in quadrature: half width =
-    sqrt((t s)²/n + (z σ)²). `opened` says which ends nothing supports, as where runs
-    were censored; then `note` says why.
+    The confidence level is `level`. If `geometric`, everything is computed from
+    logarithms, and the mean is the geometric one. `other_variance` is a variance of the
+    mean that does not shrink with the number of seeds, such as that of a finite test
+    set. It is added in quadrature: half width = sqrt((t s)²/n + (z σ)²). `opened` says
+    which ends nothing supports, for example because runs were censored, and `note` says
+    why.
     """
 
     values: np.ndarray
@@ -40,19 +40,19 @@ class Interval:
 
     @property
     def estimate(self) -> float:
-        """The mean over seeds, of ratios the geometric mean."""
+        """The mean over seeds; for ratios the geometric mean."""
         return self._at(0.0)
 
     @property
     def low(self) -> float:
-        """The lower end; of ratios 0, of differences -inf where it is open."""
+        """The lower end. If it is open, it is 0 for ratios and -inf for differences."""
         if self.opened[0]:
             return 0.0 if self.geometric else -math.inf
         return self._at(-1.0)
 
     @property
     def high(self) -> float:
-        """The upper end, infinite where it is open."""
+        """The upper end, infinite if it is open."""
         return math.inf if self.opened[1] else self._at(1.0)
 
     def _at(self, halves: float) -> float:
@@ -73,7 +73,10 @@ class Interval:
 
 
 def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
-    """The t interval of the mean of two or more paired `differences` (seeds,)."""
+    """Compute the t interval of the mean of two or more paired `differences` (seeds,).
+
+    `other_variance` is explained in `Interval`.
+    """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
         raise ValueError(
@@ -83,7 +86,9 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Inter
 
 
 def ratio_interval(values: np.ndarray) -> Interval:
-    """The same of the geometric mean of positive and finite paired ratios (seeds,)."""
+    """Compute the t interval of the geometric mean of positive paired ratios
+    (seeds,).
+    """
     ratios = np.asarray(values, dtype=float)
     if not (np.isfinite(ratios) & (ratios > 0)).all():
         raise ValueError(f"ratios must be positive and finite, got {ratios}")
@@ -91,13 +96,13 @@ def ratio_interval(values: np.ndarray) -> Interval:
 
 
 def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Interval:
-    """The ratio of `steps` to `reference` (seeds,), infinite where a run never got
-    there.
+    """Compute the ratio of `steps` to `reference` (seeds,), with its interval.
 
-    A run that was censored counts with the `horizon`, as if it had got there at the
-    last step. So a censored reference leaves the ratio too large (its upper end is
-    safe, the lower end is 0), a censored run leaves it too small (its lower end is
-    safe, the upper end is infinite). A seed where both are censored says nothing, and
+    A run that never reached the goal has infinitely many steps. Such a censored run
+    counts with the `horizon`, as if it had reached the goal at the last step. So a
+    censored reference makes the ratio too large: the upper end is safe, and the lower
+    end is 0. A censored run makes the ratio too small: the lower end is safe, and the
+    upper end is infinite. If both are censored in one seed, this seed says nothing, and
     both ends are open.
     """
     never = ~np.isfinite(steps)
@@ -110,26 +115,30 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """Verdict on "fewer steps": yes if all lies below 1, no if above or in `SAME`."""
+    """Judge "fewer steps": yes if the interval is below 1, no if above 1 or in
+    `SAME`.
+    """
     return decided(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
-    """Verdict on "more steps": yes if all lies above 1, no if below or in `SAME`."""
+    """Judge "more steps": yes if the interval is above 1, no if below 1 or in
+    `SAME`.
+    """
     return decided(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
 
 def no_gain(ratio: Interval) -> str:
-    """Verdict on "no gain": yes if all lies in `SAME` or above 1, no if below 0.8."""
+    """Judge "no gain": yes if the interval is in `SAME` or above 1, no if below 0.8."""
     return decided(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
 
 
 def above(difference: Interval) -> str:
-    """Verdict on "larger": yes if all lies above 0, no if below."""
+    """Judge "larger": yes if the interval is above 0, no if below."""
     return decided(difference.low > 0, difference.high <= 0)
 
 
-BOUNDS: dict[Callable, str] = {  # what a word asks of an interval
+BOUNDS: dict[Callable, str] = {  # what a verdict requires of an interval
     faster: "interval below 1",
     slower: "interval above 1",
     no_gain: "interval within [0.8, 1.25] or above 1",
@@ -138,8 +147,10 @@ BOUNDS: dict[Callable, str] = {  # what a word asks of an interval
 
 
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
-    """The smallest α at which the interval at level 1 - α decides what `word` judges;
-    else 1. With one border it is the two-sided p value of the t test against it.
+    """Return the smallest α at which the interval at level 1 - α is decided by `word`.
+
+    It is 1 if there is none. If `word` has one border, this is the two-sided p value of
+    the t test against it.
     """
 
     def says(alpha: float) -> bool:
@@ -157,9 +168,11 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's adjusted p values of a family, in rising order: of the k-th smallest of m
-    max over j ≤ k of (m - j + 1) p_(j), at most 1; if at most α, kept at level α.
-    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
+    """Adjust the p values of a family by Holm's method, in ascending order.
+
+    The k-th smallest of m p values becomes max over j ≤ k of (m - j + 1) p_(j), at most
+    1. A claim is kept at level α if its adjusted p value is at most α. Source: Holm, "A
+    simple sequentially rejective multiple test procedure" (1979).
     """
     adjusted = {}
     largest = 0.0
@@ -170,7 +183,7 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def decided(supported: bool, refuted: bool) -> str:
-    """The word for what a whole interval says."""
+    """Return the verdict of an interval that is `supported`, `refuted` or neither."""
     if supported:
         return REPRODUCED
     return NOT_REPRODUCED if refuted else UNDECIDED

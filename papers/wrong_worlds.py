@@ -1,10 +1,10 @@
-"""Wrong worlds: small, named falsehoods, each of which a claim that has power must
-notice.
+"""Wrong worlds: small, named falsehoods that a claim with statistical power must
+detect.
 
-A claim catches a wrong world when it holds in the true one and fails in it. A ledger
-computes its rows in the true world, `World()`, and in wrong ones, which change one
-thing on the way: what theory names as the end point, the step, the curve, the data, the
-exponent p.
+A claim detects a wrong world if it holds in the true world and fails in the wrong one.
+A ledger computes its rows in the true world, `World()`, and in wrong worlds. A wrong
+world changes one thing: what theory names as the end point, the step, the curve, the
+data, or the exponent p.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from lib.dynamics.rules import Custom, Polyak, Rule
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
-FAMILIES = {  # family: (how its size is said, sizes from small to large)
+FAMILIES = {  # For each family: the words for its size, and sizes from small to large.
     "target rotated": ("{:g} %", (0.01, 0.05, 0.3)),
     "norm off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
     "constant off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
@@ -40,7 +40,10 @@ FAMILIES = {  # family: (how its size is said, sizes from small to large)
 
 @dataclass(frozen=True)
 class World:
-    """The true world, or one wrong by `size` as `family` says; else ValueError."""
+    """The true world, or one that is wrong by `size` in the way that `family` names.
+
+    Raises ValueError for an unknown family.
+    """
 
     family: str = ""
     size: float = 0.0
@@ -57,16 +60,21 @@ class World:
 
     @property
     def small(self) -> bool:
-        """Whether it is off by at most 5 %, 0.1 in an exponent, one sample or pair."""
+        """Whether the world is off by at most 5 %, 0.1 in an exponent, or one sample or
+        pair.
+        """
         text = FAMILIES[self.family][0]
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
 
     def of(self, family: str) -> float:
-        """How far this world is off in `family`; 0 where it is right."""
+        """Return how far this world is off in `family`; 0 if it is right."""
         return self.size if family == self.family else 0.0
 
     def target(self, solution: MaxMargin) -> MaxMargin:
-        """The end point, rotated by a direction error of `size`, or its norm off."""
+        """Return the end point as this world has it.
+
+        It is rotated by a direction error of `size`, or its norm is off.
+        """
         value = solution.value
         factor = 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
@@ -81,7 +89,10 @@ class World:
         return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
 
     def rule(self, rule: Rule) -> Rule:
-        """The rule with step size, or p, off; Polyak's off by 100 % lacks its 1/2."""
+        """Return the rule as this world has it: with another step size, or another p.
+
+        Polyak's step that is off by 100 % lacks its factor 1/2.
+        """
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorDescent):
             off = max(1.01, rule.p + self.of("p off"))
@@ -98,12 +109,14 @@ class World:
         return replace(rule, step_size=rule.step_size * factor)
 
     def problem(self, problem: Minimal) -> Minimal:
-        """The data that is trained on: its inner products raised, or a label turned."""
+        """Return the data on which this world trains; see `tokens`."""
         return replace(problem, tokens=self.tokens(problem.tokens))
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """As `problem`: the label of the first sample turned, or inner products raised
-        by a common vector, on average by `size` of the product of the two norms.
+        """Return the tokens of this world.
+
+        The label of the first sample is flipped, or all inner products are raised by a
+        common vector, on average by `size` times the product of the two norms.
         """
         if self.of("label turned"):
             y = tokens.y.copy()
@@ -118,16 +131,19 @@ class World:
         return tokens
 
     def trained(self) -> "World":
-        """The world as training meets it: true but for steps, labels, inner
-        products.
+        """Return the world as training sees it.
+
+        Only wrong steps, labels and inner products change training; all else is true.
         """
         trains_otherwise = ("step off", "label turned", "inner products raised")
         return self if self.family in trains_otherwise else World()
 
     def history(self, history: History) -> History:
-        """A run trained with targets of `around` as this world sees it: by the target
-        that it names; exponents in t of norms, direction errors, log gap, log weights
-        and score gaps off by `size`, right at the last record.
+        """Return a run as this world sees it, trained with targets from `around`.
+
+        The direction error is that of the target that the world names. The exponents in
+        t of norms, direction errors, log gap, log weights and score gaps are off by
+        `size`, and the last record is right.
         """
         if size := self.of("target rotated"):
             suffix = f"@{size:g}"
@@ -161,12 +177,14 @@ TRUE = World()
 
 
 def worlds(family: str) -> list[World]:
-    """Every wrong world of the family, from small to large."""
+    """List every wrong world of the family, from small to large."""
     return [World(family, size) for size in FAMILIES[family][1]]
 
 
 def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
-    """The end point under `name`, and rotated by each size as name@size."""
+    """Return the end point under `name`, and its rotations by each size as
+    name@size.
+    """
     turned = worlds("target rotated")
     rotated = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
     return {name: solution.value} | rotated

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Fixtures that several test files share."""
 
 import os
 import subprocess
@@ -18,8 +18,8 @@ settings.load_profile("patient")
 
 @pytest.fixture(scope="session")
 def whole_site(tmp_path_factory):
-    """The site of the repository's own records, built by the first process that asks
-    for it.
+    """Build the site of the repository's own records, in the first process that needs
+    it.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return _built(tmp_path_factory.mktemp("whole"))

@@ -1,4 +1,4 @@
-"""The same optimisers in many digits, from their definitions: one run, fixed head."""
+"""The optimisers in many digits, from their definitions: one run, fixed head."""
 
 import mpmath
 import numpy as np
@@ -8,7 +8,7 @@ from lib.attention import tokens
 
 DATA = tokens.unit_tokens([0], n=3, T=4, d=4)
 START = np.random.default_rng(5).standard_normal((1, 4, 4))
-# One sample of two tokens: one entry is pulled, by a gap of 1
+# One sample of two tokens whose score gap of 1 pulls on one entry.
 PAIR = [
     np.zeros(2),
     [-1.0, 0.0],
@@ -18,19 +18,21 @@ mp = mpmath.mp
 
 
 def ours(rule, steps, start=START, data=DATA, loss="exponential"):
-    """What the library makes of W in `steps`."""
+    """Train W by the library for `steps` steps."""
     return dynamics.train(data, rule, steps, [steps], start, loss=loss).W[0, -1]
 
 
 def one_pair(delta=(1.0, 0.0)):
-    """One sample, two tokens, one query entry; everything can be said by hand."""
+    """Return one sample with two tokens and one query entry, which can be solved by
+    hand.
+    """
     return attention.token_set(
         [[np.zeros(2), -np.array(delta)]], [1.0], z=[[1.0]], u=[1.0, 0.0]
     )
 
 
 def first_of_two():
-    """Two samples, of which only the first has a gradient."""
+    """Return two samples of which only the first has a gradient."""
     X = [PAIR, [[1.0, 0.0], [1.0, 0.0]]]
     return attention.token_set(
         X, [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 0.0], opt=[0, 0]
@@ -41,7 +43,7 @@ digits = np.vectorize(mpmath.mpf, otypes=[object])
 
 
 def answers(data, W):
-    """f_i (n,) and grad f_i (n, d, d_z), and nothing of the library's factorisation."""
+    """Compute f_i (n,) and grad f_i (n, d, d_z) without the library's factorisation."""
     X, z, y, u = (digits(a) for a in (data.X[0], data.z[0], data.y[0], data.u[0]))
     f = []
     slopes = []
@@ -57,14 +59,14 @@ def answers(data, W):
 
 
 def pull(f, loss):
-    """-l'(f) of every answer."""
+    """Return -l'(f) of every answer."""
     return np.array(
         [mp.exp(-x) if loss == "exponential" else 1 / (1 + mp.exp(x)) for x in f]
     )
 
 
 def gradients(data, W, loss):
-    """-grad of each sample's loss, (n, d, d_z)."""
+    """Return minus the gradient of each sample's loss, (n, d, d_z)."""
     f, slopes = answers(data, W)
     return pull(f, loss)[:, None, None] * slopes
 
@@ -76,8 +78,9 @@ over = np.vectorize(lambda a, b: a / b if b else mp.mpf(0), otypes=[object])
 
 
 def svd(G):
-    """U (d, r), S (r,), V^T (r, d_z) of the singular values that are not zero, largest
-    first.
+    """Return U (d, r), S (r,), V^T (r, d_z) of the singular values that are not zero.
+
+    The largest comes first.
     """
     U, S, V = mp.svd_r(mp.matrix(G.tolist()), full_matrices=False)
 
@@ -93,7 +96,7 @@ def svd(G):
 
 
 def steepest(G, norm):
-    """The D of norm 1 with the largest <G, D>."""
+    """Return the D of norm 1 with the largest <G, D>."""
     if norm in ("spectral", "nuclear"):
         U, _, V = svd(G)
         if norm == "spectral":
@@ -110,8 +113,9 @@ def steepest(G, norm):
 
 
 def train(data, direction, rule, steps, W, loss="exponential"):
-    """W after `steps` of a rule's lengths and decays; direction(t, gradients (n, d,
-    d_z)) is D.
+    """Return W after `steps` steps with a rule's lengths and decays.
+
+    direction(t, gradients (n, d, d_z)) is the direction D.
     """
     W = digits(W)
     for t in range(steps):
@@ -122,7 +126,7 @@ def train(data, direction, rule, steps, W, loss="exponential"):
 
 
 def train_factors(data, K, Q, make, rule, steps, loss):
-    """W = K Q^T after `steps`, each factor by a direction of its own."""
+    """Return W = K Q^T after `steps` steps, with a direction for each factor."""
     factors = [digits(K), digits(Q)]
     directions = [make(), make()]
     for t in range(steps):
@@ -135,7 +139,7 @@ def train_factors(data, K, Q, make, rule, steps, loss):
 
 
 def in_blocks(make, count):
-    """One direction per block, each on its own rows of every gradient."""
+    """Return one direction per block, each on its own rows of every gradient."""
     directions = [make() for _ in range(count)]
 
     def direction(t, parts):
@@ -146,7 +150,7 @@ def in_blocks(make, count):
 
 
 def rescaled(norm, eta, radius, growth, every, steps, W):
-    """W after `steps` of steepest descent that is rescaled to the ball of its phase."""
+    """Run steepest descent that is rescaled to the ball of its phase, and return W."""
     W = digits(W)
     for t in range(steps):
         W = W + mp.mpf(eta) * steepest(gradients(DATA, W, "exponential").mean(0), norm)
@@ -159,7 +163,10 @@ def rescaled(norm, eta, radius, growth, every, steps, W):
 
 
 def full_adagrad(floor):
-    """S^{-1/2} vec(G), without eigenvalues of S below `floor` of the largest."""
+    """Return the direction S^{-1/2} vec(G).
+
+    Eigenvalues of S below `floor` of the largest are left out.
+    """
     S = 0
 
     def direction(t, parts):
@@ -176,8 +183,9 @@ def full_adagrad(floor):
 
 
 def natural(data, rule, steps, W, loss, size=None):
-    """W after `steps` of the natural gradient: the n x n system as it stands, or in
-    batches.
+    """Return W after `steps` steps of the natural gradient, full or in batches.
+
+    The n x n system is solved as it is written.
     """
     W = digits(W)
     n = len(data.y[0])
@@ -188,7 +196,8 @@ def natural(data, rule, steps, W, loss, size=None):
         f = f[chosen]
         J = slopes[chosen].reshape(size, -1)
         down = pull(f, loss)
-        # The Fisher weight: the score squared, over both labels by their chances.
+        # The Fisher weight is the squared score, averaged over both labels by their
+        # probabilities.
         both = (1 - down) * down**2 + down * (1 - down) ** 2
         curved = down if loss == "exponential" else both
         weights = curved / size
@@ -206,7 +215,7 @@ def natural(data, rule, steps, W, loss, size=None):
 
 
 def adaptive(momentum, memory, epsilon=0.0, summed=False, corrected=True):
-    """Adam, RMSprop and AdaGrad as a direction with state."""
+    """Return Adam, RMSprop or AdaGrad as a direction with state."""
     beta, beta2, m, v = map(mp.mpf, (momentum, memory, 0, 0))
 
     def direction(t, parts):
@@ -226,7 +235,7 @@ def adaptive(momentum, memory, epsilon=0.0, summed=False, corrected=True):
 
 
 def sign_momentum(first_mix, momentum):
-    """Signum and Lion."""
+    """Return Signum or Lion as a direction with state."""
     a, beta, m = map(mp.mpf, (first_mix, momentum, 0))
 
     def direction(t, parts):
@@ -240,7 +249,7 @@ def sign_momentum(first_mix, momentum):
 
 
 def muon(momentum, nesterov):
-    """Muon with the polar factor."""
+    """Return Muon with the polar factor as a direction with state."""
     mu, m = map(mp.mpf, (momentum, 0))
 
     def direction(t, parts):
@@ -253,7 +262,7 @@ def muon(momentum, nesterov):
 
 
 def mirror(data, p, step_size, steps, W, normalised, loss="exponential"):
-    """W after `steps` of l_p mirror descent."""
+    """Return W after `steps` steps of l_p mirror descent."""
     p = mp.mpf(p)
     q = p / (p - 1)
     U = power(digits(W), p - 1)

@@ -1,4 +1,6 @@
-"""A set and the same set with one masked token of junk a sample, and how to compare."""
+"""A data set with and without a masked token of junk per sample, and their
+comparison.
+"""
 
 from dataclasses import replace
 
@@ -13,7 +15,7 @@ RUNS, N, T, D, D_Z = 2, 3, 4, 7, 2
 
 
 def random_set():
-    """A set without a mask, two runs, scores without ties."""
+    """Return a set without a mask: two runs, scores without ties."""
     drawn = attention.unit_tokens([1, 2], n=N, T=T, d=D)
     return replace(drawn, X=2 * drawn.X, z=2 * drawn.z[..., :D_Z])
 
@@ -23,7 +25,7 @@ HIDDEN = np.random.default_rng(0).integers(0, T + 1, (RUNS, N))  # a place a sam
 
 
 def with_a_token_more(data=DENSE, hidden=HIDDEN):
-    """The same set, with one masked token of junk a sample, at the places `hidden`."""
+    """Add one masked token of junk to each sample, at the places `hidden`."""
     runs, n, length, d = data.shape
     X = np.empty((runs, n, length + 1, d))
     mask = np.ones((runs, n, length + 1), bool)
@@ -38,7 +40,9 @@ MASKED = with_a_token_more()
 
 
 def shown(values, data=MASKED, selected=None):
-    """Values (runs, ..., n, T) or (runs, ..., n, T-1) of tokens that are not masked."""
+    """Select values (runs, ..., n, T) or (runs, ..., n, T-1) of tokens that are not
+    masked.
+    """
     keep = data.mask
     if values.shape[-1] < keep.shape[-1]:
         keep = ~coordinates.hidden_pairs(
@@ -54,7 +58,7 @@ def shown(values, data=MASKED, selected=None):
 
 
 def aligned(values):
-    """Values (runs, ..., n, T) of a set without a mask, as `shown` sorts them."""
+    """Sort values (runs, ..., n, T) of a set without a mask as `shown` does."""
     runs, n = len(values), values.shape[-2]
     return np.stack(
         [
@@ -65,7 +69,7 @@ def aligned(values):
 
 
 def assert_alike(ours, wanted, fields, rtol=1e-10, atol=1e-12):
-    """Histories by rule have the same fields and the same last W."""
+    """Assert that histories by rule have the same fields and the same last W."""
     for name, expected in wanted.items():
         for field in fields.split():
             np.testing.assert_allclose(

@@ -1,6 +1,4 @@
-"""Problems whose answer is known: a row is a problem, and every solver and rule is
-asked it.
-"""
+"""Problems with a known answer, on which every solver and rule is tested."""
 
 from typing import NamedTuple
 
@@ -12,17 +10,17 @@ from lib.attention.token_sets import TokenSet
 
 
 class Problem(NamedTuple):
-    """Tokens, and W_mm (d, d_z) or None where no W prefers the opt tokens."""
+    """Tokens, and W_mm (d, d_z), or None if no W prefers the opt tokens."""
 
     tokens: TokenSet
     W: np.ndarray | None
     error: float | None = (
-        1e-9  # how far a rule may be from W_mm's direction after 2,000 steps
+        1e-9  # largest distance of a rule from W_mm's direction after 2,000 steps
     )
 
 
 def of_pairs(*deltas, queries=None):
-    """One sample per row of `deltas`, a list of x_opt - x_t, with the opt token at
+    """Make one sample per row of `deltas`, a list of x_opt - x_t, with the opt token at
     zero.
 
     Its label has the sign of its query, by default 1.
@@ -38,7 +36,7 @@ def of_pairs(*deltas, queries=None):
 
 
 def stacked(*sets):
-    """Token sets as the runs of one."""
+    """Join token sets as the runs of one."""
     names = "X", "y", "z", "u", "opt"
     return TokenSet(
         *(np.concatenate([getattr(data, name) for data in sets]) for name in names)
@@ -46,7 +44,7 @@ def stacked(*sets):
 
 
 def rows_of(data, run=0, kind=np.longdouble):
-    """Every constraint of a run as a row, (m, d d_z), in 80 bits."""
+    """Return every constraint of a run as a row, (m, d d_z), in 80 bits."""
     X = data.X[run].astype(kind)
     z = data.z[run].astype(kind)
     rows = [
@@ -58,8 +56,9 @@ def rows_of(data, run=0, kind=np.longdouble):
 
 
 def nearest(data):
-    """W_mm by Lawson and Hanson's least distance programming, by non-negative least
-    squares.
+    """Solve for W_mm by Lawson and Hanson's least distance programming.
+
+    It uses non-negative least squares.
     """
     rows = rows_of(data, kind=float)
     E = np.vstack([rows.T, np.ones(len(rows))])

@@ -1,6 +1,7 @@
-"""Imports: the core works without any extra, theory loads nothing heavy, layers hold.
+"""Tests of imports.
 
-Otherwise `pip install` of the core breaks, or a first import takes seconds.
+The core must work without any extra, theory must load nothing heavy, and the layers
+must hold. Otherwise `pip install` of the core breaks, or a first import takes seconds.
 """
 
 import re
@@ -39,7 +40,7 @@ print(float(history.direction_error["W_mm"][0, -1] / expected[0]), float(solutio
 
 
 def of_the_core():
-    """The distributions that the core requires, and what they require."""
+    """Return the distributions that the core requires, and what they require."""
     left = list(PROJECT["dependencies"])
     found = {"attention-dynamics"}
     while left:
@@ -54,7 +55,7 @@ def of_the_core():
 
 
 def modules_beside_the_core():
-    """The importable modules that an installation of the core alone lacks."""
+    """Return the importable modules that an installation of the core alone lacks."""
     core = of_the_core()
     modules = packages_distributions().items()
 
@@ -104,8 +105,8 @@ def test_layers_hold():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# Rooms of theory, and what each may bring along: torch alone is a second, a picture's
-# style two.
+# Theory packages, and what each may import. torch alone takes a second, the style of
+# pictures two.
 ROOMS = "attention compiled dynamics mirror svm regression data data.images data.texts"
 THEORY = [
     *(f"lib.{room}" for room in ROOMS.split()),
@@ -116,8 +117,8 @@ HEAVY |= set("datasets pyarrow sklearn PIL huggingface_hub".split())
 
 
 def test_theory_loads_nothing_heavy():
-    """Each heavy library is imported by the function that needs it, none by a room of
-    theory.
+    """Each heavy library is imported by the function that needs it, never by a theory
+    package.
     """
     done = run(
         f"import sys, {', '.join(THEORY)}; print(*({HEAVY} & sys.modules.keys()))"

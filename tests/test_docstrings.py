@@ -1,5 +1,6 @@
-"""Docstrings of the public API: an editor and Sphinx can lay them out, and their
-examples run.
+"""Tests of the docstrings of the public API.
+
+An editor and Sphinx can lay them out, and their examples run.
 """
 
 import doctest
@@ -21,7 +22,7 @@ ROOMS = [
     "lib.training",
     "lib.dynamics",
 ]
-# Modules of the companion that notebooks call.
+# Modules of the companion that notebooks use.
 CALLED = [
     "companion.claims",
     "companion.record",
@@ -29,7 +30,7 @@ CALLED = [
     "companion.ledger",
     "companion.statements",
 ]
-# What numpydoc may say of a docstring that is as it should be.
+# Errors of numpydoc that we accept.
 UNASKED = {
     "ES01",  # an extended summary where the first sentence says it all
     "GL01",  # our text begins behind the quotes
@@ -41,7 +42,9 @@ UNASKED = {
 
 
 def exported():
-    """Every public function and class of the rooms, by its dotted name."""
+    """Return every public function and class of the library's packages, by its dotted
+    name.
+    """
     named = {}
     for room in ROOMS:
         module = importlib.import_module(room)
@@ -56,8 +59,9 @@ EXPORTED = exported()
 
 
 def defined():
-    """Every public function, class and method of the modules called, by its dotted
-    name.
+    """Return every public function, class and method of the modules in CALLED.
+
+    They are keyed by dotted name.
     """
     named = {}
     for room in CALLED:

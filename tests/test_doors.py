@@ -1,10 +1,12 @@
-"""A contract for the door `lib.train`: each rule, loss, head, start and array layout
-gives what a plain loop in the tokens' own coordinates gives, or is refused by name.
+"""A contract for `lib.train`.
+
+For each rule, loss, head, start and array layout it gives what a plain loop in the
+tokens' own coordinates gives, or an error that names the argument.
 
 The plain loops are written from the papers' formulas alone and call nothing of the
-library. Those of rules along the gradient and of mirror descent run in 80 bits, those
-of the rules that see the coordinates of W in many digits (`tests.exact`), so that their
-own rounding does not decide.
+library. Loops of rules along the gradient and of mirror descent run in 80 bits. Loops
+of rules that see the coordinates of W run in many digits (`tests.exact`), so that their
+own rounding does not matter.
 """
 
 import itertools
@@ -16,7 +18,7 @@ import pytest
 import lib
 from tests import exact
 
-STEPS = 5  # more would magnify rounding: Polyak steps are long at first
+STEPS = 5  # more steps would magnify rounding, since Polyak's steps are long at first
 RNG = np.random.default_rng(7)
 SHAPES = {  # (runs, n, T, d, d_z): both spans are whole, or neither is
     "narrow": (2, 3, 4, 3, 2),
@@ -61,7 +63,7 @@ STARTS = "zero", "inside", "outside"
 
 
 def drawn(shape, layout=np.asarray):
-    """Tokens with a head, as arrays that `layout` made."""
+    """Draw tokens with a head, as arrays that `layout` made."""
     runs, n, T, d, d_z = shape
     rng = np.random.default_rng(0)
     X = rng.standard_normal((runs, n, T, d))
@@ -72,7 +74,7 @@ def drawn(shape, layout=np.asarray):
 
 
 def loss_and_slope(f, loss):
-    """l(f) and l'(f), elementwise."""
+    """Return l(f) and l'(f), elementwise."""
     if loss == "exponential":
         return np.exp(-f), -np.exp(-f)
     if loss == "logistic":
@@ -85,12 +87,12 @@ def loss_and_slope(f, loss):
 
 
 def steepest_in(norm):
-    """The direction of steepest descent in a norm."""
+    """Return the direction of steepest descent in a norm."""
     return lambda t, parts: exact.steepest(parts.mean(0), norm)
 
 
 def mirrored(W, gradient, rule):
-    """W after a step of mirror descent with the potential ||W||_p^p / p."""
+    """Return W after a step of mirror descent with the potential ||W||_p^p / p."""
     p = np.longdouble(rule.p)
     q = p / (p - 1)
     image = np.sign(W) * np.abs(W) ** (p - 1)
@@ -100,7 +102,7 @@ def mirrored(W, gradient, rule):
 
 
 def step_size(rule, t, gap, norm):
-    """eta_t from the rule's formula."""
+    """Return eta_t from the rule's formula."""
     if isinstance(rule, lib.Custom):
         return rule.law(t, gap, norm)
     if isinstance(rule, lib.Polyak):
@@ -110,12 +112,12 @@ def step_size(rule, t, gap, norm):
 
 
 def of_opt(rows, opt):
-    """The entry of each row (n, T) that belongs to its opt token, (n, 1)."""
+    """Return the entry of each row (n, T) that belongs to its opt token, (n, 1)."""
     return rows[np.arange(len(rows)), opt][:, None]
 
 
 def of_others(rows, opt):
-    """The other entries of each row, (n, T-1)."""
+    """Return the other entries of each row, (n, T-1)."""
     return np.array([np.delete(row, k) for row, k in zip(rows, opt, strict=True)])
 
 
@@ -175,7 +177,9 @@ def plain(data, rule, W, loss, head, run, steps=STEPS):
 
 
 def start_of(kind, data):
-    """W_0 (runs, d, d_z), in the span of tokens and queries or also outside of it."""
+    """Return W_0 (runs, d, d_z), in the span of tokens and queries or partly outside of
+    it.
+    """
     shape = *data.u.shape, data.z.shape[-1]
     if kind == "zero":
         return np.zeros(shape)
@@ -187,7 +191,7 @@ def start_of(kind, data):
 
 
 def close(measured, expected, where):
-    """Agreement to 1e-12 of the larger of one and the value."""
+    """Assert agreement to 1e-12, relative to the larger of one and the value."""
     np.testing.assert_allclose(
         measured, expected.astype(float), rtol=1e-12, atol=1e-12, err_msg=where
     )
@@ -265,7 +269,7 @@ def test_targets_are_measured_by_their_definitions(head):
     V = RNG.standard_normal(W_0.shape)  # it leaves the span of tokens and queries
     v = RNG.standard_normal(data.u.shape)
     targets = {"targets": {"V": V}}
-    if head == "joint":  # of head and target one alone may leave the tokens' span
+    if head == "joint":  # only one of head and target may leave the tokens' span
         basis = lib.minimal(data).token_basis
         v = (basis @ (np.swapaxes(basis, 1, 2) @ v[..., None]))[..., 0]
         targets["head_targets"] = {"v": v}
@@ -283,7 +287,7 @@ def test_targets_are_measured_by_their_definitions(head):
 
 
 def compared(a, b):
-    """The distance and the scalar product of two vectors' directions."""
+    """Return the distance and the scalar product of two vectors' directions."""
     a = a / np.sqrt((a**2).sum())
     b = b / np.sqrt((b**2).sum())
     return np.sqrt(((a - b) ** 2).sum()), (a * b).sum()
@@ -332,7 +336,7 @@ def test_narrow_numbers_are_widened_before_anything_is_computed(kind):
 DATA = drawn(SHAPES["narrow"])
 W_0 = start_of("inside", DATA)
 NAN = np.full_like(W_0, np.nan)
-REFUSED = {  # what is wrong: (arguments of train, what the sentence names)
+REFUSED = {  # the mistake: (arguments of train, what the message must name)
     "a class of rules": (dict(rules=lib.NGD), "NGD"),
     "a number": (dict(rules=0.1), "0.1"),
     "a word": (dict(rules={"mine": "NGD"}), "'NGD'"),

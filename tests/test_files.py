@@ -1,5 +1,7 @@
-"""lib.files: else a killed or failing write leaves half a file, half a folder, or
-litter.
+"""Tests of lib.files.
+
+A failure means that a write that is killed or fails leaves half a file, half a folder,
+or litter.
 """
 
 import errno

@@ -1,4 +1,7 @@
-"""Ctrl-C in a command: else a user reads a traceback, or processes go on without it."""
+"""Tests of Ctrl-C in a command.
+
+A failure means that a user sees a traceback, or that processes go on without it.
+"""
 
 import os
 import signal

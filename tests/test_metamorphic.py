@@ -1,5 +1,6 @@
-"""What a change of the problem does to every rule: else one sees an axis, order or
-copy.
+"""Tests of how a change of the problem changes what every rule does.
+
+A failure means that a rule depends on an axis, an order or a copy.
 """
 
 from dataclasses import replace
@@ -70,7 +71,7 @@ RULES = {  # name: W at the end, (1, d, d_z), of data, start and a factor of the
     "SVM in l_1.5": by_svm(1.5),
 }
 SOLVERS = {"SVM", "SVM in l_1.5"}
-# Rules that see them
+# rules that see coordinates
 COORDINATES = {
     "sign",
     "l_3",
@@ -104,7 +105,8 @@ Q = orthogonal(2)
 # Moves rows between the two blocks
 FLIPS = np.eye(4)[[2, 0, 3, 1]] * np.array([1, -1, -1, 1.0])
 EYE = np.eye(4)
-RELATIONS = {  # name: data, (left, right, factor) of W, who must see it
+# for each change: the data, (left, right, factor) of W, and the rules that must see it
+RELATIONS = {
     "rotation": (turned(P, Q), (P, Q, 1), COORDINATES),
     "axes renamed and turned round": (turned(FLIPS, FLIPS), (FLIPS, FLIPS, 1), {"blocks"}),
     "order of tokens": (of_tokens([2, 0, 1]), (EYE, EYE, 1), set()),
@@ -131,7 +133,7 @@ def test_a_rule_turns_with_the_problem_or_sees_the_change(plain, rule, relation)
     expected = factor * left @ plain[rule] @ right.T
     try:
         found = RULES[rule](data, factor * left @ START @ right.T, factor)
-    except svm.Infeasible:  # a token beside its own copy
+    except svm.Infeasible:  # a token and its copy
         found = np.full_like(expected, np.inf)
     apart = np.abs(found - expected).max()
     assert apart > 1e-3 if rule in seen_by else apart < 1e-8
@@ -142,7 +144,9 @@ def test_a_rule_turns_with_the_problem_or_sees_the_change(plain, rule, relation)
     [("frobenius", False), ("spectral", False), (np.inf, True)],
 )
 def test_the_gauge_of_keys_and_queries_is_orthogonal(norm, sees_rotation):
-    """K C and Q C^-T have the same product: a run has, too, where C is orthogonal."""
+    """K C and Q C^-T have the same product. A run only keeps this if C is
+    orthogonal.
+    """
     K, Q_0 = factored.small_start(DATA, [0], 3, size=0.3)
     rule = {"": dynamics.SteepestDescent(norm, 0.05, decay=0.5)}
 

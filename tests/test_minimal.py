@@ -1,5 +1,5 @@
-"""notebooks/minimal.py, which people copy: else they start from other numbers than
-ours.
+"""Tests of notebooks/minimal.py, which people copy: it must give the library's
+numbers.
 """
 
 import importlib.util

@@ -1,4 +1,8 @@
-"""Mutants are Python that differs and benchmarks tell a miss: else both always pass."""
+"""Tests of mutants and benchmarks.
+
+Mutants are valid Python that differs, and benchmarks report a missed bar. Otherwise
+both would always pass.
+"""
 
 import ast
 import json

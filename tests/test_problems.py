@@ -1,6 +1,4 @@
-"""Every solver and rule on problems with a known answer: else one of them ends
-elsewhere.
-"""
+"""Tests of every solver and rule on problems with a known answer."""
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ NORMS = [
 
 
 def by_dynamics(make):
-    """W after 2,000 steps of a rule that sees the gradient's norm alone."""
+    """Return W after 2,000 steps of a rule that only sees the gradient's norm."""
 
     def end(data, eta):
         space = attention.minimal(data)

@@ -1,5 +1,6 @@
-"""Files that install and describe the project: else a set-up fails, or fails without a
-reason.
+"""Tests of the files that install and describe the project.
+
+A failure means that an installation fails, or fails without a reason.
 """
 
 import json
@@ -68,7 +69,7 @@ def test_workflow_container_and_conda_do_what_the_readme_says():
 
 
 def references(scope):
-    """{arXiv number: title} of the references of a scope."""
+    """Return {arXiv number: title} of the references of a scope."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     chosen = [r for r in citation["references"] if r["scope"] == scope]
     return {r["url"].removeprefix("https://arxiv.org/abs/"): r["title"] for r in chosen}

@@ -1,4 +1,7 @@
-"""What a result depends on: else a figure of old code counts as up to date."""
+"""Tests of what a result depends on.
+
+A failure means that a figure of old code counts as up to date.
+"""
 
 import shutil
 import subprocess
@@ -13,7 +16,7 @@ NOTEBOOKS = files.ROOT / "notebooks"
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A committed repository with a notebook, its executed copy and a figure."""
+    """Make a committed repository with a notebook, its executed copy and a figure."""
     if not shutil.which("git"):
         pytest.skip("needs git")
     for name in ("notebooks/01_a.py", "notebooks/01_a.ipynb", "figures/demo/a.json"):
@@ -68,7 +71,7 @@ READ = [
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """A copy of what a fingerprint reads; each test may add to another file."""
+    """Copy what a fingerprint reads; each test may add to another file."""
     place = tmp_path_factory.mktemp("copy")
     for part in ("lib", "papers", "figures", "notebooks"):
         left = shutil.ignore_patterns("*.p*c", "*.png", "*.svg", "*.ipynb")

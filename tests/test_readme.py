@@ -1,5 +1,6 @@
-"""README and its kin tell the truth: else a first command, path or piece of code
-fails.
+"""Tests that README and similar documents are true.
+
+A failure means that a first command, a path or a piece of code does not work.
 """
 
 import importlib
@@ -37,7 +38,7 @@ def section(text, heading):
 
 
 def gone(name):
-    """What a document names that is not there."""
+    """Return what a document names that does not exist."""
     text = page(name)
     folder = (ROOT / name).parent
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):

@@ -1,9 +1,8 @@
-"""What is committed agrees with itself: pages, their copies, records, pictures, index,
-tables.
+"""Tests that committed files agree: pages, copies, records, pictures, index and tables.
 
-Else a reader opens the outputs of another page, follows a link to nowhere, or reads a
-number that nothing measured. Each test gathers all that is amiss: one run names
-everything there is to mend.
+Otherwise a reader opens the outputs of another page, follows a dead link, or reads a
+number that nothing measured. Each test gathers all faults, so that one run lists
+everything to repair.
 """
 
 import ast
@@ -44,8 +43,9 @@ read = cache(jupytext.read)  # nobody changes what it gives
 
 
 def assert_faultless(named, faults_of, mend):
-    """`named`: {name: thing}; `faults_of` a thing: {what it would be: whether it
-    is}.
+    """Assert that no thing has a fault, and name all faults otherwise.
+
+    `named` is {name: thing}, and `faults_of` returns {fault: whether the thing has it}.
     """
     lines = [mend]
     for name, thing in named.items():
@@ -73,8 +73,9 @@ def cells(notebook):
 
 
 def assigned(node):
-    """The names that a program binds at its top level, once per place, functions left
-    out.
+    """Return the names that a program binds at its top level, once per place.
+
+    Functions are left out.
     """
     apart = ast.FunctionDef | ast.ClassDef | ast.Lambda
     if isinstance(
@@ -91,7 +92,7 @@ def assigned(node):
 
 
 def told(name):
-    """The line below a page's title."""
+    """Return the line below a page's title."""
 
     def link(other):
         return f"[{other[:2]}]({other}.ipynb)"
@@ -116,8 +117,9 @@ NO_RESULT = re.compile(r"\b\d{4}\.\d{5}\b|\\ell_\{?[\d.]+\}?")
 
 
 def unlike(text, values):
-    """The decimal numbers of a text that are none of the `values` at the digits
-    printed.
+    """Return the decimal numbers in a text that are none of `values`.
+
+    Values are rounded to the digits printed.
     """
     values = [v for row in values for v in (row if isinstance(row, list) else [row])]
     values = [abs(float(v)) for v in values if isinstance(v, int | float)]
@@ -142,7 +144,7 @@ NAMES = rf'^\* \*\*(?!{PLACES})([^*]+?)\.?\*\*|(?i:look at)[^"\n]*"([^"]+)"'
 
 
 def stems(name):
-    """Its words without plurals and formulas."""
+    """Return its words without plurals and formulas."""
     text = re.sub(r"\$[^$]*\$", " ", name).lower()
     return {word.rstrip("s") for word in re.findall(r"[a-z]{3,}", text)} - {
         "the",
@@ -151,7 +153,9 @@ def stems(name):
 
 
 def unseen(text, words):
-    """The names in a page's text that no panel, axis or legend of its figures has."""
+    """Return the names in a page's text that no panel, axis or legend of its figures
+    has.
+    """
     named = [
         part
         for name in re.findall(NAMES, text, re.M)
@@ -164,7 +168,9 @@ def unseen(text, words):
 
 @cache
 def lines(path):
-    """Which of "dotted" and "dashed" lines a figure has; an old record does not say."""
+    """Return which of "dotted" and "dashed" lines a figure has; old records do not
+    say.
+    """
     return {*RECORDS[path].get("lines", ["dashed", "dotted"])}
 
 
@@ -293,8 +299,8 @@ def test_a_number_or_name_that_no_record_has_is_seen():
 
 
 def contradictions(saved):
-    """What a caption says of n, T, d, k or the seeds that the record's setting does
-    not.
+    """Return what a caption says of n, T, d, k or the seeds against the record's
+    setting.
     """
     caption = saved["caption"]
     count = len(saved["seeds"])
@@ -353,7 +359,7 @@ READ = (
 
 
 def unpacked(commit, folder):
-    """The folder of what the pages of a commit read."""
+    """Unpack the files that the pages of a commit read into `folder`."""
     listed = provenance.git("ls-tree", "-r", "--name-only", commit).split()
     archive = [
         "git",
@@ -368,7 +374,9 @@ def unpacked(commit, folder):
 
 
 def fingerprints(saved, then, known):
-    """What a record's fingerprint may be, computed from the files of its commit."""
+    """Return the possible fingerprints of a record, computed from the files of its
+    commit.
+    """
     page = saved["notebook"]
     key = page, json.dumps(saved["parameters"]), then
     if key not in known:
@@ -377,7 +385,7 @@ def fingerprints(saved, then, known):
             for module in (files, provenance, sources):
                 patch.setattr(module, "ROOT", then)
             known[key] = sources.fingerprint(page, saved["parameters"])
-        # Before there was a table of pages, records had one of their own.
+        # Before there was a table of pages, each record had its own.
         before = files.read_table(then / "notebooks" / "records.toml")
         if page in before:
             known[key]["record"] = before[page]
@@ -429,8 +437,8 @@ def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(
     assert "46dc51e" in named and gone == []
 
 
-# What may carry a digit though it is no measured number: names of statements, sets and
-# exponents.
+# Names of statements, sets and exponents may contain digits though they are not
+# measured.
 DIGITS = (
     r"\$[^$]*\$|(Lemmas?|Theorems?|Algorithm|Assumption|Example|Figure) [\d-]+( and [\d-]+)?"
     r"|CIFAR-10|`cifar10`|float64|arXiv \d{4}\.\d{5}(, \d{4}\.\d{5})*|p = [\d., and]+"
@@ -439,7 +447,9 @@ SAYS_NO = r"\*\*[^*]*(not|fails|only|alone)\b[^*]*\*\*"
 
 
 def typed(text):
-    """The first digit of a sentence that is no quoted number, formula or name."""
+    """Return the first digit of a sentence that is not in a quoted number, formula or
+    name.
+    """
     return re.search(r"\d", re.sub(DIGITS, "", figures.FIELD.sub("", text)))
 
 
@@ -456,8 +466,8 @@ def faults_of_entry(entry):
         "is of another paper": saved["paper"] not in page.paper,
         "has real data, or no minutes": real > page.real_data
         or entry.scale not in page.minutes,
-        # Where the data have not decided there is no number to quote; everywhere else
-        # there is one.
+        # If the data have not decided, there is no number to quote. Otherwise there is
+        # one.
         "quotes nothing": not figures.FIELD.search(sentence)
         and not sentence.startswith("**undecided**"),
         "quotes what is not there": "no value" in figures.filled(sentence, saved),

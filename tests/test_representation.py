@@ -1,5 +1,6 @@
-"""Records of arrays show their shapes: else one line of a notebook prints a million
-numbers.
+"""Tests that records of arrays print their shapes.
+
+Otherwise one line of a notebook prints a million numbers.
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ MINIMAL = attention.minimal(TOKENS)
 
 
 def history():
-    """Trained in plain numpy, which compiles nothing."""
+    """Train in plain numpy, which compiles nothing."""
     rule = rules.Custom(lambda t, log_gap, log_norm: -log_norm - 2.0, logarithmic=True)
     target = np.ones(
         (2, *MINIMAL.token_basis.shape[2:], *MINIMAL.query_basis.shape[2:])

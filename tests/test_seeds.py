@@ -1,5 +1,6 @@
-"""A random draw has a stream of its own: else changing one part of a run changes
-another.
+"""Tests that every random draw has its own stream.
+
+Otherwise a change in one part of a run changes another part.
 """
 
 import re
@@ -24,7 +25,7 @@ def test_streams_differ_by_seed_role_and_place_and_come_again():
         ]
 
     assert len(set(draws())) == 15 * len(seeds.ROLES) and draws() == draws()
-    # one role is one stream of numpy
+    # a role is one numpy stream
     child = np.random.SeedSequence(5).spawn(len(seeds.ROLES))[
         seeds.ROLES.index("labels")
     ]

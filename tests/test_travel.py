@@ -1,5 +1,6 @@
-"""Records, rules and errors leave their process: else no run can be sent to another core,
-and a failing one takes the pool with it.
+"""Tests that records, rules and errors can leave their process.
+
+Otherwise no run can be sent to another core, and an error in a worker ends the pool.
 """
 
 import copy
@@ -34,7 +35,7 @@ CONTRADICTS = attention.token_set(
 
 @cache
 def records():
-    """One record of each class, by the name of its class."""
+    """Make one record of each class, by the name of its class."""
     run = dynamics.train(DATA, dynamics.NGD(0.1), 20, targets={"V": np.ones((2, 5, 5))})
     by_coordinates = dynamics.train(DATA, dynamics.Adam(0.1), 5)
     problem = regression.random_regression(seed=0, d=2, k=3)
@@ -76,7 +77,7 @@ def records():
 
 
 def below(parent):
-    """All classes of the project below one."""
+    """Return all classes of the project that are derived from `parent`."""
     found = {
         each for child in parent.__subclasses__() for each in (child, *below(child))
     }
@@ -112,7 +113,7 @@ def test_a_record_is_equal_to_its_copies_and_to_no_changed_one():
 
 
 def changed_value(value):
-    """Another value of the same kind."""
+    """Return another value of the same kind."""
     if isinstance(value, str | list):
         return value + value
     if isinstance(value, Shapes):
@@ -146,7 +147,7 @@ def test_a_vocabulary_travels():
         )
 
 
-# Each error of the project, with what makes one.
+# Each error of the project, and the arguments that make one.
 ERRORS = {
     svm.Infeasible: lambda: svm.token_svm(CONTRADICTS),
     margin_law.PremiseFails: lambda: margin_law.require(

@@ -1,5 +1,6 @@
-"""The type checker finds nothing in the library: else an editor shows errors that are
-none.
+"""Test that the type checker finds nothing in the library.
+
+Otherwise an editor shows errors that are none.
 """
 
 import subprocess

@@ -1,4 +1,7 @@
-"""The wheel: else `pip install` lacks a module or template, or needs the repository."""
+"""Tests of the wheel.
+
+A failure means that `pip install` lacks a module or template, or needs the repository.
+"""
 
 import os
 import shutil
@@ -37,8 +40,9 @@ def run(*command, folder):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from the sdist, so that both are asked; in a copy, which setuptools
-    litters.
+    """Build a wheel from the sdist, so that both are tested.
+
+    The build is in a copy, because setuptools leaves files behind.
     """
     copy = tmp_path_factory.mktemp("source")
     out = tmp_path_factory.mktemp("wheel")
@@ -64,7 +68,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
-    """The interpreter of a fresh environment that has the wheel, and this one's other
+    """Return the interpreter of a fresh environment with the wheel and our other
     packages.
     """
     place = tmp_path_factory.mktemp("fresh")

@@ -51,7 +51,9 @@ from papers.a.statements import PAPER
 
 
 def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """|<x, x'>| of any two tokens of a run (runs, n T, n T), ||x||^2 (runs, n, T)."""
+    """Return |<x, x'>| of any two tokens of a run, (runs, n T, n T), and ||x||^2,
+    (runs, n, T).
+    """
     runs, n, T, d = tokens.shape
     flat = tokens.X.reshape(runs, n * T, d)
     products = np.abs(flat @ np.swapaxes(flat, 1, 2))
@@ -60,12 +62,14 @@ def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _largest_outside(products: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-    """The largest product of each run among the pairs that are not excluded."""
+    """Return the largest product of each run among the pairs that are not
+    `excluded`.
+    """
     return np.where(excluded, 0.0, products).max((1, 2))
 
 
 def _of_opt_tokens(values: np.ndarray, tokens: TokenSet) -> np.ndarray:
-    """The values (runs, n, T) at the opt tokens, (runs, n)."""
+    """Select the values (runs, n, T) at the opt tokens, (runs, n)."""
     return np.take_along_axis(values, tokens.opt[..., None], -1)[..., 0]
 
 
@@ -89,7 +93,7 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
         return np.full(runs, np.inf)
     products, squared_norms = _token_products(tokens)
 
-    # mu: two tokens at different places, at least one of which is no opt token.
+    # mu: two tokens at different places, at least one of which is not an opt token.
     is_opt = (np.arange(T) == tokens.opt[..., None]).reshape(runs, n * T)
     two_opt_tokens = is_opt[:, :, None] & is_opt[:, None, :]
     same_place = np.eye(n * T, dtype=bool)

@@ -1,12 +1,11 @@
-"""What paper A's text says of the curves in its Figures 2, 3 and 5, one claim a
+"""What paper A's text says about the curves in its Figures 2, 3 and 5, one claim per
 sentence.
 
-Our copy of the text lacks the numbers of these figures: step sizes, caps, horizons,
-sizes. Its sentences are all that we know of them. `figure2` and `figure3` measure each
-sentence on the runs of one setting, and `sweep2` and `sweep3` on every setting of a
-grid.
+Our copy of the text lacks the numbers of these figures: step sizes, caps, horizons and
+sizes. So we only know their sentences. `figure2` and `figure3` measure each sentence on
+the runs of one setting, and `sweep2` and `sweep3` on every setting of a grid.
 
-"Ahead" is our reading of "faster": one rule is ahead of another where it is further in
+"Ahead" is our reading of "faster": one rule is ahead of another if it is further in
 every metric of the figure. A sentence with "ahead" is about the recorded iterations
 from `FIRST` to the horizon. In the first iterations the rules have not left the start,
 and momentum 0.9 needs about ten of them to build up.
@@ -27,7 +26,7 @@ from lib.attention.coordinates import Minimal
 from lib.dynamics import History, Rule, Start
 from papers.fits import exponent
 
-FIRST = 20  # the iteration from which "ahead" is asked
+FIRST = 20  # the first iteration at which "ahead" is required
 SLIGHTLY = 1.25  # our upper bound on "slightly faster": about a tenth of a decade
 ALIKE = (
     0.05  # our bound on "a similar rate" of two losses: their exponents differ by 5 %
@@ -56,8 +55,8 @@ def mean_log_miss(history: History) -> np.ndarray:
     return largest[..., 0] + np.log(np.exp(history.log_miss - largest).mean(-1))
 
 
-# The metrics that the panels draw, as numbers (runs, k) that are larger the further a
-# rule is. Each orders rules as its panel does, and stays exact where the panel's own
+# The metrics that the panels draw, as numbers (runs, k) that grow as a rule gets
+# further. Each orders rules as its panel does, and stays exact when the panel's own
 # value rounds to one.
 FIGURE2_METRICS: dict[str, Metric] = {
     "train loss": lambda history: -history.log_gap,
@@ -70,8 +69,7 @@ FIGURE3_METRICS: dict[str, Metric] = {
     "norm of u": lambda history: history.head_norm,
     "alignment of u": lambda history: -history.head_direction_error["u_mm"],
 }
-# The values that Figure 3's panels draw, but for the loss: "slightly" is asked of
-# these.
+# The values that Figure 3's panels draw, except the loss. "Slightly" is about these.
 FIGURE3_DRAWN: dict[str, Metric] = {
     "norm of W": lambda history: history.norm,
     "norm of u": lambda history: history.head_norm,
@@ -84,8 +82,8 @@ FIGURE3_DRAWN: dict[str, Metric] = {
 class Sentence(NamedTuple):
     """A sentence of the text as a claim.
 
-    `words` says what is measured, `bound` what is asked of it ("≥ 1"), `section` where
-    the text has it, `short` what it is in a figure.
+    `words` says what is measured, `bound` what is required ("≥ 1"), `section` where the
+    text says it, `short` how a figure says it.
     """
 
     words: str
@@ -388,7 +386,7 @@ def truths(
 
 
 class Sweep(NamedTuple):
-    """Which sentences are true in which setting: `true` is (settings, sentences)."""
+    """Which sentences are true in which setting; `true` is (settings, sentences)."""
 
     settings: list[Setting]
     sentences: list[str]
@@ -396,28 +394,28 @@ class Sweep(NamedTuple):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of settings in which each sentence is true."""
+        """Return the share of settings in which each sentence is true."""
         return dict(zip(self.sentences, self.true.mean(0), strict=True))
 
     @property
     def best(self) -> list[Setting]:
-        """The settings in which most sentences are true."""
+        """Return the settings in which most sentences are true."""
         count = self.true.sum(1)
         chosen = np.flatnonzero(count == count.max())
         return [self.settings[k] for k in chosen]
 
     @property
     def most(self) -> int:
-        """How many sentences are true at once in the best settings."""
+        """Return how many sentences are true at once in the best settings."""
         return int(self.true.sum(1).max())
 
     def share(self, sentence: str, chosen: Callable[[Setting], bool]) -> float:
-        """The share of the `chosen` settings in which one sentence is true."""
+        """Return the share of the `chosen` settings in which one sentence is true."""
         rows = [k for k, setting in enumerate(self.settings) if chosen(setting)]
         return float(self.true[rows, self.sentences.index(sentence)].mean())
 
     def of(self, setting: Setting) -> dict[str, bool]:
-        """Which sentences are true in one setting."""
+        """Return which sentences are true in one setting."""
         row = self.true[self.settings.index(setting)]
         return dict(zip(self.sentences, row, strict=True))
 

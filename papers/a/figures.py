@@ -1,7 +1,7 @@
-"""Paper A's Figures 2, 3 and 5 in the paper's panels, and beside each what we add.
+"""Paper A's Figures 2, 3 and 5 in the paper's panels, each followed by what we add.
 
-What we add is never in the paper's panels: loss gaps on logarithmic axes, rules without
-a cap, Lemma 5, Eq. 13 with its decay, and Figure 2's problem over a million iterations.
+What we add has its own panels: loss gaps on logarithmic axes, rules without a cap,
+Lemma 5, Eq. 13 with its decay, and Figure 2's problem over a million iterations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +15,10 @@ from papers import fits, pieces
 from papers.a import figure_sentences, fixed_head, joint_training
 
 Histories = Mapping[str, History]
-SMALLEST_FLOAT = -np.log10(5e-324)  # as the missing weight is drawn
-SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much further
-# Names of the paper's legends, by the looks they have
+SMALLEST_FLOAT = -np.log10(5e-324)  # in the units in which the missing weight is drawn
+# lowest power of ten that is drawn; the loss of NGD falls much further
+SMALLEST_LOG_LOSS = -30
+# The look of each name in the paper's legends.
 PAPER_NAMES = {"Polyak-step": "Polyak"}
 
 
@@ -44,7 +45,7 @@ def _over_time(axes, histories: Histories, panels: Callable, shown: slice) -> No
 
 
 def _until(histories: Histories, first: int, horizon: int) -> slice:
-    """The records from record `first` on with t <= horizon."""
+    """Return the records from record `first` on with t <= horizon."""
     iterations = next(iter(histories.values())).iterations
     return slice(first, int(np.searchsorted(iterations, horizon, side="right")))
 
@@ -147,8 +148,8 @@ def figure2_beyond(
 
 
 def _smallest_weights(axis, crowd):
-    """Lemma 5 in every data set: p_opt over its start, of the sample where it is
-    least.
+    """Draw Lemma 5 in every data set: the smallest p_opt of any sample, divided by its
+    start.
     """
     p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
     smallest = (p_opt / p_opt[:, :1]).min(-1)
@@ -220,7 +221,10 @@ def settings(
 
 
 def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
-    """Error, and in plain float64 (steps,); missing weight; exponent by decade."""
+    """Draw a long run: direction error, missing weight, and exponent by decade.
+
+    `plain_error` (steps,) is the direction error in plain float64.
+    """
     figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
     steps = int(next(iter(histories.values())).iterations[-1])
     slopes = fixed_head.decade_exponents(histories, steps)
@@ -334,8 +338,7 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     for axis in alignments:
         low = axis.get_ylim()[0]
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
-    # How much "slightly" is in ||W||, the metric in which the two NGD rules differ
-    # most.
+    # "Slightly" in numbers: the two NGD rules differ most in ||W||.
     ends = {
         name: np.median(histories[name].norm[:, shown][:, -1])
         for name in ("NGD", "NGD-joint")
@@ -420,7 +423,7 @@ def theorem1(history: History, caption: str) -> Figure:
         left.plot(t, error[run], color=look.colour, linewidth=0.6, alpha=0.6)
         right.plot(t, smallest[run], color=look.colour, linewidth=0.6, alpha=0.6)
     since = t[-1] / 100
-    # Above every curve; the bound's own height is unknown
+    # The line lies above every curve, since the bound's constant is unknown.
     height = 2 * error[:, t >= since].max()
     plots.power_law(left, (since, t[-1]), -0.5, height, "Theorem 1: $t^{-1/2}$")
     pieces.beside(left, t[-1] / 10, height / 10**0.5, "slope only", plots.GREY, (4, 4))

@@ -1,9 +1,8 @@
-"""What paper A (2402.05738) states of training W with a fixed head, measured on
-histories.
+"""What paper A (2402.05738) states about training W with a fixed head, on histories.
 
-Constants that the text lost are derived under Assumption 2; where several runs enter,
-the worst of them is judged. `solution` is an end point with `norm` and `W`, the
-history's target "W_mm" its direction.
+Constants that our copy of the text lacks are derived under Assumption 2. If several
+runs enter a claim, the worst of them is judged. `solution` is an end point with `norm`
+and `W`, and the history's target "W_mm" is its direction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +20,13 @@ from papers.a.statements import PAPER
 from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 claim = PAPER.claim
-THRESHOLD = 0.01  # of the loss gap: how soon a rule reaches it is compared
+THRESHOLD = 0.01  # loss gap that rules are compared by how soon they reach it
 
 
 def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
-    """The SVM is solved: duality gap and violation within the solver's accuracy."""
+    """Judge that the SVM is solved: duality gap and violation within the solver's
+    accuracy.
+    """
     worst = max(solution.gap.max(), solution.violation.max())
     id, problem = ("svm", "W-SVM") if name == "W_mm" else (f"svm.{name}", "u-SVM")
     return at_most(
@@ -34,8 +35,9 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
 
 
 def direction(history: History, rule: str, since: float, number: str) -> list[Claim]:
-    """The direction error falls at least like t^-1/2, t >= since; says if like 1/t
-    (ours).
+    """Judge that the direction error falls at least like t^-1/2 for t >= since.
+
+    The claim also says whether it falls like 1/t (ours).
     """
     slopes = exponent(history, "W_mm", since)
     furthest_off = np.abs(slopes + 1).max()
@@ -55,7 +57,9 @@ def direction(history: History, rule: str, since: float, number: str) -> list[Cl
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
-    """p_opt(t) >= p_opt(0) / 2, and between records no p_opt up to 1/2 falls."""
+    """Judge that p_opt(t) >= p_opt(0) / 2, and that no p_opt up to 1/2 falls between
+    records.
+    """
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     growth = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf)
     shares = (p_opt / p_opt[:, :1]).min()
@@ -63,7 +67,7 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 
 def lemma7(history: History, step_size: float) -> Claim:
-    """||W_t|| grows by eta a step over the last decade (ours)."""
+    """Judge that ||W_t|| grows by eta per step over the last decade (ours)."""
     slopes = fitted_slope(history.iterations, history.norm, history.iterations[-1] / 10)
     return claim("lemma7.lower", slopes / step_size)
 
@@ -71,16 +75,18 @@ def lemma7(history: History, step_size: float) -> Claim:
 def margin_growth(
     history: History, rule: str, predicted: np.ndarray, since: float
 ) -> Claim:
-    """The worst log(1 - p_opt) falls by `predicted` (runs,) per iteration (ours):
-    eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, 1/2 for Polyak's
-    step, as near saturation L - L* = ||grad L|| ||W_mm||.
+    """Judge the rate at which the largest 1 - p_opt of a run decays (ours).
+
+    Its logarithm falls by `predicted` (runs,) per iteration. This is eta/||W_mm|| for
+    NGD, eta/((1-beta)||W_mm||) with momentum beta, and 1/2 for Polyak's step, because
+    near saturation L - L* = ||grad L|| ||W_mm||.
     """
     fall = -fitted_slope(history.iterations, history.log_miss.max(-1), since)
     return claim("sharp", fall / predicted, rule)
 
 
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
-    """The norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
+    """Judge that the norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
     return claim("sharp.polyak_step", step / (solution.norm / 2))
 
@@ -91,8 +97,9 @@ def fastest_at_first(
     rivals=("GD", "NGD", "NGD-mom"),
     number="Section 3.2",
 ) -> Claim:
-    """`rule` reaches L - L* <= THRESHOLD first in every run: iterations over
-    `rivals`'.
+    """Judge that `rule` reaches L - L* <= THRESHOLD first in every run.
+
+    Measured is its number of iterations divided by that of `rivals`.
     """
 
     def below(run):
@@ -106,7 +113,10 @@ def fastest_at_first(
 def decade_exponents(
     histories: Mapping[str, History], steps: int
 ) -> dict[str, np.ndarray]:
-    """Direction error's exponent by decade from t = 10, {rule: (runs, decades)}."""
+    """Fit the direction error's exponent in each decade from t = 10 on.
+
+    The result is {rule: (runs, decades)}.
+    """
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     return {
         name: np.stack([exponent(history, "W_mm", t, 10 * t) for t in decades], 1)
@@ -115,7 +125,10 @@ def decade_exponents(
 
 
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Exponents `last` {rule: (runs,)} of the last decade: -1 (ours), of GD near 0."""
+    """Judge the exponents of the last decade, {rule: (runs,)}.
+
+    They must be -1 (ours), and near 0 for GD.
+    """
     ngd, momentum, polyak = (
         last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap")
     )
@@ -126,8 +139,9 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
 def _theorem5(
     history: History, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
-    """error(t)/sqrt(log t/t) does not grow after t_0 = 2 B^2 ||W_mm||/eta (ours), B the
-    largest norm of a token or query.
+    """Judge that error(t)/sqrt(log t/t) does not grow after t_0 (ours).
+
+    Here t_0 = 2 B^2 ||W_mm||/eta, with B the largest norm of a token or query.
     """
     moved = history.iterations > 1
     t = history.iterations[moved]
@@ -151,7 +165,10 @@ def small_start(
     solution: MaxMargin,
     step_size: float,
 ) -> Iterator[Claim]:
-    """NGD, GD and Polyak's step from a small start; exponents of the last decade."""
+    """Judge NGD, GD and Polyak's step from a small start.
+
+    Exponents are those of the last decade.
+    """
     three = {rule: histories[rule] for rule in ("NGD", "GD", "Polyak")}
     ngd, gd, polyak = three.values()
     t = ngd.iterations
@@ -172,7 +189,7 @@ def small_start(
         yield from lemma5(history, rule)
 
 
-GROWING = "GD, growing steps"  # the rule `growing_steps`, as rows name it
+GROWING = "GD, growing steps"  # the name of the rule `growing_steps` in rows
 
 
 def growing_steps(step_size: float) -> Rule:
@@ -227,7 +244,7 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
         log_norm = np.log(growing.norm[run])
         log_error = np.log(error[run])
         slopes.append(np.polyfit(log_norm[late], log_error[late], 1)[0])
-        # The last stretch of norms that grow throughout; a start from afar may shrink W
+        # The last stretch in which norms only grow. From a distant start W may shrink
         # at first.
         since = int(log_norm.argmin())
         there = np.interp(
@@ -240,9 +257,11 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
 
 
 def smoothness(tokens: TokenSet) -> np.ndarray:
-    """Bound on ||Hessian of L||, (runs,), under Assumption 2, exponential loss (ours):
-    e^{-min gamma} D^2 (Delta^2/16 + Delta/4), Delta the largest score gap, D = max
-    ||x_{i,s} - x_{i,t}|| ||z_i||.
+    """Bound ||Hessian of L|| under Assumption 2 and the exponential loss, (runs,)
+    (ours).
+
+    The bound is e^{-min gamma} D^2 (Delta^2/16 + Delta/4), with Delta the largest score
+    gap and D = max ||x_{i,s} - x_{i,t}|| ||z_i||.
     """
     scores = attention.scores(tokens, tokens.u)
     apart = np.linalg.norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], axis=-1)
@@ -252,14 +271,17 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
 
 
 def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
-    """Whether W_t ended within `error` of W_mm and selects every opt token, (runs,)."""
+    """Return whether W_t ended within `error` of W_mm and selects every opt token,
+    (runs,).
+    """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     return selects & (history.direction_error["W_mm"][:, -1] <= error)
 
 
 def remark1(history: History, rule: str, start: str) -> Claim:
-    """The largest last direction error of any run; infinite if one selects another
-    token.
+    """Judge the largest last direction error of any run.
+
+    It is infinite if a run selects another token.
     """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     error = np.where(selects, history.direction_error["W_mm"][:, -1], np.inf)
@@ -271,16 +293,18 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
     " 1: another sample pulls one sample's weight down"
 )
 
-# Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of
-# every W whose opt weights Lemmas 4 and 5 allow. With A_m = (x_{i,opt} - x_{i,t}) z_i^T
-# for the pairs m = (i, t),
-# -grad L is a sum of c_m A_m, c >= 0 under Assumption 2, and depends on W through its margins
-# <A_m, W> alone; of all W with the same margins the shortest is sum_m alpha_m A_m, K alpha =
-# margins, K the Gram matrix. So the search runs over margins, n (T-1) numbers.
+# Lemmas 2, 6 and 9 are judged at the worst possible W. Lemmas 2 and 9 are about
+# iterates; we take every W whose opt weights Lemmas 4 and 5 allow. Let A_m = (x_{i,opt}
+# - x_{i,t}) z_i^T for the pairs m = (i, t). Then -grad L is a sum of c_m A_m, with c >=
+# 0 under Assumption 2, and depends on W through its margins <A_m, W> alone. The
+# shortest W with given margins is sum_m alpha_m A_m, with K alpha = margins and K the
+# Gram matrix. So the search is over margins, which are n (T-1) numbers.
 
 
 def _pairs(tokens: TokenSet, run: int):
-    """A (m, d d_z), K (m, m) of one run's pairs; scores (n, T), opt first."""
+    """Return A (m, d d_z) and K (m, m) of one run's pairs, and scores (n, T) with opt
+    first.
+    """
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(
         coordinates.differences(tokens, tokens.opt)[0], tokens.z[0]
@@ -295,16 +319,19 @@ def _pairs(tokens: TokenSet, run: int):
 
 
 def _pulls(scores, margins):
-    """c (m,) of -grad L = sum c_m A_m at margins (m,), up to a positive factor."""
+    """Return c (m,) in -grad L = sum_m c_m A_m at margins (m,), up to a positive
+    factor.
+    """
     opt = np.zeros((len(scores), 1))
     logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)
     return -attention.slopes(logits[None], scores[None]).pull[0, :, 1:].ravel()
 
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
-    """<-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||, attained with one pair left
-    to learn. Over c, at the W of margin 0 for one pair, every one, and 40 for
-    others.
+    """Judge <-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||.
+
+    Measured is the left side divided by c. The bound is attained if one pair is left to
+    learn. So each pair in turn has margin 0, and the others have margin 40.
     """
     smallest = np.inf
     for run in range(len(tokens.y)):
@@ -318,7 +345,7 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
 
 
 def _needed(tokens, solution, run, multiple, starts):
-    """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||."""
+    """Find the largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||."""
     (A, K, scores) = _pairs(tokens, run)
     size = solution.norm[run]
     inverse = np.linalg.pinv(K, rcond=1e-12, hermitian=True)
@@ -353,9 +380,11 @@ def lemma2(
     radii: Sequence[float],
     starts: int,
 ) -> list[Claim]:
-    """R_eps = O~(1/eps): eps needed at ||W|| = r ||W_mm||, its maximum over W, of the
-    first runs: eps r / log r does not grow with r (Lemma 2), eps / log r falls at least
-    like 1/r (Lemma 9; our readings of O~).
+    """Judge Lemmas 2 and 9 by the eps that they need at ||W|| = r ||W_mm||.
+
+    Lemma 2 says R_eps = O~(1/eps), so that eps r / log r does not grow with r. Lemma 9
+    says that eps / log r falls at least like 1/r. These are our readings of O~. eps is
+    the maximum over W, searched from `starts` random starts, in the first `runs` runs.
     """
     needs = [
         [_needed(tokens, solution, run, r, starts) for r in radii]

@@ -1,10 +1,9 @@
-"""What paper A (2402.05738) states and shows of training head u and W together, on
-histories.
+"""What paper A (2402.05738) states and shows about training head u and W together.
 
-gamma* = 1/||u_mm|| is the largest margin of a unit head, eta the step size; Eq. 13
-steps by eta (t+1)^-2/3. What grows like t^{1/3} is held against the sum of these steps,
-S_t = sum_{s<=t} s^{-2/3}, whose own exponent in t is still 0.36 from 500 to 5000 steps.
-Where several runs enter, the worst of them is judged.
+gamma* = 1/||u_mm|| is the largest margin of a unit head, and eta the step size. Eq. 13
+steps by eta (t+1)^-2/3. Quantities that grow like t^{1/3} are compared with the sum of
+these steps, S_t = sum_{s<=t} s^{-2/3}, because the exponent of S_t itself in t is still
+0.36 from 500 to 5000 steps. If several runs enter a claim, the worst of them is judged.
 """
 
 from dataclasses import replace
@@ -22,9 +21,9 @@ from papers.fits import fitted_slope, log_slope, path_sum
 
 claim = PAPER.claim
 
-# One draw of (DM), n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three queries the
-# opt token, eta = 0.3, as computed independently of this library: {iteration: values as
-# in `quantities`}.
+# Values of `quantities` by iteration, computed independently of this library. They are
+# for one data set of (DM) with n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three
+# opt tokens as queries, and eta = 0.3.
 REFERENCE = {
     100: (-3.74, 3.03, 3.43, 0.132, 0.102, 0.959, 1.27, 3.3),
     1000: (-9.13, 7.83, 8.23, 0.050, 0.043, 0.990, 1.27, 8.3),
@@ -33,13 +32,17 @@ REFERENCE = {
 
 
 def _loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
-    """max_{i,j} l_i / l_j over samples, l_i = e^{-f_i}, (runs, k)."""
+    """Return the largest ratio l_i / l_j of two samples' losses l_i = e^{-f_i}, (runs,
+    k).
+    """
     _, _, f = joint_loss.log_loss_parts(*joint_loss.opt_first(history, tokens))
     return np.exp(np.ptp(f, axis=-1))
 
 
 def _head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
-    """min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN where u_t = 0."""
+    """Return min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN if u_t =
+    0.
+    """
     size = np.where(history.head_norm > 0, history.head_norm, np.nan)
     return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
 
@@ -47,8 +50,11 @@ def _head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndar
 def path_exponent(
     history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
 ) -> np.ndarray:
-    """The a of values (runs, k) ~ (S_t - skipped)^a, t >= since, steps (t+1)^-decay;
-    (runs,). skipped: 1 where the first step, of length one, does not count.
+    """Fit the exponent a of values (runs, k) ~ (S_t - skipped)^a for t >= since,
+    (runs,).
+
+    S_t is the sum of steps (t+1)^-decay. `skipped` is 1 if the first step, of length
+    one, does not count.
     """
     late = history.iterations >= since
     return log_slope(
@@ -59,8 +65,10 @@ def path_exponent(
 def growth(
     history: History, rule: str, decay: float, since: float, bound: str = ""
 ) -> list[Claim]:
-    """-log L, ||W||, ||u|| grow like S_t with steps (t+1)^-decay: exponents in S_t, t
-    >= since. W's first step does not count: the head is zero or random there.
+    """Judge that -log L, ||W|| and ||u|| grow like S_t with steps (t+1)^-decay.
+
+    Measured are the exponents in S_t for t >= since. W's first step does not count,
+    because the head is zero or random there.
     """
     made = []
     series = {"-log L": -history.log_gap, "||W||": history.norm}
@@ -75,16 +83,22 @@ def growth(
 def eq13(
     history: History, tokens: TokenSet, head: MaxMargin, step_size: float, since: float
 ) -> list[Claim]:
-    """Theorems 2-4, 8-10, Lemmas 12, 13 on a run of Eq. 13, exponents over t >= since.
+    """Judge Theorems 2-4 and 8-10 and Lemmas 12 and 13 on a run of Eq. 13.
 
-    Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), c = 1/4 (our constant). In
-    the end log L falls by gamma* eta per S_t (ours): near saturation -log L = gamma*
-    ||u|| and ||u|| = eta S_t. Theorem 3: W's direction error times log t stays bounded,
-    and the error, like u's, falls like 1/S_t (ours). Theorem 4: min_i y_i u_t^T
-    x_{i,opt} / ||u_t|| is at least gamma*/4, in the end gamma*. Lemma 12: ||W_t||,
-    ||u_t|| <= 3 eta t^{1/3}. Lemma 13: score gaps grow at least like S_t, two samples'
-    losses stay within a factor 4 (our constant), p_opt does not fall (t >= 1). Eq. 14,
-    p_opt >= 1/2, is of T = 2: it follows from the start, 1/T.
+    Exponents are over t >= since.
+
+    * Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), our constant c = 1/4.
+      In the end log L falls by gamma* eta per unit of S_t (ours), because near
+      saturation -log L = gamma* ||u|| and ||u|| = eta S_t.
+    * Theorem 3: W's direction error times log t stays bounded. The errors of W and u
+      fall like 1/S_t (ours).
+    * Theorem 4: min_i y_i u_t^T x_{i,opt} / ||u_t|| is at least gamma*/4, and gamma* in
+      the end.
+    * Lemma 12: ||W_t|| and ||u_t|| are at most 3 eta t^{1/3}.
+    * Lemma 13: score gaps grow at least like S_t, the losses of two samples stay within
+      a factor 4 (our constant), and p_opt does not fall for t >= 1.
+
+    Eq. 14, p_opt >= 1/2, is about T = 2, where it follows from the start, 1/T.
     """
     t = history.iterations
     unit = 3 * step_size / head.norm
@@ -104,7 +118,7 @@ def eq13(
     norms = np.maximum(history.norm, history.head_norm)[:, moved]
     longest = 3 * step_size * np.cbrt(t[moved])
     p_opt = -np.expm1(history.log_miss[:, moved])
-    with np.errstate(invalid="ignore"):  # no exponent where a gap is negative
+    with np.errstate(invalid="ignore"):  # a negative gap has no exponent
         gap_slopes = slopes(history.score_gaps.min((2, 3)))
     values = {
         "theorem2": (fall / asked).min(),
@@ -125,8 +139,8 @@ def eq13(
 
 
 def bounded_by_log(history: History) -> Claim:
-    """Theorem 3: W's direction error times log t is no larger in the last decade than
-    before.
+    """Judge Theorem 3: W's direction error times log t is not larger in the last
+    decade.
     """
     t = history.iterations[history.iterations >= 2]
     error = history.direction_error["W_mm"][:, history.iterations >= 2]
@@ -143,15 +157,18 @@ def head_direction(
     decay: float = 2 / 3,
     bound: str = "",
 ) -> Claim:
-    """Theorem 4: u's direction error falls like 1/S_t, t >= since, steps (t+1)^-decay
-    (ours).
+    """Judge that u's direction error falls like 1/S_t for t >= since (ours, Theorem 4).
+
+    Steps are (t+1)^-decay.
     """
     slopes = path_exponent(history, history.head_direction_error["u_mm"], decay, since)
     return claim("head", slopes, rule, bound=bound)
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
-    """The opt tokens alone, each twice: W never moves, f_i = y_i u^T x_{i,opt}."""
+    """Keep the opt tokens alone, each twice, so that W never moves and f_i = y_i u^T
+    x_{i,opt}.
+    """
     tokens = problem.tokens
     first = np.zeros_like(problem.tokens.opt)
     # (runs, n, 1, r)
@@ -162,10 +179,13 @@ def linear_predictor(problem: Minimal) -> Minimal:
 def lemma3(
     history: History, tokens: TokenSet, head: MaxMargin, since: float
 ) -> list[Claim]:
-    """Along Eq. 13: ||grad_u L|| >= c gamma* L, and L on a step is at most C times L
-    before it; c = 1/2, C = 1 + 1e-9 (our constants: the loss does not rise). The third
-    bound, on the curvature, has so much room that no row of it could fail. Remark 4:
-    ||grad_u L|| is of the order of L, and tends to gamma* L (ours).
+    """Judge Lemma 3 and Remark 4 along Eq. 13.
+
+    The gradient has ||grad_u L|| >= c gamma* L, and on a step L is at most C times L
+    before it. Our constants are c = 1/2 and C = 1 + 1e-9, which means that the loss
+    does not rise. The third bound, on the curvature, has so much room that no row about
+    it could fail. Remark 4: ||grad_u L|| is of the order of L, and tends to gamma* L
+    (ours).
     """
     ratio = np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
     late = ratio[:, history.iterations >= since]
@@ -175,7 +195,9 @@ def lemma3(
 
 
 def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
-    """max L(theta')/L(theta_t) over 8 places of each recorded step, (runs, steps)."""
+    """Return max L(theta')/L(theta_t) over 8 points of each recorded step, (runs,
+    steps).
+    """
     margins, scores = joint_loss.opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
     largest = np.full((len(margins), begin.size), -np.inf)
@@ -189,7 +211,10 @@ def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
-    """REFERENCE's quantities at t, {name: (runs,)}; ValueError for a t not recorded."""
+    """Return REFERENCE's quantities at iteration t, {name: (runs,)}.
+
+    Raises ValueError if t is not recorded.
+    """
     if t not in history.iterations:
         raise ValueError(f"iteration {t} was not recorded")
     k = int(np.searchsorted(history.iterations, t))
@@ -206,7 +231,10 @@ def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> d
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Medians of `values` {iteration: quantities(...)}, within 1.5 times REFERENCE."""
+    """Judge that medians are within 1.5 times REFERENCE.
+
+    `values` are {iteration: quantities(...)}.
+    """
     made = []
     times = ", ".join(map(str, REFERENCE))
     for place, name in enumerate(values[min(REFERENCE)]):
@@ -218,7 +246,7 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     return made
 
 
-COMPARED = {  # (runs, k) each, the larger the further ahead
+COMPARED = {  # (runs, k) each; larger means further ahead
     "-log L": lambda run: -run.log_gap,
     "||W||": lambda run: run.norm,
     "||u||": lambda run: run.head_norm,
@@ -229,7 +257,10 @@ COMPARED = {  # (runs, k) each, the larger the further ahead
 
 
 def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
-    """In every run `rule` ends with the largest loss, smallest weights and norms."""
+    """Judge that `rule` ends with the largest loss and the smallest weights and norms.
+
+    This must hold in every run.
+    """
     made = []
     for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):
         own, *others = (
@@ -243,10 +274,12 @@ def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list
 def ahead(
     fast: History, slow: History, names: tuple[str, str], since: float
 ) -> list[Claim]:
-    """In every run, t >= since, `fast` has larger norms, weights and alignments."""
+    """Judge that `fast` has larger norms, weights and alignments in every run for t >=
+    since.
+    """
     late = fast.iterations >= since
     made = []
-    for name in list(COMPARED)[1:]:  # but the loss
+    for name in list(COMPARED)[1:]:  # except the loss
         ahead, behind = (COMPARED[name](run)[:, late] for run in (fast, slow))
         made.append(PAPER.claim("ahead", (ahead / behind).min(), name, say=names))
     return made

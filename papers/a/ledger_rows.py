@@ -34,7 +34,7 @@ from papers.fits import log_slope
 from papers.wrong_worlds import TRUE, World, around
 
 EXAMPLE_1 = "class means, high d"
-HEAD_BEYOND = "-1 ± 0.05"  # of the head's direction error, likewise
+HEAD_BEYOND = "-1 ± 0.05"  # the same for the head's direction error
 BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which delay the growth
 
 
@@ -60,23 +60,27 @@ class Sizes:
     draws: int = 200
 
     def class_means(self, seeds: Sequence[int], **more) -> TokenSet:
-        """Fewer tokens, as in our Figure 2, or with antipodal=True in Figure 5."""
+        """Return data with fewer tokens than in our Figure 2, or with antipodal=True in
+        Figure 5.
+        """
         shape = self.n, self.T, self.d, self.signal, self.noise
         return tokens.class_mean_tokens(seeds, *shape, **more)
 
     def example_1(self, seeds: Sequence[int]) -> TokenSet:
-        """Example 1, class means, few samples in many dimensions: Assumption 1
-        holds.
+        """Return Example 1, class means, with so few samples in so many dimensions that
+        Assumption 1 holds.
         """
         d = self.verified_d
         return tokens.class_mean_tokens(seeds, n=4, T=3, d=d, signal=2.0, noise=d**-0.5)
 
     def gaussian(self, seeds: Sequence[int]) -> TokenSet:
-        """Gaussian tokens in many dimensions, nearly orthogonal opt tokens included."""
+        """Return Gaussian tokens in so many dimensions that opt tokens too are nearly
+        orthogonal.
+        """
         return tokens.gaussian_tokens(seeds, n=4, T=3, d=self.verified_d)
 
     def data_model(self, seeds: Sequence[int], T: int = 2) -> TokenSet:
-        """(DM), the data of joint training."""
+        """Return data of the model (DM), on which head and W are trained jointly."""
         return tokens.two_token_gaussian(
             seeds, self.joint_n, T, self.joint_d, self.joint_signal
         )
@@ -99,7 +103,9 @@ def _problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
 
 @cache
 def _solutions(sizes: Sizes, name: str):
-    """Token SVMs: of the opt tokens, of other random ones, of others in one sample."""
+    """Solve the token SVMs of the opt tokens, of random others, and of others in one
+    sample.
+    """
     data = _problems(sizes)[name].tokens
     _, n, T, _ = data.shape
     shift = [stream(seed, "selection").integers(1, T, n) for seed in range(sizes.seeds)]
@@ -112,8 +118,9 @@ def _solutions(sizes: Sizes, name: str):
 
 @cache
 def _trained(sizes: Sizes, name: str, start: str, world: World, loss: str):
-    """NGD, GD, also with growing steps, and Polyak from one of three starts; NGD alone
-    for another loss.
+    """Train NGD, GD, GD with growing steps, and Polyak's step from one of three starts.
+
+    For a loss other than the exponential one only NGD is trained.
     """
     problem = _problems(sizes)[name]
     (true, local, exchanged) = _solutions(sizes, name)
@@ -135,7 +142,7 @@ def _trained(sizes: Sizes, name: str, start: str, world: World, loss: str):
     recorded = dynamics.log_spaced(sizes.steps, 120)
     runs = dict(dynamics.train(data, seen, sizes.steps, recorded, **about))
     if loss == "exponential":
-        # A fifth of the steps is enough; each calls Python, and is slow.
+        # A fifth of the steps is enough. Each calls Python and is slow.
         growing = fixed_head.growing_steps(step_size)
         steps = sizes.steps // 5
         recorded = dynamics.log_spaced(steps, 120)
@@ -151,8 +158,10 @@ def _histories(sizes, name, start, world, loss="exponential"):
 
 
 def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, Section 3.1."""
-    # else from the small start alone
+    """Judge Theorems 1 and 5-7, Lemmas 1, 5, 7 and 10, Eq. 12, Remark 1 and Section
+    3.1.
+    """
+    # only from the small start otherwise
     seeds = sizes.seeds
     every = world.trained() == TRUE
     for name, problem in _problems(sizes).items():
@@ -192,7 +201,7 @@ QUERIES = (
 
 
 def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
+    """Judge Lemma 5 on Figure 5's own data and steps, with 100 seeds."""
     named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
@@ -209,14 +218,16 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         parts.append(
             [c for rule in named for c in fixed_head.lemma5(histories[rule], rule)]
         )
-    for claims in zip(*parts):  # what fails comes first, so that no NaN is lost
+    for claims in zip(*parts):  # failures come first, so that no NaN is lost
         worst = min(claims, key=lambda claim: (claim.holds, claim.measured))
         worst = remarked(worst, QUERIES)
         yield from PAPER.rows("Figure 5's data", 100, [worst])
 
 
 def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Section 3.2: Theorem 1 and Lemma 10 for every loss but the exponential one."""
+    """Judge Section 3.2: Theorem 1 and Lemma 10 for every loss except the exponential
+    one.
+    """
     late = sizes.steps / 10
     number = "Section 3.2"
     target = world.target(_solutions(sizes, "class means")[0])
@@ -235,14 +246,20 @@ DELTA = 0.1
 
 
 def _start_ratios(tokens, start, dimension):
-    """Lemma 4: |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, W_0
-    Gaussian.
+    """Compare a Gaussian start with the bounds of Lemma 4.
 
-    Then T p_{i,t} is in [e^-2c, e^2c]. c by the union bound over Gaussian tails, sum 2 Q(c / (std
-    ||x|| ||z||)) = DELTA, at most std B^2 sqrt(2 log(2 n T/DELTA)), std the size of the entries,
-    B the largest norm of a token. ||W_0||_F is std d, d the `dimension` of tokens, within 3 % in
-    every draw. Of a `start` with std 1: the largest logit over c, ||W_0||_F over d, (2, runs);
-    no std changes them.
+    Lemma 4 says that |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, if W_0
+    is Gaussian. Then T p_{i,t} is in [e^-2c, e^2c]. The union bound over Gaussian tails
+    gives c by sum 2 Q(c / (std ||x|| ||z||)) = DELTA. It is at most std B^2 sqrt(2
+    log(2 n T/DELTA)), where std is the size of the entries of W_0 and B the largest
+    norm of a token. ||W_0||_F is std d within 3 %, where d is the `dimension` of
+    tokens.
+
+    Returns
+    -------
+    ndarray (2, runs)
+        For a `start` with std 1: the largest logit divided by c, and ||W_0||_F divided
+        by d. They do not depend on std.
     """
     sizes = (
         np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
@@ -254,8 +271,10 @@ def _start_ratios(tokens, start, dimension):
 
 @cache
 def _thousand_starts(sizes):
-    """`_start_ratios` of 1000 draws; fewer are too rough for 5 %. A hundred at a time:
-    the tokens of all, before they are reduced, are 140 MB.
+    """Compute `_start_ratios` of 1000 starts, since fewer are too rough for 5 %.
+
+    A hundred at a time limit the memory: before they are reduced, the tokens of all
+    take 140 MB.
     """
     ratios = []
     for first in range(0, 1000, 100):
@@ -267,14 +286,14 @@ def _thousand_starts(sizes):
 
 
 def _lemma4(ratios):
-    """The claims on `_start_ratios`."""
+    """Judge `_start_ratios`."""
     logits, lengths = ratios
     share = np.quantile(logits, 1 - DELTA)
     return PAPER.claims({"lemma4.logits": share, "lemma4.norm": lengths.max()})
 
 
 def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
-    """c (runs,) with sum 2 Q(c / size) = delta over the sizes (runs, n, T)."""
+    """Solve sum 2 Q(c / size) = delta for c (runs,), over the sizes (runs, n, T)."""
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
 
@@ -285,8 +304,9 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
 
 
 def _probability_at_most(failed: np.ndarray) -> float:
-    """The upper end, at 95 %, of a probability of which `failed` (draws,) says where it
-    occurred (Clopper and Pearson, 1934).
+    """Return the upper end, at 95 %, of the probability of a failure.
+
+    `failed` (draws,) says which draws failed (Clopper and Pearson, 1934).
     """
     k = int(failed.sum())
     draws = failed.size
@@ -296,8 +316,8 @@ def _probability_at_most(failed: np.ndarray) -> float:
 
 
 def _data_claims(tokens, why=""):
-    """The opt token is the best; room under Assumption 1; how often Assumption 2
-    fails.
+    """Judge that the opt token is the best, and how much room Assumptions 1 and 2
+    have.
     """
     gap, imbalance = assumptions.score_gaps(tokens)
     room = assumptions.near_orthogonality(tokens)
@@ -307,16 +327,20 @@ def _data_claims(tokens, why=""):
 
 
 def _how_often(id, room):
-    """The claim `id`: the probability of a draw with less `room` (draws,) than 1."""
+    """Judge by the claim `id` how probable it is that a draw has less `room` (draws,)
+    than 1.
+    """
     return PAPER.claim(id, _probability_at_most(room < 1))
 
 
 def _lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
-    """(DM): norms and cross products concentrate with probability 1 - DELTA.
+    """Judge that norms and cross products in (DM) concentrate with probability 1 -
+    DELTA.
 
-    With m tokens, s = log(2 m^2/DELTA) and r the norm scale of a token (noise, or signal noise): |
-    ||x||^2 / r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r r' (sqrt(2 d s) + s) (Laurent and
-    Massart, 2000; our constants). Measured: the quantile of the draws, over its bound.
+    Let there be m tokens, s = log(2 m^2/DELTA), and r the norm scale of a token (noise,
+    or signal noise). Then | ||x||^2 / r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r
+    r' (sqrt(2 d s) + s) (Laurent and Massart, 2000; our constants). Measured is the
+    quantile of the draws, divided by its bound.
     """
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / DELTA)
@@ -332,8 +356,10 @@ def _lemma11_exponents(
     signal: float,
     off: float,
 ) -> list[Claim]:
-    """(DM): norms and cross products spread like d^{1/2}, by the median of draw(seeds,
-    d), tokens of noise 1/sqrt(d); off: what the exponents are made wrong by.
+    """Judge that norms and cross products in (DM) spread like d^{1/2}.
+
+    Measured is the median of draw(seeds, d), whose tokens have noise 1/sqrt(d). `off`
+    is added to the exponents in a wrong world.
     """
     sizes = (400, 1600, 6400)
     medians = []
@@ -349,7 +375,9 @@ def _lemma11_exponents(
 def _spreads(
     tokens: TokenSet, signal: float, noise: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw, (runs,)."""
+    """Return the largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw,
+    (runs,).
+    """
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]
     last_two = tokens.X[:, :, -2:].reshape(runs, 2 * n, d) / scales
@@ -360,7 +388,9 @@ def _spreads(
 
 
 def _lemma14(tokens: TokenSet, head) -> list[Claim]:
-    """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
+    """Judge that u_mm separates y_i (p x_{i,opt} + (1-p) x_{i,t}) for all p in [1/2,
+    1].
+    """
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
     return PAPER.claims(
@@ -369,7 +399,7 @@ def _lemma14(tokens: TokenSet, head) -> list[Claim]:
 
 
 def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
+    """Judge Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
     draws = range(sizes.draws)
     low, high = "d is too small for so many samples", "d is large for it; {room}"
     drawn = {
@@ -418,7 +448,9 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights."""
+    """Judge Lemma 6 at the worst W, and Lemmas 2 and 9 at the worst W with large opt
+    weights.
+    """
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", EXAMPLE_1, "Gaussian tokens"):
         data = _problems(sizes)[name].tokens
@@ -435,7 +467,7 @@ def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _longest_differences(tokens) -> np.ndarray:
-    """The largest ||(x_opt - x) z^T|| of every run, (runs,)."""
+    """Return the largest ||(x_opt - x) z^T|| of every run, (runs,)."""
     differences = coordinates.differences(tokens, tokens.opt)  # (runs, n, T-1, d)
     token_lengths = np.linalg.norm(differences, axis=-1)
     query_lengths = np.linalg.norm(tokens.z, axis=-1)
@@ -443,20 +475,24 @@ def _longest_differences(tokens) -> np.ndarray:
 
 
 def _random_weights(draws, shape, norms):
-    """Gaussian W (runs, d, d_z) of the given norms (runs,), from a stream a run."""
+    """Draw Gaussian W (runs, d, d_z) with the norms (runs,), from one stream per
+    run.
+    """
     W = np.stack([draw.standard_normal(shape) for draw in draws])
     scales = norms / np.linalg.norm(W, axis=(1, 2))
     return W * scales[:, None, None]
 
 
 def _stationary(tokens, target, draws=20, off=0.0):
-    """Section 3.1: the gradient is zero if and only if every p_opt is 0 or 1
-    (Assumption 2).
+    """Judge Section 3.1: under Assumption 2 the gradient vanishes only if each p_opt is
+    0 or 1.
 
-    With S the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i is 0 or 1,
-    -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm has an inner product of at
-    least 1 with each, so S / ||W_mm|| <= ||grad L||; and ||grad L|| <= D S, D the longest. Measured
-    at Gaussian W of norms from 0.1 to 30 ||W_mm||. off: share by which D is too large.
+    Let S be the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i
+    is 0 or 1. Then -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm
+    has an inner product of at least 1 with each of them, so that S / ||W_mm|| <= ||grad
+    L||. Conversely ||grad L|| <= D S, where D is the length of the longest one.
+    Measured at Gaussian W of norms from 0.1 to 30 ||W_mm||. `off` is the relative error
+    of D.
     """
     runs, _, T, _ = tokens.shape
     D = _longest_differences(tokens) * (1 + off)
@@ -486,7 +522,7 @@ def _stationary(tokens, target, draws=20, off=0.0):
 
 
 def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Footnote 3: another token than the first is the query, drawn anew for every
+    """Judge footnote 3: the query is another token than the first, drawn for every
     sample.
     """
     drawn = sizes.example_1(range(sizes.seeds))
@@ -516,11 +552,14 @@ def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _joint_run(data, sizes, world, decays, u_std=0.0):
-    """Eq. 13 with steps eta (t+1)^-p for every p, from zero or Gaussian u and W."""
+    """Train by Eq. 13 with steps eta (t+1)^-p for every p in `decays`.
+
+    u and W start from zero or, if u_std > 0, from Gaussian entries.
+    """
     problem = coordinates.minimal(data)
     seeds = range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
-    # For Lemma 3
+    # Lemma 3 needs pairs of consecutive iterations.
     pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))
     true = svm.token_svm(problem.tokens)
     true_head = svm.head_svm(problem.tokens)
@@ -542,7 +581,7 @@ def _joint_run(data, sizes, world, decays, u_std=0.0):
 
 
 def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13."""
+    """Judge Theorems 2-4 and 8-10, Lemmas 3, 12 and 13, Remarks 3 and 4, and Eq. 13."""
     late = sizes.joint_steps / 10
     step = sizes.joint_step
     drawn = sizes.data_model(range(sizes.seeds))
@@ -583,8 +622,9 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _linear_rate(drawn, sizes, world):
-    """Remark 3, second half: plain GD on the linear predictor turns to u_mm like 1/log
-    t.
+    """Judge the second half of Remark 3.
+
+    Plain GD on the linear predictor turns to u_mm like 1/log t.
     """
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
     ends = around("u_mm", svm.head_svm(problem.tokens))
@@ -599,16 +639,18 @@ def _linear_rate(drawn, sizes, world):
 
 
 def _beyond_rows(sizes, world):
-    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal or
-    nearly. ||W_0|| = 0.4 does not hide the growth of ||W_t||; a random start and a
-    weight of 1/4 delay the first steps: 0.04 in the exponents.
+    """Judge Section 4.1's small random start, and Section 4.2's T = 4.
+
+    The other tokens are equal or nearly equal. ||W_0|| = 0.4 does not hide the growth
+    of ||W_t||. A random start and a weight of 1/4 delay the first steps, which changes
+    the exponents by 0.04.
     """
     seeds = range(sizes.seeds)
     late = sizes.joint_steps / 10
     two = sizes.data_model(seeds)
     four = sizes.data_model(seeds, T=4)
     near = four.X.copy()
-    for run, seed in enumerate(seeds):  # others move by a tenth of their length
+    for run, seed in enumerate(seeds):  # other tokens move by a tenth of their length
         length = (
             0.1
             * np.linalg.norm(four.X[run], axis=-1, keepdims=True)

@@ -20,13 +20,13 @@ Rules = Mapping[str, Rule]
 
 
 def two_samples(overlap: float = -1.0) -> TokenSet:
-    """The smallest problem that needs a condition like Assumption 1: {q, q + d_1}, {q,
-    q + d_2}.
+    """Return the smallest problem that needs a condition like Assumption 1.
 
-    One query q, orthogonal to d_1 = (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1); q +
-    d_i are the opt tokens, by score gaps of 0.01 and 1. <d_1, d_2> = 3 overlap, up to
-    1e-4: the second sample drives the first one's W away where it is negative and
-    larger in size than ||d_2||^2.
+    It has the samples {q, q + d_1} and {q, q + d_2}. The query q is orthogonal to d_1 =
+    (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1). The opt tokens are q + d_i, with score
+    gaps of 0.01 and 1. Up to 1e-4, <d_1, d_2> = 3 overlap. If this is negative and
+    larger in size than ||d_2||^2, the second sample drives W away from what the first
+    sample needs.
     """
     q = np.eye(4)[3]
     d = np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
@@ -36,14 +36,23 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
 
 
 def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleNamespace:
-    """Whether one run from zero (n = T = 2) reaches its best tokens, if |l'| does not
-    increase.
+    """Decide whether one run from zero (n = T = 2) reaches its best tokens.
 
-    `threshold` theta* = (|K_12| - K_22)/(K_11 - |K_12|), -inf where K_12 >= 0, against
-    `start` R_0 and `highest` R_1, "Two samples" in `notebooks/law_of_margins.md`; K the
-    Gram matrix of the two pairs' features, K_11 >= K_22. `reached` is None where R_0 <=
-    theta* < R_1 leaves it open. ValueError for other sizes, equal scores in a sample,
-    dependent features, the sigmoid loss.
+    The theory is "Two samples" in `notebooks/law_of_margins.md`; it needs a loss with
+    |l'| not increasing. Let K be the Gram matrix of the two pairs' features, with K_11
+    >= K_22.
+
+    Returns
+    -------
+    namespace
+        `threshold`: theta* = (|K_12| - K_22)/(K_11 - |K_12|), or -inf if K_12 >= 0.
+        `start` and `highest`: the R_0 and R_1 that it is compared with. `reached`:
+        the answer, or None if R_0 <= theta* < R_1 leaves it open.
+
+    Raises
+    ------
+    ValueError
+        For other sizes, equal scores in a sample, dependent features or the sigmoid loss.
     """
     scores = attention.scores(tokens, tokens.u)[0]
     if scores.shape != (2, 2) or loss == "sigmoid":
@@ -84,7 +93,10 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
 def two_samples_of(
     K: np.ndarray, low: Sequence[float], gaps: Sequence[float]
 ) -> TokenSet:
-    """Samples {b_i, b_i + d_i}, K the d_i's Gram matrix; scores `low`, `gaps` above."""
+    """Build the samples {b_i, b_i + d_i}, where K is the Gram matrix of the d_i.
+
+    The tokens b_i have the scores `low`, the others score higher by `gaps`.
+    """
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
     z = np.tile([0.0, 0, 0, 0, 1], (2, 1))
@@ -99,8 +111,10 @@ def assumption1_bound(
     off: float = 0.0,
     turned: bool = False,
 ) -> Claim:
-    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
-    small score gaps. off: share by which theta* is too large; turned: K_12 positive.
+    """Judge how far -K_12 may exceed min(K_11, K_22) for small score gaps.
+
+    Runs are 2 % below and above our threshold theta*. `off` is the relative error of
+    theta*. `turned` makes K_12 positive.
     """
     right = []
     sign = 1 if turned else -1
@@ -121,7 +135,9 @@ def assumption1_bound(
 
 
 def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim]:
-    """Of `two_samples`: every rule ends at another selection's direction (ours)."""
+    """Judge that on `two_samples` every rule ends at another selection's direction
+    (ours).
+    """
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
@@ -170,8 +186,9 @@ def bounded_tokens(
 
 
 def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
-    """Per rule the share of the runs with a W_mm that reach it; NaN where none has
-    one.
+    """Return, by rule, the share of runs that reach W_mm, among those that have one.
+
+    It is NaN if no run has one.
     """
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
@@ -189,7 +206,9 @@ def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, fl
 def phase_diagram(
     seeds, n, T, cells, spreads, rules: Rules, steps: int
 ) -> dict[str, np.ndarray]:
-    """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
+    """Compute `fraction_reached` for every spread and cell (d, ratio), (spreads,
+    cells).
+    """
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
 
     def reach(tokens, spread):
@@ -204,7 +223,7 @@ def phase_diagram(
 def broken(
     diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]
 ) -> list[Claim]:
-    """All runs reach W_mm in the first cells, not in all the others."""
+    """Judge that all runs reach W_mm in the first cells, and not all in the others."""
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     worst = {
         rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules
@@ -251,8 +270,9 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
 
 
 def upper_end(failed: np.ndarray) -> float:
-    """The upper end, at 95 %, of the probability of a failure, from `failed`
-    (draws,).
+    """Return the upper end, at 95 %, of the probability of a failure.
+
+    `failed` (draws,) says which draws failed.
     """
     count = int(failed.sum())
     draws = failed.size
@@ -288,15 +308,14 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
 def room_by_dimension(
     dimensions: Sequence[int], n: int, T: int, draws: int
 ) -> np.ndarray:
-    """Room under Assumption 1 (`assumptions.near_orthogonality`) of class means, (d,
-    draws).
+    """Measure the room of class means under Assumption 1, (dimensions, draws).
+
+    It is `assumptions.near_orthogonality`.
     """
     rows = []
     for d in dimensions:
         per_draw = []
-        for seed in range(
-            draws
-        ):  # one at a time: many tokens in many dimensions are large
+        for seed in range(draws):  # one data set at a time limits the memory
             data = class_mean_tokens([seed], n, T, d, 2.0, d**-0.5)
             per_draw.append(assumptions.near_orthogonality(data)[0])
         rows.append(per_draw)

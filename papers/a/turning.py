@@ -1,5 +1,6 @@
-"""Attention that turns, as a picture that moves, of notebook 00's data: `python -m
-papers.a.turning` writes figures/turning.gif and, beside it, a still of start and end.
+"""Animate how attention turns during training, on the data of notebook 00.
+
+`python -m papers.a.turning` writes figures/turning.gif and a still of start and end.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from companion import plots
 from lib import attention, dynamics, files, svm
 
-START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
+START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # starts in a wrong direction on purpose
 STEP = 0.02
 STEPS = 10_000
 FRAMES = 50
@@ -23,7 +24,8 @@ HELD_AT_START = 0.9  # seconds
 HELD_AT_END = 1.4
 SIZE = (plots.WIDTH, 3.8)  # inches
 LIMITS = (-2.45, 2.45)
-SHORTEST = 0.4  # of the arrow, and by how much a logarithm of its norm lengthens it
+# The shortest arrow, and by how much the logarithm of its norm lengthens it.
+SHORTEST = 0.4
 LENGTHENED = 0.38
 HEADLINE = "From a wrong start, the layer turns to the best token"
 KEY = (
@@ -34,7 +36,7 @@ KEY = (
 
 
 def path(times: np.ndarray) -> np.ndarray:
-    """W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`."""
+    """Return W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`."""
     problem = attention.minimal(attention.two_examples())
     history = dynamics.train(
         problem, dynamics.NGD(STEP), times[-1], times, start=START[None]
@@ -43,24 +45,24 @@ def path(times: np.ndarray) -> np.ndarray:
 
 
 def directions(W: np.ndarray) -> np.ndarray:
-    """Unit vectors along W z_i, (..., 2, 2) -> (..., 2 examples, 2)."""
+    """Return unit vectors along W z_i, (..., 2 examples, 2), for W (..., 2, 2)."""
     turned = np.einsum("...de,ie->...id", W, attention.two_examples().z[0])
     return turned / np.linalg.norm(turned, axis=-1, keepdims=True)
 
 
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
-    """Write the moving picture, and a still one of its start and its end.
+    """Write the animation, and a still picture of its start and its end.
 
-    Tokens grow with their softmax weights. The arrow is W_t z_i; it turns alike between
-    frames, and its length grows with the logarithm of the norm. The start and the end
-    are held, so that one can look at them.
+    Tokens grow with their softmax weights. The arrow is W_t z_i. It turns by the same
+    angle between frames, and its length grows with the logarithm of the norm. The first
+    and the last frame are held for a moment.
 
     Parameters
     ----------
     gif, poster : Path
-        Where the moving and the still picture go.
+        Where the animation and the still picture are written.
     frames : int, optional
-        How many different moments the moving picture has, at most.
+        How many different moments the animation has, at most.
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
@@ -90,7 +92,7 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
 
 
 def _still(start: tuple, end: tuple, tokens, W_mm: np.ndarray) -> Figure:
-    """Both examples at the start, at the left, and at the end."""
+    """Draw both examples at the start, on the left, and at the end."""
     figure = Figure(figsize=SIZE, dpi=110)
     for left, (t, W) in ((0.0, start), (0.5, end)):
         panels = [
@@ -107,7 +109,7 @@ def _still(start: tuple, end: tuple, tokens, W_mm: np.ndarray) -> Figure:
 def _draw(
     figure: Figure, panels: Sequence[Axes], tokens, W_mm: np.ndarray, t: int, W
 ) -> None:
-    """One frame: both examples, and in words how far the direction is off."""
+    """Draw one frame: both examples, and in words how far the direction is off."""
     for i, panel in enumerate(panels):
         _example(panel, i, tokens, W_mm, W)
     for text in list(figure.texts):
@@ -120,7 +122,9 @@ def _draw(
 
 
 def _example(panel: Axes, i: int, tokens, W_mm: np.ndarray, W: np.ndarray) -> None:
-    """Tokens of an example, their weights and scores; the arrow W z_i; the ray."""
+    """Draw the tokens of an example, their weights and scores, the arrow W z_i and the
+    ray.
+    """
     weights = attention.weights(tokens, W[None])[0, i]
     scores = attention.scores(tokens, tokens.u)[0, i]
     panel.clear()

@@ -1,9 +1,8 @@
-"""The atlas: the margin of a run in each norm, over the largest that any W of that norm
-has.
+"""Measure the margin of a run in several norms, relative to the largest possible one.
 
-For the selection that a run ends in, gamma_N = max {min_m <A_m, W> : N(W) <= 1} =
-1/||W_mm||_N by the certified token SVM; the ratio of a run is min_m <A_m, W_t> /
-(N(W_t) gamma_N) <= 1.
+For the selection that a run ends in, the largest margin in the norm N is gamma_N = max
+{min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N. The certified token SVM computes it. The
+ratio of a run is min_m <A_m, W_t> / (N(W_t) gamma_N), which is at most 1.
 """
 
 from collections.abc import Mapping
@@ -16,31 +15,36 @@ from lib import attention, svm
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
 
-NORMS: dict[str, Any] = {  # name in figures: norm of `svm.token_svm`
+# the name in figures, and the norm as `svm.token_svm` takes it
+NORMS: dict[str, Any] = {
     "l_1": 1.0,
     "nuclear": "nuclear",
     "Frobenius": "frobenius",
     "l_3": 3.0,
     "spectral": "spectral",
     "l_inf": np.inf,
-    # the larger spectral norm of W's halves of rows
+    # the larger of the spectral norms of the upper and the lower half of W
     "head-wise": svm.Blocks("spectral", 2),
 }
 
 
 def column(name: str) -> int:
-    """The place of a norm among NORMS."""
+    """Return the index of a norm in NORMS."""
     return list(NORMS).index(name)
 
 
 def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """The token of largest logit, (runs, n), W (runs, d, d_z); of several the first."""
+    """Return the token of largest logit, (runs, n), for W (runs, d, d_z).
+
+    If several tokens tie, it is the first of them.
+    """
     return attention.logits(tokens, W).argmax(-1)
 
 
 def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """Least (x_s - x_t)^T W z of samples and tokens that are not masked, (runs, k); W
-    (runs, k, d, d_z).
+    """Return the least margin (x_s - x_t)^T W z of each run and record, (runs, k).
+
+    W is (runs, k, d, d_z), `selection` (runs, n). Masked tokens are left out.
     """
     delta = coordinates.differences(tokens, selection, masked_as_zero=True)
     images = np.einsum("rkde,rne->rknd", W, tokens.z)
@@ -50,8 +54,11 @@ def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.
 
 
 def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A_m = (x_s - x_t) z^T of the first run, (m, d, d_z), and the sample of each pair
-    (m,), ascending; selection (n,). Masked tokens have no pair.
+    """Compute A_m = (x_s - x_t) z^T of the first run, for all pairs m of sample and
+    token.
+
+    `selection` is (n,). Returns A (m, d, d_z), and the sample of each pair (m,),
+    ascending. Masked tokens have no pair.
     """
     delta = coordinates.differences(tokens, selection[None], masked_as_zero=True)[0]
     shown = coordinates.shown_pairs(tokens, selection[None])[0]  # (n, T-1)
@@ -60,7 +67,7 @@ def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 class BestMargins:
-    """The token SVMs of every run's selections, each solved once; W has two heads."""
+    """The token SVMs of all runs and selections; each is solved once and then kept."""
 
     def __init__(self, tokens: TokenSet):
         self.tokens = tokens
@@ -68,7 +75,10 @@ class BestMargins:
         self.gap = 0.0
 
     def solution(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
-        """W_mm of one run's selection (n,), norm as in NORMS; or Infeasible."""
+        """Return the SVM solution for one run's selection (n,) in the norm NORMS[norm].
+
+        Raises Infeasible if there is none.
+        """
         solved = self.known.setdefault((run, *map(int, selection)), {})
         if norm not in solved:
             solved[norm] = svm.token_svm(
@@ -78,13 +88,19 @@ class BestMargins:
         return solved[norm]
 
     def gamma(self, run: int, selection: np.ndarray, norm: str) -> float:
-        """gamma_N = 1 / ||W_mm||_N; arguments as in `solution`."""
+        """Return the largest margin gamma_N = 1 / ||W_mm||_N; arguments as in
+        `solution`.
+        """
         return 1 / self.solution(run, selection, norm).norm[0]
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """What a rule's runs reached: value (runs, k, norms as in NORMS), NaN for none."""
+    """The margin ratios of a rule's runs: `value` is (runs, k, norms in the order of
+    NORMS).
+
+    It is NaN for a run without a selection.
+    """
 
     iterations: np.ndarray  # (k,)
     value: np.ndarray
@@ -93,7 +109,7 @@ class Ratios:
 
     @property
     def last(self) -> np.ndarray:
-        """At the last record, (runs, norms)."""
+        """The ratios at the last record, (runs, norms)."""
         return self.value[:, -1]
 
 
@@ -101,7 +117,7 @@ Reached = Mapping[str, Ratios]  # by rule
 
 
 def ratios(path: History, best: BestMargins) -> Ratios:
-    """The ratios of one rule's runs, for the selection that each of them ends in."""
+    """Compute the ratios of one rule's runs for the selections in which they end."""
     tokens = best.tokens
     W = path.W
     selection = selected(tokens, W[:, -1])
@@ -122,12 +138,15 @@ def ratios(path: History, best: BestMargins) -> Ratios:
 
 
 def atlas(paths: Mapping[str, History], best: BestMargins) -> dict[str, Ratios]:
-    """The ratios of every rule."""
+    """Compute the ratios of every rule."""
     return {name: ratios(path, best) for name, path in paths.items()}
 
 
 def fitted_rate(reached: Ratios, norm: int, decades: float = 1.0) -> np.ndarray:
-    """The exponent b of 1 - ratio ~ t^b over the last decades, (runs,)."""
+    """Fit the exponent b of 1 - ratio ~ t^b over the last decades, (runs,).
+
+    `norm` is the index of a norm in NORMS.
+    """
     t = reached.iterations
     late = t >= t[-1] / 10**decades
     left = np.log(np.maximum(1 - reached.value[:, late, norm], 1e-15))

@@ -1,4 +1,4 @@
-"""The pictures of the atlas: each draws what the notebook computed."""
+"""Figures of the atlas. They draw what the notebook computed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,10 +18,14 @@ LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
 def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
-    """By rule its ratio in the norm predicted, and the best median of the others; bars:
-    range over runs; grey names: predicted to stay below 0.99.
+    """Draw each rule's ratio in its predicted norm, and its best median in another
+    norm.
+
+    Bars are the range over runs. Rules with a grey name were predicted to stay below
+    0.99.
     """
-    # First the rules that were predicted to reach their norm, below a line the others.
+    # Rules that were predicted to reach their norm come first. A line separates the
+    # rest.
     order = sorted(
         rows, key=lambda name: (not rows[name].reached, column(rows[name].highest))
     )
@@ -41,7 +45,8 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
         )
         axis.plot(ends, [place] * 2, color=looks[own].colour, linewidth=2.2)
         axis.plot(medians[own], place, ms=5, clip_on=False, **looks[own].mark)
-        ring = dict(ms=7.5, mfc="none", clip_on=False)  # seen around a mark there
+        # visible around a mark at the same place
+        ring = dict(ms=7.5, mfc="none", clip_on=False)
         axis.plot(medians[rival], place, **ring, **looks[rival].mark)
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
@@ -62,7 +67,9 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
 
 
 def _written(row: str) -> str:
-    """A row's name as a figure writes it: its norm, beta_2, of Adam epsilon."""
+    """Write the name of a row as in figures, with its norm, beta_2 and Adam's
+    epsilon.
+    """
     for name, label in LABELS.items():
         row = row.replace(name, label)
     row = row.replace("RMSprop, 0.99", r"RMSprop, $\beta_2=0.99$")
@@ -71,7 +78,10 @@ def _written(row: str) -> str:
 
 
 def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
-    """1 - ratio in each rule's norm over t, a panel per schedule, with exponents."""
+    """Draw 1 - ratio in each rule's norm over t, with fitted exponents.
+
+    There is a panel for each schedule of step sizes.
+    """
     figure, axes = plots.panels(1, len(panels), height=3.0)
     small = dict(
         fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8
@@ -182,7 +192,9 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
 def _shortfalls(
     axis: Axes, ends: Mapping[str, AtRest], looks: Sequence[plots.Look]
 ) -> None:
-    """Relative error of the law for the shortfall under the weakest decay, by rule."""
+    """Draw the law's relative error for the shortfall under the weakest decay, by
+    rule.
+    """
     off_the_law = {}
     for name in DECAYED:
         weakest = ends[f"{name}, {ALLOWED[-1]}"]
@@ -202,7 +214,9 @@ def _shortfalls(
 
 
 def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:
-    """Per cent of samples that select other tokens, against the margin allowed."""
+    """Draw the per cent of samples that select other tokens, against the allowed
+    margin.
+    """
     allowed = ALLOWED[:-1]
     for name, look in zip(DECAYED, looks, strict=True):
         percentages = [100 * share[name, margin] for margin in allowed]
@@ -214,7 +228,9 @@ def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> No
 
 
 def _own_norms(axis: Axes, own: Mapping[str, np.ndarray], by_rule: Reached) -> None:
-    """Each run's best margin ratio in the seven norms, joined to that in its own."""
+    """Draw each run's best ratio in the seven norms, joined to the ratio in its own
+    norm.
+    """
     style = dict(color=plots.FAINT, lw=0.6, ms=3, mfc=plots.PAPER, mec=plots.BLACK)
     labels = []
     for place, (name, value) in enumerate(own.items()):
@@ -264,7 +280,9 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
 
 
 def used(own: Mapping[str, np.ndarray], by_rule: Reached, share: Mapping) -> Figure:
-    """Other tokens under stronger decay; margins in norms of the rules' own making."""
+    """Draw the other tokens under strong decay, and the margins in norms of a rule's
+    own.
+    """
     figure, axes = plots.panels(1, 2, height=2.9)
     _other_tokens(axes[0], share, [plots.look(name) for name in DECAYED])
     _own_norms(axes[1], own, by_rule)

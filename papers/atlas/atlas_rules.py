@@ -1,8 +1,8 @@
-"""The rows of the atlas: each rule, its step, the norm predicted, and the claims.
+"""The rules of the atlas: each with its step, its predicted norm and its claims.
 
-Predictions, criteria: notebooks/atlas_protocol.md. By a `step` margins grow by GROWTH
-on unit tokens of n = 6, T = 8, d = 10, whose largest margin at norm 1 is about
-GAMMA.
+Predictions and criteria are those of notebooks/atlas_protocol.md. A `step` raises the
+margins by GROWTH on unit tokens with n = 6, T = 8, d = 10. On such tokens the largest
+margin of a W with norm 1 is about GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,29 +28,36 @@ ADAM = "arXiv 2406.10650 for linear models"  # Zhang, Zou and Cao
 PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
-TENTH = 119_378  # the first record of a run of 10^6 steps beyond a tenth of them
+TENTH = 119_378  # the first record after a tenth of a run of 10^6 steps
 GAMMA = {"l_1": 0.067, "nuclear": 0.19, "Frobenius": 0.34, "l_3": 0.64}
 GAMMA |= {"spectral": 0.65, "l_inf": 2.3, "head-wise": 0.8}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A rule, the norm `reached` by prediction, and `highest` in half of the runs."""
+    """A rule with its predictions.
+
+    It was predicted to reach the largest margin in the norm `reached`. In half of the
+    runs its largest ratio is predicted in the norm `highest`.
+    """
 
     rule: dynamics.Rule
     reached: str | None
     highest: str
-    longest: int = 1_000_000  # steps, for the cost of one or, with growing norms, the floats' range
+    # most steps, limited by their cost or, for growing norms, by the range of floats
+    longest: int = 1_000_000
     source: str = OURS  # whose theorem says so
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
-    """The step of unit length in a norm that raises the margins by about `growth`."""
+    """Return the step size, in a norm, that raises the margins by about `growth`."""
     return growth / GAMMA[norm]
 
 
 def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
-    """Steepest descent in every norm of the atlas, its own norm predicted."""
+    """Return steepest descent in every norm of the atlas, which predicts its own
+    norm.
+    """
     return {
         f"steepest, {name}": Row(
             dynamics.SteepestDescent(norm, step(name, growth), decay=decay),
@@ -59,16 +66,19 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
             source=MULTICLASS,
         )
         for name, norm in NORMS.items()
-        if name != "head-wise"  # a rule of blocks, in `rows`
+        if name != "head-wise"  # its rule acts on blocks and is in `rows`
     }
 
 
 def rows() -> dict[str, Row]:
-    """Every row of the map; "head-wise" acts on two halves of W's rows."""
+    """Return every row of the map.
+
+    The norm "head-wise" acts on the upper and the lower half of W.
+    """
     sign, polar, frobenius, by_head = map(
         step, ("l_inf", "spectral", "Frobenius", "head-wise")
     )
-    # slow: margins grow by 0.0004 a step, sqrt(v) forgets e^-0.0005
+    # "Slow" margins grow by 0.0004 per step, and sqrt(v) decays by e^-0.0005 per step.
     few = sign / 10
     slow = sign / 50
     heads = "head-wise"
@@ -127,7 +137,10 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Steepest descents, steps like t^{1/2}: margins grow by 1 or more from 2,500."""
+    """Return steepest descent with steps like t^{1/2}.
+
+    Its margins grow by 1 or more per step from iteration 2,500 on.
+    """
 
     def kept(row):
         return "Frobenius" if row.reached == "Frobenius" else None
@@ -139,7 +152,10 @@ def growing_rows() -> dict[str, Row]:
 
 
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
-    """Four rules on so many samples a step; their own norm at all samples."""
+    """Return four rules by the number of samples per step.
+
+    Their own norm is predicted only if a step takes all samples.
+    """
     rules = {
         "normalised GD": (dynamics.SteepestDescent(2, step("Frobenius")), "Frobenius"),
         "sign": (dynamics.SignDescent(step("l_inf")), "l_inf"),
@@ -162,7 +178,10 @@ def trained(
     times: np.ndarray,
     folder: File,
 ) -> dict[str, History]:
-    """Every row's path, of `steps` or until its `longest`; records at `times`."""
+    """Train every row for `steps` steps, or for its `longest`, with records at `times`.
+
+    Finished runs are kept in `folder`.
+    """
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
     for end in sorted(set(ends.values())):
@@ -173,7 +192,9 @@ def trained(
 
 
 def _moved(rule) -> str:
-    """D as a formula in G, M (a mean of G), v (of G^2)."""
+    """Write a rule's move D as a formula in G, M (a mean of G) and v (a mean of
+    G^2).
+    """
     if isinstance(rule, dynamics.SteepestDescent):
         return _steepest(rule.norm)
     if isinstance(rule, dynamics.Muon | dynamics.OLion):
@@ -202,7 +223,7 @@ def _moved(rule) -> str:
 
 
 def _steepest(norm) -> str:
-    """D of steepest descent in a norm."""
+    """Write the move of steepest descent in a norm as a formula."""
     named = {
         1: "sgn of the largest entry of G, there",
         2: "G / |G|",
@@ -217,7 +238,7 @@ def _steepest(norm) -> str:
 
 
 def _on_singular_values(rule) -> str:
-    """What Muon or OLion makes of U S V^T."""
+    """Write how Muon or OLion changes the singular values of U S V^T."""
     if isinstance(rule, dynamics.OLion):
         return "sgn(U V^T)"
     if rule.newton_schulz:
@@ -226,7 +247,7 @@ def _on_singular_values(rule) -> str:
 
 
 def _formula(rule) -> str:
-    """One step of a rule in a line: W's move, then what D, G and W are."""
+    """Write one step of a rule in a line: the move of W, then what D, G and W are."""
     decays = getattr(rule, "weight_decay", 0.0)
     parts = ["W = (1 - eta lambda) W + eta D" if decays else "W += eta D"]
     parts.append(f"D = {_moved(rule)}")
@@ -243,7 +264,9 @@ def _formula(rule) -> str:
 
 
 def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
-    """Per row: name, formula, the norm predicted, whose prediction."""
+    """List for every row its name, formula, predicted norm, and whose prediction it
+    is.
+    """
     return [
         (
             name,
@@ -256,19 +279,21 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
 
 
 def atlas_claim(id: str, values, name: str, *say: str, by: str = OURS, **more) -> Claim:
-    """The claim atlas.`id` of the rule `name`; by: whose theorem predicted it."""
+    """Judge the claim atlas.`id` for the rule `name`; `by` names who predicted it."""
     if by != OURS:
         more["source"] = f"ours, measured; predicted by {by}"
     return claim(f"atlas.{id}", values, word(name), name, *say, **more)
 
 
 def word(name: str) -> str:
-    """A rule's name as part of a claim's id."""
+    """Write a rule's name as part of a claim's id."""
     return "_".join("".join(c if c.isalnum() else " " for c in name).split())
 
 
 def _norm_reached(name, row, ratios):
-    """The last ratio in the norm predicted, and by how much others are lower."""
+    """Judge the last ratio in the predicted norm, and how much lower the ratios in
+    other norms are.
+    """
     at_end = ratios.value[..., column(row.reached)]
     rivals = np.delete(ratios.last, column(row.reached), 1).max(1)
     why = "The ratio no longer rises in every run"
@@ -280,8 +305,10 @@ def _norm_reached(name, row, ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """Share of runs with the largest of `last` (runs, norms) in `norm`; others'
-    norms.
+    """Return the share of runs whose largest ratio is in `norm`, and the norms of the
+    rest.
+
+    `last` is (runs, norms).
     """
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
@@ -289,7 +316,9 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
 
 
 def _none_reached(name, row, ratios):
-    """The least ratio in every norm, and in how many runs `highest` has the largest."""
+    """Judge the least ratio in every norm, and in how many runs `highest` is
+    largest.
+    """
     yield atlas_claim("none", ratios.last.min(0), name)
     share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
     why = f"The prediction is refuted here: nearest to {nearest_to}"
@@ -297,13 +326,16 @@ def _none_reached(name, row, ratios):
 
 
 def memories(by_rule: Reached) -> list[Claim]:
-    """Adam is nearer to l_inf with a short memory, by beta_2, than with a long one."""
+    """Judge that Adam is nearer to l_inf with a short memory than with a long one."""
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
 def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
-    """With growing steps, the least ratio in the own norm: reached by one rule only."""
+    """Judge the least ratio in a rule's own norm under growing steps.
+
+    Only one rule reaches its norm.
+    """
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
@@ -317,7 +349,9 @@ def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
 def batches(
     reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]
 ) -> list[Claim]:
-    """The own norm is not reached on fewer than all samples, and its ratio rises."""
+    """Judge that a rule misses its norm on fewer than all samples, and that more
+    samples help.
+    """
     claims = []
     for name, by_size in reached.items():
         k = column(norms[name])
@@ -339,7 +373,9 @@ def _why(ratios):
 
 
 def predictions(rows: Mapping[str, Row], reached: Reached) -> list[Claim]:
-    """What the protocol says of every row, judged; first, that no ratio is above 1."""
+    """Judge what the protocol predicts of every row; the first claim is that no ratio
+    exceeds 1.
+    """
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]
     for name, row in rows.items():

@@ -1,17 +1,19 @@
-"""The atlas as optimisers are used: weight decay, own norms, variance reduction,
-factors turned.
+"""The atlas under practical conditions.
 
-Decoupled decay lambda keeps N(W) <= 1/lambda, N the norm of the rule's step, and a run
-rests where log sum_m kappa_m e^{-g_m} is least in that ball, g_m the margins and kappa
-as in `margin_law`. By duality g_m = gamma_N / lambda + a_m, a_m = log(kappa_m / beta_m)
-less its beta-weighted mean, beta the duals of the token SVM in N, and 1 - ratio =
--min_m a_m lambda / gamma_N to first order (ours).
+These are weight decay, norms of a rule's own, variance reduction, and rotated factors.
 
-Norms of a rule's own. A rule whose divisors settle, D = H^{-1} G, is gradient descent
-in N(W)^2 = <W, H W>, of largest margin 1 / ||V||_F, V the shortest with <H^{-1/2} A_m,
-V> >= 1. AdaGrad: H = diag(sqrt v), v the sum of G^2 (Qian and Qian, 1906.03559). Adam
-on single samples: H = diag(s) (Baek, Song and Yun, 2510.26303, for linear models).
-Shampoo's sums: H W = L^{1/4} W R^{1/4}, SOAP: l_inf of Q_L^T W Q_R, ours.
+Decoupled weight decay lambda keeps N(W) <= 1/lambda, where N is the norm of the rule's
+step. A run rests where log sum_m kappa_m e^{-g_m} is least in this ball, with g_m and
+kappa_m as in `margin_law`. By duality g_m = gamma_N / lambda + a_m. Here a_m =
+log(kappa_m / beta_m) minus its beta-weighted mean, and beta are the duals of the token
+SVM in N. To first order 1 - ratio = -min_m a_m lambda / gamma_N (our result).
+
+A rule whose divisors converge, so that D = H^{-1} G, is gradient descent in the norm
+N(W)^2 = <W, H W>. The largest margin in this norm is 1 / ||V||_F, where V is the
+shortest vector with <H^{-1/2} A_m, V> >= 1. For AdaGrad H = diag(sqrt v), where v is
+the sum of G^2 (Qian and Qian, 1906.03559). For Adam on single samples H = diag(s)
+(Baek, Song and Yun, 2510.26303, for linear models). For Shampoo with sums H W = L^{1/4}
+W R^{1/4}, and for SOAP the norm is l_inf of Q_L^T W Q_R (both are ours).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,23 +37,25 @@ from papers.ours import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
-OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
+OWN_SOURCES = {  # who predicted a rule's own norm, by row of the atlas
     "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 for linear models",
     "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
     "Shampoo, sums": "ours",
     "SOAP": "ours",
 }
-QUICK = 2 * GROWTH  # growth of margins a step with weight decay
+QUICK = 2 * GROWTH  # growth of margins per step under weight decay
 ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
-SLOW = "AdamW, 0.999, 100"  # the roots of its second moments forget 0.0005 a step
-FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+SLOW = "AdamW, 0.999, 100"  # the roots of its second moments decay by 0.0005 per step
+FLOOR = 1e-12  # smaller eigenvalues or entries, relative to the largest, count as zero
 SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 
 
 @dataclass(frozen=True)
 class _Decayed:
-    """A rule under decay: its steps' norm, whose theorem, the rule of a step size."""
+    """A rule under decay: the norm of its steps, who proved it, and a function from a
+    step size to the rule.
+    """
 
     norm: str
     source: str
@@ -59,7 +63,10 @@ class _Decayed:
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
-        """The rule whose decay allows margins of `allowed`; the start is forgotten."""
+        """Return the rule with the decay that allows margins of `allowed`.
+
+        It takes so many steps that the start is forgotten.
+        """
         gamma = GAMMA[self.norm]
         rule = replace(
             self.of(QUICK / self.slower / gamma), weight_decay=gamma / allowed
@@ -83,7 +90,7 @@ DECAYED = {
 
 
 def decay_rows() -> dict[str, Row]:
-    """Every rule of DECAYED at every margin, under "rule, allowed", and SLOW."""
+    """Return every rule of DECAYED at every margin, under "rule, allowed", and SLOW."""
     rows = {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
     return rows | {
         SLOW: _Decayed(norm="l_inf", source=ADAMW, of=dynamics.Adam).row(ALLOWED[-1])
@@ -91,7 +98,9 @@ def decay_rows() -> dict[str, Row]:
 
 
 def other_rows() -> dict[str, Row]:
-    """Variance reduction on single samples, and the sign after orthogonalisation."""
+    """Return variance-reduced rules on single samples, and OLion, the sign of a polar
+    factor.
+    """
     rules = {
         "NGD": ("Frobenius", 2),
         "sign": ("l_inf", np.inf),
@@ -110,8 +119,20 @@ def other_rows() -> dict[str, Row]:
 
 @dataclass(frozen=True)
 class AtRest:
-    """Runs under one decay, (runs,): N(W) decay; 1 - ratio, and the law's, NaN without
-    a selection or score gaps; selections (runs, n); gamma_N / decay.
+    """Where runs under one weight decay rest; arrays are (runs,).
+
+    Parameters
+    ----------
+    size : ndarray
+        N(W) times the decay; 1 on the boundary of the ball.
+    missing : ndarray
+        1 - ratio, NaN for a run without a selection.
+    law : ndarray
+        The law's 1 - ratio, NaN also without positive score gaps.
+    selection : ndarray of int (runs, n)
+        The selected tokens.
+    allowed : ndarray
+        gamma_N / decay, the largest margin in the ball.
     """
 
     size: np.ndarray
@@ -124,7 +145,10 @@ class AtRest:
 def at_rest(
     row: Row, path: History, best: atlas.BestMargins, identity: bool = False
 ) -> AtRest:
-    """How a row of `decay_rows` ended; identity: in the Frobenius norm."""
+    """Measure where the runs of a row of `decay_rows` rest.
+
+    `identity` measures in the Frobenius norm in place of the row's norm.
+    """
     tokens = best.tokens
     W = path.W[:, -1]
     decay = row.rule.weight_decay
@@ -153,7 +177,9 @@ def at_rest(
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Norm times decay at every decay; at the weakest the shortfall over the law's."""
+    """Judge the norm times the decay, and at the weakest decay the shortfall against
+    the law.
+    """
     claims = []
     for name, rule in DECAYED.items():
         runs = [ends[f"{name}, {m}"] for m in ALLOWED]
@@ -169,13 +195,18 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
 
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
-    """By row, in how many runs the decay leaves no margin of 1 or no selection."""
+    """Count by row the runs whose decay allows no margin of 1, or that have no
+    selection.
+    """
     counts = {name: int((~(end.allowed >= 1)).sum()) for name, end in ends.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def in_frobenius(by_rule: Mapping[str, atlas.Ratios]) -> dict[str, atlas.Ratios]:
-    """Every norm's ratio that in Frobenius: what the identity as the metric shows."""
+    """Replace the ratio in every norm by the one in the Frobenius norm.
+
+    This is what the identity as the metric would show.
+    """
     k = atlas.column("Frobenius")
     return {
         name: replace(
@@ -186,7 +217,9 @@ def in_frobenius(by_rule: Mapping[str, atlas.Ratios]) -> dict[str, atlas.Ratios]
 
 
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
-    """Where strong decay selects other tokens, their largest margin is larger."""
+    """Judge that where strong decay selects other tokens, these have a larger
+    margin.
+    """
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
     why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
@@ -194,8 +227,11 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
-    """By rule and decay: (samples, of how many, with another token than under the
-    weakest; runs with such; in how many the strong decay's gamma_N is larger).
+    """Compare the selections under each decay with those under the weakest decay.
+
+    Returns by (rule, allowed margin): the number of samples with another token, the
+    number of samples, the runs with such a sample, and in how many of these runs
+    gamma_N is larger under the strong decay.
     """
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
@@ -218,7 +254,11 @@ def turned_back(
     identity: bool = False,
     size: float = 1.0,
 ) -> dict:
-    """||W' - W||/||W|| by rule, (runs,): W' from (K R, Q R), R `size` x orthogonal."""
+    """Measure how far rotating the factors changes the trained W, by rule.
+
+    W' is trained from (K R, Q R), where R is `size` times an orthogonal matrix. Returns
+    ||W' - W||/||W||, (runs,). `identity` takes R = `size` times the identity.
+    """
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
     R = size * np.stack(
@@ -241,7 +281,7 @@ def turned_back(
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Turned (K, Q) give the same W under GD, NGD and polar steps alone."""
+    """Judge that rotated factors give the same W under GD, NGD and polar steps only."""
     why = "{:.0e} in the best run: rounding grows along some runs"
     return [
         atlas_claim("gauge", x, name, why=why.format(x.min()))
@@ -252,7 +292,11 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
 def own_claims(
     own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]
 ) -> list[Claim]:
-    """Adam on single samples reaches its own norm; others' has the largest ratio."""
+    """Judge that rules reach the largest margin in their own norms.
+
+    Adam on single samples is judged by its ratio. For other rules it is judged whether
+    the ratio in the own norm is above those in the seven norms.
+    """
     claims = []
     for name, value in own.items():
         if "per sample" in name:
@@ -271,7 +315,10 @@ def own_claims(
 
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shortest V (k,) with rows V >= 1, rows (m, k), its duals; or RuntimeError."""
+    """Find the shortest V (k,) with rows V >= 1, for `rows` (m, k), and its duals (m,).
+
+    Raises RuntimeError if the accuracy GAP is not reached.
+    """
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
     target = np.append(np.zeros(rows.shape[1]), 1.0)
@@ -291,8 +338,11 @@ def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _fixed_point(
     A: np.ndarray, sample: np.ndarray, most: int = 300
 ) -> tuple[np.ndarray, float, int]:
-    """Adam's s (d, d_z) on single samples, s = sqrt(sum_i (sum_t beta_it A_it)^2), A
-    (m, d, d_z) and `sample` (m,) of the pairs; its last move, the number of steps.
+    """Find Adam's s (d, d_z) on single samples, by iteration.
+
+    It solves s = sqrt(sum_i (sum_t beta_it A_it)^2) up to scale, for the pairs A (m, d,
+    d_z) with samples `sample` (m,). Returns s, its last relative change, and the number
+    of iterations, at most `most`.
     """
     s = np.ones(A.shape[1:])
     flat = A.reshape(len(A), -1)
@@ -312,27 +362,37 @@ def _fixed_point(
 
 
 def _power(M, exponent):
-    """M^exponent of a symmetric M >= 0, if negative of its pseudo-inverse."""
+    """Return M^exponent of a symmetric M >= 0; for a negative exponent of its
+    pseudo-inverse.
+    """
     values, vectors = np.linalg.eigh(M)
     kept = values > FLOOR * values[-1]
     return (vectors[:, kept] * values[kept] ** exponent) @ vectors[:, kept].T
 
 
 def _quadratic(A, W, root, inverse):
-    """W's ratio in <W, H W>: root = H^{1/2} W, inverse = H^{-1/2} A."""
+    """Return W's share of the largest margin in the norm <W, H W>.
+
+    `root` is H^{1/2} W, and `inverse` is H^{-1/2} A (m, d, d_z).
+    """
     V, _ = _shortest(inverse.reshape(-1, W.size))
     margin = np.einsum("mde,de->m", A, W).min()
     return margin * np.linalg.norm(V) / np.linalg.norm(root)
 
 
 def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
-    """W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2; s (d, d_z)."""
+    """Return W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2, for s (d,
+    d_z).
+    """
     root = np.sqrt(np.maximum(s, FLOOR * s.max()))
     return _quadratic(A, W, root * W, A / root)
 
 
 def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
-    """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L, right Q_R."""
+    """Return W's share of the largest margin in the norm max |Q_L^T W Q_R|.
+
+    `left` is Q_L and `right` is Q_R.
+    """
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
     margin = atlas.least_margins(tokens, selection[None], W[None, None])[0, 0]
@@ -340,7 +400,12 @@ def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
 
 
 def _own(name, tokens, selection, W, second, left, right):
-    """(ratio, residual of the fixed point) of a run; second None: metric 1."""
+    """Return a run's ratio in the own norm of the rule `name`, and the fixed point's
+    residual.
+
+    `second`, `left` and `right` are the rule's moments; the metric is the identity if
+    `second` is None.
+    """
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0
     A, sample = atlas.features(tokens, selection)
@@ -364,7 +429,11 @@ def own_ratios(
     reached: atlas.Ratios,
     identity: bool = False,
 ):
-    """Last ratio in a row's own norm, NaN for none; the residual of s, (runs,)."""
+    """Return the last ratio in a rule's own norm, and the residual of its s, (runs,)
+    each.
+
+    The ratio is NaN for a run without a selection.
+    """
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]

@@ -1,11 +1,14 @@
-"""The atlas with (K, Q) trained, and the norm of W that a norm N of the factors
-induces.
+"""The atlas with factors (K, Q) trained, and the norms of W = K Q^T that they induce.
 
-F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}, m columns: ||W||_2 for the spectral norm, ||W||_* for
-the Frobenius norm where m >= rank W. For the largest entry, with equality in the limit, m F_N(W) >=
-||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, x_r, y_r in {-1, 1}^d}, dual to ||G||_{inf ->
-1} = max_{x, y} x^T G y over signs, of which every x is tried. Predictions and words are those of
-notebooks/networks_protocol.md; factors of norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
+A norm N of factors with m columns induces F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}.
+The spectral norm induces ||W||_2, and the Frobenius norm ||W||_* if m >= rank W. For
+the largest entry m F_N(W) >= ||W||_sgn, with equality in the limit of many columns. The
+sign norm is ||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, w_r >= 0, x_r, y_r in
+{-1, 1}^d}. It is dual to ||G||_{inf -> 1} = max_{x, y} x^T G y over sign vectors, of
+which every x is tried.
+
+Predictions and their criteria are those of notebooks/networks_protocol.md. Factors of
+norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +28,13 @@ from papers.atlas.atlas import Reached
 from papers.atlas.atlas_rules import ranked, word
 from papers.ours import claim
 
-SIGN = "sign factors"  # the name of ||.||_sgn beside those of WHOLE
+SIGN = "sign factors"  # the name of ||.||_sgn in NORMS
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
-NORMS = (*WHOLE, SIGN)  # the protocol's seven: none that divides W into blocks
-WIDEST = 14  # of W: 2^13 sign vectors are tried each time
+NORMS = (*WHOLE, SIGN)  # the protocol's seven norms; none divides W into blocks
+WIDEST = 14  # most rows of W: with 14 rows 2^13 sign vectors are tried each time
 ACCURACY = 1e-9
-PRODUCTS = 300  # products that are added at once
-SLACK = 0.4  # a product whose bound is slacker is left out; it may come back
+PRODUCTS = 300  # products that are added to a program at once
+SLACK = 0.4  # a product with a larger slack is removed; it may come back
 GREEDY = 20
 ROUNDS = 500
 
@@ -43,7 +46,7 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 @dataclass(frozen=True)
 class _FactorRow:
-    """A rule on K and on Q, its prediction, and the same rule on W alone."""
+    """A rule on K and on Q with its prediction, and the same rule on W alone."""
 
     rule: dynamics.Rule
     norm: str  # whose ratio was predicted to be the largest,
@@ -57,12 +60,17 @@ Table = Mapping[str, _FactorRow]
 
 
 def step(norm: str) -> float:
-    """eta_0 of eta_t = eta_0 (t+1)^{-1/2} on each factor, by the norm maximised."""
+    """Return eta_0 of eta_t = eta_0 (t+1)^{-1/2} on each factor, for the maximised
+    norm.
+    """
     return float(np.sqrt(GROWTH / (4 * GAMMA[norm])))
 
 
 def rows() -> dict[str, _FactorRow]:
-    """The rows of the map: steepest descents, and Adam, on W alone in slower steps."""
+    """Return the rows of the map: steepest descents, and Adam.
+
+    The steps on K and Q decay; those of the same rule on W alone are constant.
+    """
 
     def steepest(alone_norm, norm, least):
         rule = dynamics.SteepestDescent(atlas.NORMS[alone_norm], step(norm), decay=0.5)
@@ -100,7 +108,10 @@ def rows() -> dict[str, _FactorRow]:
 def run(
     tokens: TokenSet, table: Table, steps: int, seeds: Sequence[int]
 ) -> tuple[Reached, Reached, float]:
-    """Last ratios on (K, Q) from small starts and on W from zero; largest SVM gap."""
+    """Train every rule on (K, Q) from small starts, and on W from zero.
+
+    Returns the last ratios of both, and the largest duality gap of the SVMs.
+    """
     best = atlas.BestMargins(tokens)
     known = {}
     K, Q = factored.small_start(tokens, seeds, COLUMNS)
@@ -115,7 +126,7 @@ def run(
 
 
 def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
-    """What the protocol's part 1 says of every rule, judged."""
+    """Judge what part 1 of the protocol predicts of every rule."""
     ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
     claims = [claim("factors.bounded", np.nanmax(ratios))]
     for name, row in table.items():
@@ -138,7 +149,7 @@ def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
 
 
 def _signs(d: int) -> np.ndarray:
-    """Every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d)."""
+    """Return every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d)."""
     if d > WIDEST:
         raise ValueError(
             f"W has {d} rows; the sign vectors of at most {WIDEST} are tried"
@@ -147,7 +158,9 @@ def _signs(d: int) -> np.ndarray:
 
 
 def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
-    """The `count` largest x^T G y, one for each x, and their x y^T (count, d, e)."""
+    """Return the `count` largest x^T G y, one for each x, and their x y^T (count, d,
+    e).
+    """
     image = signs @ G
     value = np.abs(image).sum(1)
     place = np.argsort(-value)[:count]
@@ -156,11 +169,12 @@ def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
 
 
 def _sign_norm(W: np.ndarray) -> float:
-    """||W||_sgn of one matrix (d, e), within ACCURACY of itself, by cutting planes.
+    """Compute ||W||_sgn of one matrix (d, e), to relative ACCURACY, by cutting planes.
 
-    The dual, max {<Y, W> : |x^T Y y| <= 1 for all signs x, y}, with some products'
-    bounds; Y proves it once ||Y||_{inf -> 1} <= 1 + ACCURACY. ValueError for entries
-    that are not finite or too many rows, RuntimeError where the programs do not end.
+    A linear program solves the dual, max {<Y, W> : |x^T Y y| <= 1 for all signs x, y},
+    with the constraints of some products only. Y proves the value once ||Y||_{inf -> 1}
+    <= 1 + ACCURACY. Raises ValueError if entries are not finite or W has too many rows,
+    and RuntimeError if the programs do not converge.
     """
     if not np.isfinite(W).all():
         raise ValueError("W holds NaN or infinite values")
@@ -172,7 +186,8 @@ def _sign_norm(W: np.ndarray) -> float:
     rows = _first_products(W / size, signs)
     before = -np.inf
     for _ in range(ROUNDS):
-        # No entry is an integer: `milp` is taken since it bounds a row from both sides.
+        # No variable is an integer. `milp` is used because it bounds a row from both
+        # sides.
         solved = milp(
             -flat, constraints=LinearConstraint(rows, -1, 1), bounds=(-np.inf, np.inf)
         )
@@ -181,8 +196,8 @@ def _sign_norm(W: np.ndarray) -> float:
         value, products = _largest_products(solved.x.reshape(W.shape), signs, PRODUCTS)
         if value[0] <= 1 + ACCURACY:
             return -size * solved.fun
-        # Where the value stands still nothing is left out: the programs cannot go in a
-        # circle.
+        # If the value did not change, no product is removed, so that the programs
+        # cannot cycle.
         kept = (np.abs(rows @ solved.x) >= 1 - SLACK) | (solved.fun <= before)
         new = products[value > 1 + ACCURACY].reshape(-1, W.size)
         rows = np.concatenate([rows[kept], new])
@@ -191,7 +206,9 @@ def _sign_norm(W: np.ndarray) -> float:
 
 
 def _first_products(W, signs):
-    """Products that span all matrices, and GREEDY ones nearest to what is left."""
+    """Return products that span all matrices, and GREEDY ones that fit the remainder
+    best.
+    """
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]
     for _ in range(GREEDY):
@@ -202,7 +219,10 @@ def _first_products(W, signs):
 
 
 def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
-    """max {min_m <A_m, W> : ||W||_sgn <= 1} of A (pairs, d, e); its gap to the dual."""
+    """Solve max {min_m <A_m, W> : ||W||_sgn <= 1} for A (pairs, d, e).
+
+    Returns the margin, and its gap to the dual.
+    """
     pairs, d, e = A.shape
     signs = _signs(d)
     _, columns = _largest_products(A.mean(0), signs, PRODUCTS)
@@ -227,8 +247,11 @@ def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
 
 
 def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratios:
-    """The ratios of a path of W or of factors at its last record, (runs, 1, NORMS).
-    known: (largest margin in ||.||_sgn, its gap) by run and selection, filled here.
+    """Compute the ratios at the last record of a path of W or of factors, (runs, 1,
+    NORMS).
+
+    `known` caches (largest margin in ||.||_sgn, its gap) by run and selection; this
+    function adds to it.
     """
     ratios = atlas.ratios(path, best)
     runs = len(path.W)

@@ -1,4 +1,4 @@
-"""Runs kept on disk one by one, so that a long map which is interrupted goes on."""
+"""Keep runs on disk one by one, so that an interrupted map of many runs can resume."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,11 @@ def train_kept(
     record: Sequence[int],
     folder: Path,
 ) -> dict[str, History]:
-    """`train` from W_0 = 0, a file a run under `folder`, named by a hash of tokens,
-    rule, horizon, records and the loop's code; OSError where none can be written.
+    """Train by every rule from W_0 = 0, and keep each run in a file under `folder`.
+
+    A run that is on disk is read in place of being trained. The name of its file is a
+    hash of tokens, rule, horizon, records and the loop's code. Raises OSError if a file
+    cannot be written.
     """
     folder = Path(folder)
     kept: dict[tuple[str, int], History] = {}
@@ -40,9 +43,10 @@ def train_kept(
                 try:
                     kept[name, run] = History.load(place)
                     bar.update()
-                except (OSError, ValueError):  # none is there, or it is damaged
+                except (OSError, ValueError):  # the file is missing or damaged
                     missing.append(run)
-            # As many at a time as there are threads: an interrupt loses no more.
+            # An interrupt loses at most the runs that are trained together, one per
+            # thread.
             for first in range(0, len(missing), threads.count()):
                 now = missing[first : first + threads.count()]
                 histories = train(tokens.take(now), rule, steps, record=record)
@@ -57,7 +61,7 @@ def train_kept(
 
 
 def _place(tokens, rule, steps, record, folder) -> Path:
-    """The file of one run."""
+    """Return the path of the file that holds one run."""
     arrays = [tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt]
     if tokens.mask is not None:
         arrays.append(tokens.mask)
@@ -79,7 +83,9 @@ def _code() -> str:
 
 
 def _together(histories: Sequence[Any]) -> Any:
-    """One record of all runs, from records of one run each with the same iterations."""
+    """Join records of one run each, with the same iterations, into one record of all
+    runs.
+    """
     first = histories[0]
     arrays = {}
     for name in (field.name for field in fields(first)):
@@ -99,7 +105,7 @@ def _together(histories: Sequence[Any]) -> Any:
 
 
 def _apart(history: Any, run: int) -> Any:
-    """The record of one run, from a record of several."""
+    """Extract the record of one run from a record of several."""
     row = slice(run, run + 1)
     arrays = {}
     for name in (field.name for field in fields(history)):

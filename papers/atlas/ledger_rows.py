@@ -1,5 +1,6 @@
-"""Rows of the atlas as optimisers are used, at small size: each fails with the identity
-in place of its metric, or in the world of FAILS_IF.
+"""The ledger rows of the atlas under practical conditions, at small size.
+
+Each row fails with the identity in place of its metric, or in the world of FAILS_IF.
 """
 
 from dataclasses import replace
@@ -10,7 +11,7 @@ from lib import dynamics
 from lib.attention import tokens
 from papers.atlas import atlas, atlas_rules, atlas_used
 
-SMALL = 5, 4  # samples, tokens; of seeds that no judged run uses
+SMALL = 5, 4  # samples and tokens; the seeds are used by no judged run
 SEEDS = 100, 101
 STEPS = 200_000  # at most
 IDENTITY = "identity for the metric"
@@ -18,7 +19,7 @@ OFF = "constant off"
 ANCHOR = "variance reduction left out"
 _OFF = "decay.norm.GD", "decay.law.GD", "gauge.GD", "gauge.NGD", "gauge.polar_steps"
 _ANCHOR = "own.NGD_variance_reduced", "lower.NGD_variance_reduced"
-# Of claims whose metric is the identity.
+# The world in which a claim fails; these claims have the identity as their metric.
 FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
     f"atlas.{id}": ANCHOR for id in _ANCHOR
 }
@@ -26,7 +27,7 @@ FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
 
 @cache
 def _problem(n: int, T: int):
-    """Tokens, and their token SVMs, which all worlds share."""
+    """Return tokens and their token SVMs, which all worlds share."""
     data = tokens.unit_tokens(SEEDS, n=n, T=T, d=6)
     return data, atlas.BestMargins(data)
 
@@ -46,7 +47,7 @@ def _rows(claims):
 
 
 def _decay(size, world):
-    """Weight decay: Frobenius in place of the norm, or a decay that is another."""
+    """Judge weight decay; the wrong world has the Frobenius norm, or another decay."""
     ends = {}
     factor = 1 + world.of(OFF)
     for name, row in atlas_used.decay_rows().items():
@@ -58,6 +59,9 @@ def _decay(size, world):
 
 
 def _own_norms(size, world):
+    """Judge norms of a rule's own; the wrong world has the Frobenius norm in their
+    place.
+    """
     data, best = _problem(3, 3)
     own = {}
     by_rule = {}
@@ -71,7 +75,11 @@ def _own_norms(size, world):
 
 
 def _others(size, world):
-    """Variance reduction: Frobenius for each norm, or none. OLion: no sign."""
+    """Judge variance reduction and OLion.
+
+    The wrong world measures in the Frobenius norm, or lacks the variance reduction.
+    OLion lacks its sign.
+    """
     table = atlas_used.other_rows()
     plain = bool(world.of(IDENTITY))
     by_rule = {}
@@ -84,7 +92,10 @@ def _others(size, world):
 
 
 def _gauge(size, world):
-    """(K R, Q R) in place of (K, Q): R = 1, or R orthogonal times a number off 1."""
+    """Judge that (K R, Q R) trains like (K, Q) if R is orthogonal.
+
+    The wrong world has R = 1, or an orthogonal R times a number other than 1.
+    """
     wrong = bool(world.of(IDENTITY)), 1 + world.of(OFF)
     moved = atlas_used.turned_back(_problem(*size)[0], SEEDS, 200, *wrong)
     yield from _rows(atlas_used.gauge_claims(moved))

@@ -1,10 +1,11 @@
-"""Part 2 and 3 of notebooks/networks_protocol.md: competing selections, and a vision
-transformer.
+"""Parts 2 and 3 of notebooks/networks_protocol.md.
 
-Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h),
-W_K and W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is
-the lead of its token of largest logit; of all a low quantile over N(W) and the mean of
-||x||^2 is compared between rules, and no SVM is solved.
+Part 2 lets selections compete in the attention model, part 3 measures a vision
+transformer. Its head h gives token t, seen from query z, the logit x_t^T W z with W =
+W_K^T W_Q / sqrt(d_h). W_K and W_Q are (d_h, d), and x and z are tokens after the
+layer's LayerNorm. The margin of a query is the largest logit minus the second largest.
+Rules are compared by a low quantile of the margins over all queries, divided by N(W)
+and by the mean of ||x||^2. No SVM is solved.
 """
 
 import math
@@ -31,18 +32,19 @@ from papers.atlas.atlas_rules import word as plain
 from papers.atlas.factored_atlas import NORMS, SIGN, WHOLE
 from papers.ours import RESAMPLES, claim
 
-QUANTILE = 0.1  # of the margins of all queries
-REST_RATE = 1e-3  # of Adam on biases, LayerNorms, embeddings and head, for every rule
+QUANTILE = 0.1  # quantile of the margins of all queries
+# Adam's rate on biases, LayerNorms, embeddings and head, for every rule
+REST_RATE = 1e-3
 SOURCE = "ours, beyond paper A's Theorem 1"
-FEWEST = 3  # seeds, below which a ranking is undecided
+FEWEST = 3  # with fewer seeds a ranking is undecided
 HALF = 0.5
 ADAM = "Adam, 0.999"
 FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}
 MOMENTUM = 0.9
-LEAD = 0.01  # score by which the best token leads where tokens nearly tie
-HOLD = 5.0  # margin of the wrong tokens at a wrong start
+LEAD = 0.01  # score by which the best token leads in nearly tied samples
+HOLD = 5.0  # margin that a wrong start gives to the wrong tokens
 SHAPE = dict(n=6, T=8, d=10)
-# of Adam
+# constants of Adam
 MEMORY = 0.999
 EPSILON = 1e-8
 PLAIN: dict[str, Any] = {
@@ -53,18 +55,23 @@ PLAIN: dict[str, Any] = {
 
 
 def _polar(M: Tensor) -> Tensor:
-    """U V^T of M = U S V^T (..., r, c); directions below 1e-6 of the largest stay 0."""
+    """Return U V^T of M = U S V^T (..., r, c).
+
+    Directions with a singular value below 1e-6 of the largest become 0.
+    """
     U, S, V = torch.linalg.svd(M, full_matrices=False)
     return (U * (S > 1e-6 * S[..., :1])[..., None, :]) @ V
 
 
 def _unit(M: Tensor) -> Tensor:
-    """M / ||M||_F of each matrix of M (..., r, c), 0 for 0."""
+    """Divide each matrix of M (..., r, c) by its Frobenius norm; a zero matrix stays
+    zero.
+    """
     size = M.norm(dim=(-2, -1), keepdim=True)
     return M / torch.where(size > 0, size, 1.0)
 
 
-# of a mean of gradients; Adam has its own
+# The direction of a step as a function of the mean gradient. Adam computes its own.
 DIRECTIONS: dict[str, Any] = {
     "NGD": _unit,
     "Signum": torch.sign,
@@ -74,8 +81,13 @@ DIRECTIONS: dict[str, Any] = {
 
 
 class _ByMatrix(torch.optim.Optimizer):
-    """M <- M - rate D(m) on the blocks' matrices, m a mean of gradients (MOMENTUM),
-    W_Q, W_K, W_V apart; Adam at REST_RATE else. ValueError for no such rule or rate.
+    """Optimise the matrices of the blocks by one rule, and all other parameters by
+    Adam.
+
+    A step is M <- M - rate D(m), where m is a moving average of gradients (MOMENTUM)
+    and D the rule's entry in DIRECTIONS. W_Q, W_K and W_V are treated as three
+    matrices. Adam has the rate REST_RATE. Raises ValueError for an unknown rule or a
+    rate that is not positive.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float):
@@ -98,7 +110,7 @@ class _ByMatrix(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """One step; returns the closure's loss."""
+        """Take one step, and return the loss of `closure`."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
         for group in self.param_groups:
@@ -126,7 +138,9 @@ class _ByMatrix(torch.optim.Optimizer):
 
 @dataclass(frozen=True)
 class Setting:
-    """Network and data: image set, training and held-out rows, sizes."""
+    """A network and its data: the image set, how many rows to train on and to hold out,
+    sizes.
+    """
 
     rows: int
     held_out: int
@@ -137,7 +151,9 @@ class Setting:
     batch: int = 50
 
     def load(self, demo: bool):
-        """(training set, held-out set) of the train split."""
+        """Return the training set and the held-out images, both from the train
+        split.
+        """
         whole = images.load(
             self.name, "train", rows=self.rows + self.held_out, demo=demo
         )
@@ -147,7 +163,7 @@ class Setting:
 
 
 def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
-    """The network that every rule's run of this seed starts from."""
+    """Build the network from which every rule starts with this seed."""
     channels, size = data.images.shape[1:3]
 
     def build():
@@ -159,7 +175,10 @@ def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
 
 
 def trained(setting: Setting, data, rule: str, rate: float, seed: int):
-    """(network, loss of every step) of `rule` on the ImageSet `data`."""
+    """Train the network by `rule` on the ImageSet `data`.
+
+    Returns the network and the loss of every step, NaN after a run has diverged.
+    """
     model = _untrained(setting, data, seed)
     batches = Batches(
         inputs=data.images,
@@ -170,14 +189,17 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
     )
     optimizer = _ByMatrix(model, rule, rate)
     loss = Trainer(model, optimizer, batches, setting.steps, cpu=True).run().loss
-    rest = np.full(setting.steps - len(loss), np.nan)  # of a run that diverged
+    rest = np.full(setting.steps - len(loss), np.nan)  # a run that diverged ends early
     return model.eval(), np.concatenate([loss, rest])
 
 
 def tuned(
     setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int
 ) -> dict:
-    """Means of the `last` losses, {rule: {rate: loss}}, inf for NaN."""
+    """Train every rule at every rate, and return the mean of the `last` losses.
+
+    The result is {rule: {rate: loss}}, infinite for a run that diverged.
+    """
 
     def end(rule, rate):
         loss = float(
@@ -192,14 +214,18 @@ def tuned(
 
 @dataclass(frozen=True)
 class _MarginReading:
-    """Of (layers, heads): ratio (..., NORMS), quantile of margins, W (..., d, d)."""
+    """What the heads of a network show: arrays are (layers, heads, ...).
+
+    `ratio` (..., NORMS) is the low quantile of the margins divided by norm and token
+    size, `quantile` this quantile, W (..., d, d).
+    """
 
     ratio: np.ndarray
     quantile: np.ndarray
     W: np.ndarray
 
 
-Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one a seed
+Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one per seed
 
 
 def _product(K, Q):
@@ -208,7 +234,9 @@ def _product(K, Q):
 
 @torch.no_grad()
 def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
-    """What enters every block's attention, behind its LayerNorm, (b, T, d)."""
+    """Return the input of every block's attention, after its LayerNorm, (b, T, d)
+    each.
+    """
     first = network.class_token.expand(len(pictures), -1, -1)
     tokens = torch.cat([first, network.tokens(pictures)], 1) + network.positions
     entered = []
@@ -219,7 +247,10 @@ def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
 
 
 def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """N(W) in NORMS, (..., norms); of the sign norm an upper bound."""
+    """Return N(W) for the norms of NORMS, (..., norms), from the factors of W.
+
+    For the sign norm it is an upper bound.
+    """
     W = _product(K, Q)
     root = math.sqrt(K.shape[-2])
     whole = [svm.norm_of(W, norm) for norm in WHOLE.values()]
@@ -229,7 +260,7 @@ def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
 
 
 def _keys_and_queries(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
-    """W_K and W_Q of every head, (layers, heads, d_h, d) each, in float64."""
+    """Return W_K and W_Q of every head, (layers, heads, d_h, d) each, in float64."""
     attentions: list[Any] = [block.attention for block in network.blocks]
     heads = attentions[0].heads
     projections = [attention.project.weight.detach() for attention in attentions]
@@ -243,7 +274,7 @@ def _keys_and_queries(network: VisionTransformer) -> tuple[np.ndarray, np.ndarra
 def read(
     network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
 ) -> _MarginReading:
-    """The margins of a network on standardised pictures (b, channels, s, s)."""
+    """Measure the margins of a network on standardised pictures (b, channels, s, s)."""
     K, Q = _keys_and_queries(network)
     W = _product(K, Q)
     layers, heads, _, _ = W.shape
@@ -266,7 +297,11 @@ Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
 def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Disputes with a larger own-norm margin of the own selection, all; (seeds,)."""
+    """Count the disputes that the run's own selection wins, and all disputes, (seeds,)
+    each.
+
+    It wins if it has the larger margin in the rule's own norm.
+    """
     values = np.array(
         [v for (a, b), v in disputes.items() if a in rules and b in rules]
     )
@@ -274,7 +309,11 @@ def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarra
 
 
 def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
-    """Share of all `asked`, and the ends of a 95 % bootstrap over seeds."""
+    """Return the share of won disputes among all `asked`, and the ends of a 95 %
+    bootstrap.
+
+    The bootstrap draws seeds.
+    """
     if not asked.any():
         return np.nan, np.nan, np.nan
     drawn = stream(0, "resamples").integers(0, len(asked), (RESAMPLES, len(asked)))
@@ -285,7 +324,11 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Pairs of rules whose norms prefer different selections: (each its own, all)."""
+    """Count the pairs of rules whose norms prefer different selections.
+
+    Returns in how many of them each norm prefers its own rule's selection, and how many
+    there are.
+    """
     pairs = np.array(
         [(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)]
     )
@@ -294,7 +337,11 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
 
 
 def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
-    """Part 2; both by the names of `settings`, then as its functions give."""
+    """Judge part 2 of the protocol.
+
+    `optimal` and `disputes` hold, for each way in `settings`, what the functions of
+    these names return.
+    """
     steepest = [name for name in optimal["from zero"] if name != ADAM]
 
     def means(way):
@@ -323,12 +370,14 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
 
 
 def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
-    """A rule's numbers: median over layers and heads of log ratio, (seeds, norms)."""
+    """Return the median over layers and heads of a rule's log ratio, (seeds, norms)."""
     return np.array([np.median(np.log(reading.ratio), (0, 1)) for reading in readings])
 
 
 def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
-    """How far `rule` is ahead of every other in a norm: differences (seeds,)."""
+    """Return how far `rule` is ahead of every other rule in a norm: differences
+    (seeds,).
+    """
     levels = {
         name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()
     }
@@ -340,7 +389,10 @@ def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
 def deciding_lead(
     readings: Readings, rule: str, norm: str
 ) -> tuple[str, str, verdicts.Interval]:
-    """(verdict, rival, its paired interval) on `rule` having the largest ratio."""
+    """Decide whether `rule` has the largest ratio in a norm.
+
+    Returns the verdict, the rival that decides it, and the paired interval of the lead.
+    """
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
     ahead = leads(readings, rule, norm)
@@ -353,7 +405,7 @@ def deciding_lead(
 
 
 def ranking_claims(readings: Readings) -> list[Claim]:
-    """Part 3: who has the largest ratio in four norms."""
+    """Judge part 3 of the protocol: which rule has the largest ratio in four norms."""
     claims = []
     for norm, rule in FIRST.items():
         word, rival, interval = deciding_lead(readings, rule, norm)
@@ -375,7 +427,10 @@ def ranking_claims(readings: Readings) -> list[Claim]:
 
 
 def counted(readings: Readings) -> np.ndarray:
-    """Share of layers, heads, seeds in which a rule is largest, (rules, norms)."""
+    """Return the share of layers, heads and seeds in which a rule's ratio is largest.
+
+    The result is (rules, norms).
+    """
     ratios = np.array(
         [[reading.ratio for reading in seeds] for seeds in readings.values()]
     )
@@ -384,7 +439,9 @@ def counted(readings: Readings) -> np.ndarray:
 
 
 def _near_ties(tokens):
-    """Second-best tokens moved to a score LEAD below the best."""
+    """Move the second-best token of each sample to a score that is LEAD below the
+    best.
+    """
     scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
     first, second = (
@@ -400,7 +457,9 @@ def _near_ties(tokens):
 
 
 def _wrong_start(tokens, seeds):
-    """W_0 (runs, d, d_z): HOLD x the token SVM of random other tokens."""
+    """Return W_0 (runs, d, d_z): HOLD times the token SVM of random tokens other than
+    opt.
+    """
     _, n, T, _ = tokens.shape
     starts = []
     for opt, seed in zip(tokens.opt, seeds, strict=True):
@@ -416,14 +475,16 @@ def _wrong_start(tokens, seeds):
 
 
 class _Ended(NamedTuple):
-    """Where a rule's runs ended."""
+    """Where the runs of a rule ended: their selections, and whether these are final."""
 
     selection: np.ndarray  # (runs, n)
     kept: np.ndarray  # (runs,) the same since half time, and ahead of all other tokens
 
 
 def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
-    """The ways in which selections compete: (tokens, W_0 or None for zero) by name."""
+    """Return the ways in which selections compete: (tokens, W_0 or None for zero) by
+    name.
+    """
     data = unit_tokens(seeds, **SHAPE)
     return {
         "from zero": (data, None),
@@ -435,7 +496,7 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
 def ended(
     tokens: TokenSet, rows: Mapping, steps: int, start: np.ndarray | None
 ) -> dict[str, _Ended]:
-    """Every rule's runs, trained for `steps` steps."""
+    """Train by every rule for `steps` steps, and return where its runs ended."""
     rules = {name: row.rule for name, row in rows.items()}
     paths: Any = dynamics.train(
         tokens, rules, steps, start=start, record=[steps // 2, steps]
@@ -451,12 +512,25 @@ def ended(
 
 
 def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
-    """The share of samples in which each rule's runs selected opt, (runs,)."""
+    """Return the share of samples in which each rule's runs selected the opt token,
+    (runs,).
+    """
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
 def disputes(rows: Mapping, runs: Mapping, best: atlas.BestMargins) -> dict:
-    """Log margin in a's norm of a's selection over b's, by (a, b); NaN for none."""
+    """Compare two rules' selections by the largest margin that each allows.
+
+    A dispute is a run in which the rules a and b end, finally, in different selections
+    s_a and s_b. Its value is log(gamma_N(s_a) / gamma_N(s_b)), where N is the norm of
+    a, and gamma_N(s) = max {min_m <A_m, W> : N(W) <= 1} is the largest margin for the
+    selection s.
+
+    Returns
+    -------
+    dict
+        The values (runs,) by (a, b), NaN for a run without a dispute.
+    """
     logs = {}
     for a, b in permutations(rows, 2):
         apart = (

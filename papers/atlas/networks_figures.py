@@ -1,4 +1,4 @@
-"""The pictures of notebook 45: each draws what the notebook computed."""
+"""The figures of notebook 45. They draw what the notebook computed."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,10 @@ NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 
 def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
-    """Median ratios of rules on (K, Q) and on W, in seven norms; nearest norms."""
+    """Draw the median ratios of rules on (K, Q) and on W in seven norms.
+
+    The norm in which a rule was predicted to have its largest ratio is outlined.
+    """
     lines = [
         (f"{what} by {name}", runs[name].last, norm)
         for name, row in table.items()
@@ -51,8 +54,12 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
 def _optimal_shares(
     axis: Axes, optimal: Mapping, rules: list[str], steepest: list[str]
 ) -> None:
-    """Share of samples that select the opt token: a row a rule, a mark a way."""
-    # Numbers where no other mark is: {(way, rule): points to the right}.
+    """Draw the share of samples that select the opt token, with a row for each rule.
+
+    Marks are the ways in which selections compete.
+    """
+    # Where numbers are written, so that no mark is below: {(way, rule): points to the
+    # right}.
     from_zero = optimal["from zero"]
     lowest = min(steepest, key=lambda rule: from_zero[rule].mean())
     numbered = {
@@ -76,7 +83,10 @@ def _optimal_shares(
 def _disputes_won(
     disputes: network.Disputes, rules: list[str], steepest: list[str]
 ) -> list[tuple]:
-    """Disputes won and all, (seeds,) each, of every rule; last those of steepest."""
+    """Return the disputes won and all disputes, (seeds,) each, for every rule.
+
+    The last entry is for all rules in `steepest` together.
+    """
     counts = []
     for rule in rules:
         own = {pair: lead for pair, lead in disputes.items() if pair[0] == rule}
@@ -91,7 +101,11 @@ def _shares_won(
     rules: list[str],
     steepest: list[str],
 ) -> list[tuple]:
-    """Share of disputes won with 95 % bars: a row a rule, a mark a way; end labels."""
+    """Draw the share of disputes won with 95 % intervals, with a row for each rule.
+
+    Marks are the ways in which selections compete. Returns the labels at the panel's
+    end.
+    """
     labels = []
     for shift, (way, look) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
         heights = np.arange(len(rules) + 1) + shift
@@ -111,7 +125,7 @@ def _shares_won(
 
 
 def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Figure:
-    """Share of opt tokens by rule and way; share of disputes won, 95 % bars."""
+    """Draw the share of opt tokens by rule, and the share of disputes won."""
     figure, axes = plots.panels(1, 2, height=3.0)
     rules = list(optimal["from zero"])
     steepest = [rule for rule in rules if rule != network.ADAM]
@@ -124,7 +138,8 @@ def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Fi
     for axis, row_names in zip(axes, rows, strict=True):
         axis.set_yticks(range(len(row_names)), row_names)
         axis.invert_yaxis()
-    pieces.end_labels(axes[1], labels)  # once the axis has its direction
+    # called last, because the axis was inverted before
+    pieces.end_labels(axes[1], labels)
     return plots.legend(figure, axes[0])
 
 

@@ -1,5 +1,7 @@
 """Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step
-sizes. `excess`: (L - L*) / L* of each run by its name, (seeds, records).
+sizes.
+
+`excess` maps the name of a run to (L - L*) / L*, (seeds, records).
 """
 
 import itertools
@@ -22,7 +24,11 @@ Excess = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Experiment:
-    """Problem, X (n, d), Y (n, k), X^T X / n, two starts A_0, B_0 for every seed."""
+    """The problems, data and starts of several seeds.
+
+    X is (seeds, n, d), Y (seeds, n, k) and the covariance X^T X / n (seeds, d, d). Each
+    seed has a spectral and a random start A_0, B_0.
+    """
 
     problems: list[Regression]
     X: np.ndarray
@@ -35,8 +41,10 @@ class Experiment:
     def draw(
         cls, of_seeds: Sequence[int], n: int, start_std: float, **problem
     ) -> "Experiment":
-        """Appendix A for every seed; the random start has entries N(0, start_std^2).
-        `problem` are the arguments of `random_regression` but the seed.
+        """Draw the setting of Appendix A for every seed.
+
+        The random start has entries N(0, start_std^2). `problem` holds the arguments of
+        `random_regression` except the seed.
         """
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
@@ -56,7 +64,9 @@ def _stacked(pairs) -> Start:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """Rules and starts, from "spectral, P, R" (Algorithm 1) to "random" (SGD)."""
+    """Return rules and starts by name, from "spectral, P, R" (Algorithm 1) to "random"
+    (SGD).
+    """
     rules = {}
     starts = {}
     for start, P, R in itertools.product(
@@ -71,8 +81,11 @@ def ablation(
 
 
 def factor_effect(excess: Excess, mark: str) -> np.ndarray:
-    """Last excess with the part `mark`, "P" or "R", over that without, (seeds,):
-    geometric mean over the other part on and off, by the names of `ablation`.
+    """Return the last excess with one part divided by the last excess without it,
+    (seeds,).
+
+    The part is `mark`, "P" or "R". The ratio is the geometric mean over the other part
+    being on and off. Names are those of `ablation`.
     """
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
@@ -82,9 +95,12 @@ def factor_effect(excess: Excess, mark: str) -> np.ndarray:
 
 
 def optimisers() -> dict[str, Callable]:
-    """Step size -> rule, of Algorithm 1, SGD and the optimisers that paper B names."""
+    """Return functions from step size to rule: Algorithm 1, SGD and the optimisers of
+    paper B.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about progress bars that are never drawn
+        # warnings about progress bars that are never drawn
+        warnings.simplefilter("ignore")
         from pytorch_optimizer import SOAP, Shampoo
 
     return {
@@ -106,15 +122,18 @@ def conditioning(
     of_seeds: Sequence[int],
     level: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Condition numbers of Sigma and, by rule, iterations to (L - L*)/L* <= level or
-    inf, (floors, seeds); random start; `build` makes a floor's experiment.
+    """Measure how the iterations to a loss depend on the condition number of Sigma.
+
+    Runs begin at the random start. `build` makes the experiment of an eigenvalue floor.
+    Returns the condition numbers, and by rule the iterations to (L - L*)/L* <= level or
+    inf, all (floors, seeds).
     """
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each = [build(floor) for floor in floors]
     shape = (len(floors), len(of_seeds))
-    # All floors in one loop: the data sets of a floor are so many more seeds, with the
-    # same draws.
+    # All floors are trained in one loop, as if the data sets of a floor were more
+    # seeds.
     problems = [problem for part in each for problem in part.problems]
 
     def joined(name):
@@ -132,7 +151,10 @@ def conditioning(
 
 
 def _from_random(data, rules, batch, steps, of_seeds):
-    """Every tenth iteration, and each rule's (L - L*)/L* from the random start."""
+    """Train every rule from the random start.
+
+    Returns every tenth iteration, and (L - L*)/L* by rule there.
+    """
     record = np.arange(0, steps + 1, 10)
     source = regression.minibatches(data.X, data.Y, batch, of_seeds)
     starts = dict.fromkeys(rules, data.random)
@@ -154,8 +176,12 @@ def tune(
     of_seeds: Sequence[int],
     level: float,
 ) -> dict[str, float]:
-    """The best step of each maker (step size -> rule), by medians: fewest iterations to
-    (L - L*)/L* <= level, if every seed ends there, else the smallest last excess.
+    """Choose the best step size in `grid` for each maker, a function from step size to
+    rule.
+
+    If every seed ends with (L - L*)/L* <= level, the step with the fewest iterations to
+    this level is best, otherwise the one with the smallest last excess. Both are
+    medians over seeds.
     """
     best = {}
     for name, make in makers.items():
@@ -175,7 +201,7 @@ def tune(
 
 
 def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
-    """Paper B's Figures 1 and 2, judged by the worst seed of the `ablation`."""
+    """Judge paper B's Figures 1 and 2 by the worst seed of the `ablation`."""
     ours, sgd = (excess[name] for name in ("spectral, P, R", "random"))
     random = excess["random, P, R"][:, -1].max()
     end = sgd[:, -1].min()
@@ -188,9 +214,11 @@ def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
 def ablation_claims(
     excess: Excess, effects: Mapping, times: Mapping, steps: int
 ) -> list[Claim]:
-    """The parts' effects (Appendix A, Section 5): the start at once, P and R at last.
-    `effects` of `factor_effect` by mark, `times` of `conditioning`, the last row worst;
-    what does not get there counts as `steps`.
+    """Judge the effects of the parts of Algorithm 1 (Appendix A, Section 5).
+
+    The start has its effect at once, P and R in the end. `effects` are those of
+    `factor_effect`, by mark. `times` are those of `conditioning`, with the worst
+    condition in the last row. A run that does not arrive counts as `steps`.
     """
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (
@@ -207,7 +235,9 @@ def ablation_claims(
 
 
 def against_best_sgd(excess: Excess) -> Claim:
-    """Algorithm 1 ends below SGD, each at its best step, by the median seed (ours)."""
+    """Judge that Algorithm 1 ends below SGD in the median seed, each at its best step
+    (ours).
+    """
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
 
@@ -215,7 +245,9 @@ def against_best_sgd(excess: Excess) -> Claim:
 def ill_conditioned(
     condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2
 ):
-    """A problem: Sigma's eigenvalues from 1 to 1/condition, evenly in the log."""
+    """Build a problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the
+    log.
+    """
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
     Sigma = (Q * np.geomspace(1, 1 / condition, d)) @ Q.T
@@ -225,15 +257,18 @@ def ill_conditioned(
     V, _ = np.linalg.qr(rng.standard_normal((d, d)))
     N = (
         U * np.linspace(signal, signal / 2, d)
-    ) @ V.T  # M Sigma^{1/2}, well conditioned
+    ) @ V.T  # this is M Sigma^{1/2}, which is well conditioned
     return Regression(
         Sigma=Sigma, M=N @ (vectors / np.sqrt(values)) @ vectors.T, noise=0.045
     )
 
 
 def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
-    """Iterations that cut the distance to the minima by 10^6, (conditions, seeds):
-    steps 1/lambda_max along the slowest mode, rate 1 - lambda_min/lambda_max.
+    """Predict the iterations that cut the distance to the minima by 10^6, (conditions,
+    seeds).
+
+    With the step 1/lambda_max the slowest mode shrinks by 1 - lambda_min/lambda_max per
+    iteration.
     """
 
     def iterations(condition, seed, name):
@@ -249,14 +284,19 @@ def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
 
 
 def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
-    """Exponents of iterations (conditions, seeds) in the condition number, (seeds,)."""
+    """Fit the exponents of iterations (conditions, seeds) in the condition number,
+    (seeds,).
+    """
     return np.polyfit(np.log(conditions), np.log(iterations), 1)[0]
 
 
 def gains(
     conditions: Sequence[float], iterations: Mapping[str, np.ndarray]
 ) -> list[Claim]:
-    """Algorithm 1 gains tenfold at the last one; the two-sided rule never slows."""
+    """Judge that Algorithm 1 gains a factor of ten at the last condition number.
+
+    A second claim is that the two-sided rule never needs more iterations.
+    """
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slope = growth(conditions, iterations["left_right"]).max()
     return [

@@ -1,5 +1,7 @@
-"""Paper B's figures drawn: `recorded` (records,) are iterations, `excess` (seeds,
-records) by name is (L - L*)/L* there.
+"""The figures of paper B.
+
+`recorded` (records,) are iterations. `excess` maps a name to (L - L*)/L* at these
+iterations, (seeds, records).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +20,17 @@ OPTIMISERS = ("Algorithm 1", "two-sided", "SGD", "Adam", "Muon", "SOAP", "Shampo
 
 
 def _time_axis(axis, title: str, steps: int) -> None:
-    """Iterations from 0, linear up to 10 and then logarithmic."""
+    """Label the axis of iterations, linear up to 10 and then logarithmic."""
     axis.set(title=title, yscale="log", xlabel="iteration $t$", xlim=(0, steps))
     axis.set_xscale("symlog", linthresh=10, linscale=0.6)
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
 def _last(axis, excess: Excess, worst: bool = False) -> None:
-    """Right of the panel each rule's median last excess, and in brackets the worst."""
+    """Write each rule's median last excess to the right of the panel.
+
+    If `worst`, the worst seed follows in brackets.
+    """
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
@@ -39,7 +44,9 @@ def _last(axis, excess: Excess, worst: bool = False) -> None:
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
-    """Loss and excess of the rule `ours` beside SGD's from a random start."""
+    """Draw the loss and the excess of the rule `ours` with SGD's, from a random
+    start.
+    """
     figure, (loss, relative) = plots.panels(1, 2, height=2.6)
     lines = (
         (ours, label, "Algorithm 1", 3),
@@ -51,7 +58,7 @@ def against_sgd(
         text,
         like,
         width,
-    ) in lines:  # a wide line shows on both sides of the optimum's
+    ) in lines:  # a wide line shows on both sides of the optimum's line
         plots.band(
             loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width
         )
@@ -159,7 +166,7 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
 
 
 def _slope(axis, sizes, power: float, height: float, words: str, place) -> None:
-    """A power of n whose height is free, with words at its middle."""
+    """Draw a power of n at a free height, with words at its middle."""
     plots.power_law(axis, (sizes[0], sizes[-1]), power, height, words)
     middle = np.sqrt(sizes[0] * sizes[-1])
     at = middle, height * (middle / sizes[0]) ** power
@@ -167,7 +174,7 @@ def _slope(axis, sizes, power: float, height: float, words: str, place) -> None:
 
 
 def _fitted(exponent: tuple) -> str:
-    """A fitted power of n with its standard error."""
+    """Write a fitted power of n with its standard error."""
     return f"$n^{{{exponent[0]:.3f} \\pm {exponent[1]:.3f}}}$"
 
 

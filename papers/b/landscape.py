@@ -1,5 +1,10 @@
 """Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3,
-4. Constants that are blank in the text at hand are derived.
+4.
+
+Constants that are blank in our copy of the paper are derived here. Below, M Sigma^{1/2}
+has the singular values sigma_1 >= sigma_2 >= ..., the layer is Z = (A; B), and Z_pi is
+the projection of Z onto the minima. `named` is the problem whose closed forms are used,
+which a wrong world alters.
 """
 
 import numpy as np
@@ -14,13 +19,18 @@ from papers.b.statements import PAPER
 
 
 def _standard_errors(estimates: np.ndarray, expected) -> float:
-    """The largest |mean - expected| of estimates (draws, ...), in standard errors."""
+    """Return the largest |mean - expected| of estimates (draws, ...), in standard
+    errors.
+    """
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
 
 
 def _ratio_errors(named: Regression, X: np.ndarray, w: np.ndarray) -> float:
-    """E e^{x.w} = e^{w.Sigma.w / 2} and E[x e^{x.w}] = Sigma w e^{w.Sigma.w / 2}."""
+    """Compare sampled means with E e^{x.w} = e^{w.Sigma.w / 2} and E[x e^{x.w}].
+
+    The second one is Sigma w e^{w.Sigma.w / 2}. The result is in standard errors.
+    """
     weight = np.exp(X @ w)
     sampled = np.column_stack([weight, X * weight[:, None]])
     normaliser = np.exp(w @ named.Sigma @ w / 2)
@@ -34,7 +44,11 @@ def _population_loss_error(
     samples: tuple[np.ndarray, np.ndarray],
     layer: np.ndarray,
 ) -> float:
-    """L(A, B) against the mean loss of queries that attend to infinitely many keys."""
+    """Compare L(A, B) with the mean loss of queries that attend to infinitely many
+    keys.
+
+    The result is in standard errors.
+    """
     X, Y = samples
     A, B = np.split(layer, [problem.k])
     predictions = X @ B @ problem.Sigma @ A.T
@@ -43,7 +57,10 @@ def _population_loss_error(
 
 
 def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> float:
-    """E e^{c x^T B x} at c = 0.4 of the largest moment, on the worst minimum."""
+    """Compare E e^{c x^T B x} with its closed form at the worst minimum.
+
+    c is 0.4 times the largest moment. The result is in standard errors.
+    """
     # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at
     # R = V^T.
     _, _, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
@@ -54,7 +71,8 @@ def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> floa
 
     whitened = X @ np.linalg.inv(problem.root)
     logits = np.einsum("id,de,ie->i", whitened, S, whitened)
-    scale = named.Sigma[0, 0] / problem.Sigma[0, 0]  # 1 if Sigma is named rightly
+    # 1 unless a wrong world alters Sigma
+    scale = named.Sigma[0, 0] / problem.Sigma[0, 0]
     expected = np.linalg.det(np.eye(problem.d) - 2 * c * scale * S) ** -0.5
     return _standard_errors(np.exp(c * logits), expected)
 
@@ -62,12 +80,12 @@ def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> floa
 def by_monte_carlo(
     problem: Regression, seed: int, draws: int, named: Regression | None = None
 ) -> list[Claim]:
-    """Ratio identity, population loss, integrability threshold against `draws` samples.
+    """Judge closed forms against `draws` samples.
 
-    In standard errors: E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}; L(Z) by queries
-    with infinitely many keys; E e^{c x^T B x} at 0.4 of the largest moment, on the
-    worst point of the manifold, where the variance is finite too. `named` is the
-    problem whose closed forms are taken, default the same.
+    They are the ratio identity E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}, the
+    population loss L(Z), and the integrability threshold. For the threshold E e^{c x^T
+    B x} is taken at 0.4 of the largest moment, where the variance is also finite, at
+    the worst minimum. Deviations are in standard errors. `named` defaults to `problem`.
     """
     rng = seeds.stream(seed, "draws")
     named = named or problem
@@ -83,7 +101,11 @@ def by_monte_carlo(
 
 
 def search(problem: Regression, starts: int) -> float:
-    """The largest distance to the minima, "left_right", where L-BFGS on L + R ends."""
+    """Return the largest distance to the minima at which L-BFGS on L + R ends.
+
+    The distance is in the norm "left_right", and the largest is over `starts` random
+    starts.
+    """
     shape = (problem.k + problem.d, problem.d)
     distances = []
 
@@ -126,7 +148,10 @@ def regularised_excess(problem: Regression, Z: np.ndarray) -> float:
 def minima(
     problem: Regression, points: np.ndarray, distance: float, named: Regression
 ) -> list[Claim]:
-    """Theorem 1.2: `points` Z_Q have no excess, no R; `search` ended `distance` off."""
+    """Judge Theorem 1.2: the points Z_Q are minima, and a search finds no others.
+
+    `points` must have no excess loss and R = 0. `distance` is the result of `search`.
+    """
     A = points[:, : named.k]
     B = points[:, named.k :]
     scale = regression.excess_loss(named, 0 * A[0], 0 * B[0])
@@ -138,14 +163,14 @@ def minima(
 
 
 def _random_layers(problem: Regression, count: int) -> np.ndarray:
-    """Gaussian Z (count, k + d, d)."""
+    """Draw Gaussian layers Z (count, k + d, d)."""
     rng = seeds.stream(2, "draws")
     return rng.standard_normal((count, problem.k + problem.d, problem.d))
 
 
 def _hessian(gradient, at: np.ndarray) -> np.ndarray:
-    """The Hessian (D, D) at `at`, by central differences of a gradient that is
-    linear.
+    """Compute the Hessian (D, D) at `at` by central differences of a linear
+    gradient.
     """
     columns = []
     for unit in np.eye(at.size):
@@ -229,7 +254,7 @@ def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
         n (mean of L^ - L) over its closed form, tr(A Sigma A^T) / 2 - tr(M Sigma A^T).
     """
     n = 5
-    A = -problem.M  # the two terms of the closed form have one sign here
+    A = -problem.M  # both terms of the closed form have the same sign here
     X, Y = problem.sample(n * draws, seeds.stream(3, "draws"))
     mean_x = X.reshape(draws, n, -1).mean(1)
     mean_y = Y.reshape(draws, n, -1).mean(1)
@@ -327,9 +352,11 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
 
 
 def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
-    """Lemma 1's inequalities, measured over bound, at the rotations that attain them: R
-    pairs the signal's weakest direction with Sigma's strongest, or strongest with
-    weakest. off: the bounds' relative error.
+    """Judge Lemma 1's inequalities at the rotations at which they are attained.
+
+    R pairs the weakest direction of the signal with the strongest of Sigma, or
+    strongest with weakest. Measured is the extreme singular value divided by its bound.
+    `off` is the relative error of the bounds.
     """
     values, vectors = np.linalg.eigh(problem.Sigma)
     space = manifold.of(problem)
@@ -342,8 +369,10 @@ def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
 
 
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
-    """The largest lambda_max(sym(Sigma^{1/2} B Sigma^{1/2})) of the manifold over
-    sigma_1^{1/2}, by L-BFGS on S, R = R_0 e^S, from random R_0.
+    """Find the largest eigenvalue of sym(Sigma^{1/2} B Sigma^{1/2}) over all minima.
+
+    It is divided by sigma_1^{1/2}, and is found by L-BFGS on S in R = R_0 e^S, from
+    random R_0.
     """
     space = manifold.of(problem)
     d = problem.d
@@ -369,14 +398,20 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
 
 
 def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
-    """The best beta of Eq. 4 and of Lemma 2 in "left_right" within the radius r, and
-    where.
+    """Return the best beta of Eq. 4 and of Lemma 2 within the radius r, and where it is
+    needed.
 
-    Both are attained at the same Z (k + d, d) (ours). In Y = Sbar^{1/2} Z Sigma^{1/2} the
-    gradient's terms of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2}
-    ||Delta|| and ||Delta||^2 / 2 times ||Delta||, together sigma_1 (2 + a)(1 + a) with a = r / (2
-    sigma_1)^{1/2}; integrated, Lemma 2 has sigma_1 (2 + a)^2 / 2. Both are equalities where Y_pi
-    grows along sigma_1 alone.
+    The norm is "left_right". Both constants are attained at the same Z (k + d, d),
+    which is our result. In Y = Sbar^{1/2} Z Sigma^{1/2}, the terms of the gradient of
+    order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2} ||Delta|| and
+    ||Delta||^2 / 2, each times ||Delta||. With a = r / (2 sigma_1)^{1/2} their sum is
+    sigma_1 (2 + a)(1 + a) times ||Delta||. Integrated, Lemma 2 gets sigma_1 (2 + a)^2 /
+    2. Both bounds are attained if Y_pi grows along sigma_1 alone.
+
+    Returns
+    -------
+    tuple
+        beta of Eq. 4, beta of Lemma 2, and Z.
     """
     space = manifold.of(problem)
     largest = space.singular_values[0]
@@ -391,13 +426,19 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
 def curvatures(
     problem: Regression, starts: int, fractions=(0.1, 1.0)
 ) -> dict[str, np.ndarray]:
-    """The worst curvature within our radius over our constants, (2,) by norm (paper B,
-    Eqs. 3, 4).
+    """Measure the worst curvature within our radius, relative to our constants.
 
-    It is min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
-    ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), at `fractions` of the radius,
-    by L-BFGS from `starts` random directions each, around minima at random R. Smoothness in
-    "left_right" is over the best beta, and measured at the `_steepest` point too.
+    Paper B, Eqs. 3 and 4. Convexity is min <grad, Delta> / ||Delta||^2, divided by the
+    convexity constant (theory: at least 1). Smoothness is max ||grad|| / ||Delta||,
+    divided by the smoothness constant (theory: at most 1). Both are searched by L-BFGS
+    at `fractions` of the radius, from `starts` random directions each, around minima at
+    random R. In the norm "left_right" smoothness is divided by the best beta, and is
+    also measured at the point of `_steepest`.
+
+    Returns
+    -------
+    dict of str to ndarray (2,)
+        Convexity and smoothness, by norm.
     """
     space = manifold.of(problem)
     worst = {}
@@ -445,7 +486,10 @@ def curvatures(
 
 
 def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
-    """Eqs. 3 and 4 with our constants, off by a share, from `curvatures`."""
+    """Judge Eqs. 3 and 4 with our constants, from `curvatures`.
+
+    `off` is the relative error of the constants.
+    """
     sides = {}
     for norm, values in worst.items():
         sides[f"convex.{norm}"], sides[f"smooth.{norm}"] = values / (1 + off)
@@ -453,8 +497,10 @@ def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
 
 
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
-    """Lemma 2: the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2), random Z within
-    the radius; "left_right": the best beta, the Z that attains it too.
+    """Return the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) of Lemma 2.
+
+    Z are random points within the radius. In the norm "left_right" beta is the best
+    one, and the Z at which it is attained is added.
     """
     space = manifold.of(problem)
     rng = seeds.stream(1, "draws")
@@ -477,13 +523,17 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
 
 
 def _on_layers(problem: Regression, Sigma: np.ndarray) -> np.ndarray:
-    """diag(I_k, Sigma) acting from the left on layers (k + d, d), as a matrix."""
+    """Return diag(I_k, Sigma), acting from the left on layers (k + d, d), as a
+    matrix.
+    """
     on_rows = block_diag(np.eye(problem.k), Sigma)
     return np.kron(on_rows, np.eye(problem.d))
 
 
 def _population_hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
-    """The Hessian of the population loss at the layer Z, by central differences."""
+    """Compute the Hessian of the population loss at the layer Z by central
+    differences.
+    """
     reach = 1e-5
     basis = np.eye(Z.size).reshape(-1, *Z.shape)
     ahead = manifold.gradient(problem, Z + reach * basis)
@@ -494,7 +544,12 @@ def _population_hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
 def _best_constants(
     G: np.ndarray, S: np.ndarray, across: np.ndarray, error: float
 ) -> tuple[float, float]:
-    """alpha' and beta' of `sample_constants`; S enters their remainders by `error`."""
+    """Compute alpha' and beta' of `sample_constants`.
+
+    G is the Hessian in the "left" norm, S as there, and `across` spans the directions
+    orthogonal to the manifold. S enters the remainders of the gradient by the factor
+    `error`.
+    """
     # alpha': the least <P grad, Delta> over the norm below, for Delta across.
     inner = across.T @ (S @ G + G @ S) @ across / 2
     square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
@@ -511,18 +566,18 @@ def _best_constants(
 def sample_constants(
     problem: Regression, covariance: np.ndarray, Q: np.ndarray
 ) -> tuple[float, float]:
-    """Lemma 4's alpha' and beta' for a sample `covariance`, over alpha and beta for
-    Sigma itself.
+    """Compute Lemma 4's alpha' and beta' for a sample covariance, relative to those of
+    Sigma.
 
-    Close to the minimum Z_Q, in the "left" norm. With P = diag(I, Sigma^^{-1}), S =
-    Sbar^{1/2} P Sbar^{1/2} and any error of size e of the gradient, <P g, Delta> >=
-    alpha' ||Delta||^2 - e^2 / alpha' and ||P g||^2 <= beta'^2 ||Delta||^2 + 4 e^2 hold
-    with the best constants
+    Near the minimum Z_Q, in the "left" norm, let P = diag(I, Sigma^^{-1}), where Sigma^
+    is the sample covariance, and S = Sbar^{1/2} P Sbar^{1/2}. For a gradient g with an
+    error of size e, <P g, Delta> >= alpha' ||Delta||^2 - e^2 / alpha' and ||P g||^2 <=
+    beta'^2 ||Delta||^2 + 4 e^2 hold with the best constants
 
         alpha' = min <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 / 4),
         beta' = max ||P grad|| / ||Delta|| (1 - ||S||^2 / 4)^{-1/2},
 
-    over Delta across the manifold. For the true covariance they are 4/5 and
+    over Delta orthogonal to the manifold. For the true covariance they are 4/5 and
     (4/3)^{1/2}.
     """
     space = manifold.of(problem)
@@ -533,7 +588,7 @@ def sample_constants(
     inverse_root = _on_layers(problem, space.inverse_root)  # Sbar^{-1/2}
     symmetric = inverse_root @ (H + H.T) @ inverse_root / 2
     eigenvalues, eigenvectors = np.linalg.eigh(symmetric)
-    dimension = problem.d * (problem.d - 1) // 2  # of the manifold
+    dimension = problem.d * (problem.d - 1) // 2  # dimension of the manifold
     across = eigenvectors[:, dimension:]
     curvatures = eigenvalues[dimension:]
     G = (across * curvatures) @ across.T

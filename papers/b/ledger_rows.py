@@ -41,31 +41,38 @@ SMALL = Sizes(draws=40, oracle_draws=16, softmax_draws=10_000, searches=1)
 
 @cache
 def _problem(sizes: Sizes, seed: int = 0) -> Regression:
-    """The ledger's problem: A1-A3 hold."""
+    """Return the ledger's problem, which satisfies A1-A3."""
     shape = sizes.d, sizes.k, sizes.signal, sizes.noise, sizes.floor
     return regression.random_regression(seed, *shape)
 
 
 def _quiet(sizes: Sizes) -> Regression:
-    """The ledger's problem at a quarter of its signal: A3 holds with c = 2, so that
-    means over the query expand in 1/n up to the second order.
+    """Return the ledger's problem with a quarter of its signal.
+
+    A3 then holds with c = 2, so that means over the query expand in 1/n up to the
+    second order.
     """
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
 def _named(problem, world: World):
-    """The problem as the world names it: Sigma too large by the share "sigma off"."""
+    """Return the problem as the world names it, with Sigma too large by "sigma off"."""
     return replace(problem, Sigma=problem.Sigma * (1 + world.of("sigma off")))
 
 
 def _off(sizes, values, world):
-    """The values (repeats, sizes) as a world with a wrong exponent in n has them."""
+    """Return the values (repeats, sizes) as a world with a wrong exponent in n has
+    them.
+    """
     x = np.asarray(sizes, float)
     return values * (x / x[-1]) ** world.of("exponent off")
 
 
 def _not_exceeded(values):
-    """90 % quantiles in quarters of the draws, (..., draws, sizes): (..., 4, sizes)."""
+    """Return the 90 % quantiles in quarters of the draws.
+
+    `values` are (..., draws, sizes), the result is (..., 4, sizes).
+    """
     return np.quantile(
         values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2
     )
@@ -79,15 +86,17 @@ def _self_logits(sizes: Sizes) -> np.ndarray:
 
 
 def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Assumptions 1-3 on twenty draws, A3's exact condition by a search; Theorem 1.1's
-    closed forms and Lemma 7 against samples.
+    """Judge Assumptions 1-3 on twenty data sets, and closed forms against samples.
+
+    The exact condition of A3 is found by a search. The closed forms are those of
+    Theorem 1.1 and Lemma 7.
     """
     # Assumptions 1-3 on twenty problems: the least of each number.
     problems = [_problem(sizes, seed) for seed in range(20)]
     A1 = [_named(problem, world).assumptions()["A1"][0] for problem in problems]
     A2 = [problem.assumptions()["A2"][0] for problem in problems]
     A3 = [problem.largest_moment for problem in problems]
-    floor = sizes.floor * (1 - 1e-9)  # less rounding of the eigenvalue
+    floor = sizes.floor * (1 - 1e-9)  # allows for rounding of the eigenvalue
     claims = [PAPER.claim("a1", min(A1), bound=f"≥ {floor!r}")]
     claims += PAPER.claims({"a2": min(A2), "a3": min(A3)})
     yield from PAPER.rows("20 draws", 20, claims)
@@ -108,8 +117,10 @@ def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 @cache
 def _landscape_measured(sizes):
-    """Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends; by
-    norm the worst curvature around the minima, and Lemma 2's ratio.
+    """Measure the loss around its minima.
+
+    Returns Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends;
+    the worst curvature around the minima by norm; and Lemma 2's ratio.
     """
     problem = _problem(sizes)
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
@@ -122,8 +133,8 @@ def _landscape_measured(sizes):
 
 
 def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorem 1.2: the manifold's points, a search for other minima; around them Lemmas
-    1 and 2, Eqs. 3 and 4.
+    """Judge Theorem 1.2 (the minima, and a search for others), Lemmas 1 and 2, Eqs. 3
+    and 4.
     """
     problem = _problem(sizes)
     off = world.of("constant off")
@@ -142,8 +153,10 @@ def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 @cache
 def _starts_measured(sizes):
-    """Lemmas 3, 4 at n = 4000, 16,000, 64,000, (draws, sizes): the spectral start's two
-    events, and `landscape.sample_constants` at random minima.
+    """Measure Lemmas 3 and 4 at n = 4000, 16,000 and 64,000, (draws, sizes).
+
+    They are the two events of the spectral start, and `landscape.sample_constants` at
+    random minima.
     """
     problem = _problem(sizes)
     ns = (4000, 16_000, 64_000)
@@ -158,7 +171,9 @@ def _starts_measured(sizes):
 
 
 def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 3-6: sample preconditioner and spectral start, over data sets."""
+    """Judge Lemmas 3-6 over data sets: the sample preconditioner and the spectral
+    start.
+    """
     ns, near, inverse, low, high = _starts_measured(sizes)
     problem = _problem(sizes)
     draws = sizes.draws
@@ -192,7 +207,10 @@ def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _in_parts(values, measure):
-    """`measure` (10, draws, entries), ten parts of a size's draws: (10, sizes)."""
+    """Apply `measure` to ten parts of each size's draws, and return (10, sizes).
+
+    `measure` takes (10, draws, entries).
+    """
     parts = ([v[r::10][: len(v) // 10] for r in range(10)] for v in values)
     each = (np.stack(part).reshape(10, len(part[0]), -1) for part in parts)
     return np.array([measure(part) for part in each]).T
@@ -202,7 +220,7 @@ def _variances(values):
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
-LEMMAS = {  # of a sum: on its bias, its variance, its bias over all queries
+LEMMAS = {  # the lemmas on a sum's bias, its variance, and its bias over all queries
     "mean": ("lemma11.4", "lemma14.6", "lemma13.5"),
     "outer": ("lemma15.7", "lemma19.9", "lemma18.8"),
     "covariance": ("lemma20.10", "lemma23.12", "lemma22.11"),
@@ -211,8 +229,10 @@ LEMMAS = {  # of a sum: on its bias, its variance, its bias over all queries
 
 @cache
 def _softmax(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, dict[str, np.ndarray]]:
-    """What each of Lemmas 9-23 bounds, (10, sizes), by its row, at a minimum: for a
-    query of length d^{1/2}, and over 200 queries of the quiet problem.
+    """Measure what each of Lemmas 9-23 bounds, (10, sizes), by row, at a minimum.
+
+    "one query" has a query of length d^{1/2}, the other entry averages over 200 queries
+    of the quiet problem.
     """
     return {
         "one query": _of_one_query(sizes, ns),
@@ -221,13 +241,17 @@ def _softmax(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, dict[str, np.ndarra
 
 
 def _logit_matrix(problem: regression.Regression) -> np.ndarray:
-    """Sigma^{1/2} B Sigma^{1/2} at a minimum: the logits of whitened keys and query."""
+    """Return Sigma^{1/2} B Sigma^{1/2} at a minimum, which gives logits in whitened
+    coordinates.
+    """
     B = manifold.of(problem).point()[problem.k :]
     return problem.root @ B @ problem.root
 
 
 def _of_one_query(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Moments of the softmax weights, and bias and variance of the sums of `LEMMAS`."""
+    """Measure moments of the softmax weights, and bias and variance of the sums of
+    `LEMMAS`.
+    """
     query = np.ones(sizes.d)
     u = _logit_matrix(_problem(sizes)).T @ query
     sums = scaling.softmax_sums(u, query, ns, sizes.softmax_draws)
@@ -252,14 +276,14 @@ def _of_one_query(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def _over_queries(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """The bias of the sums of `LEMMAS`, integrated over 200 queries."""
+    """Integrate the bias of the sums of `LEMMAS` over 200 queries."""
     L = _logit_matrix(_quiet(sizes))
     over = scaling.integrated(L, ns, 200, sizes.softmax_draws // 200)
     return {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
 
 
 def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 8's identities; Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax
+    """Judge Lemmas 8-11, 13-15, 18-20, 22 and 23, which are about sums over softmax
     weights.
     """
     identities = landscape.lemma8(_problem(sizes), world.of("constant off"))
@@ -273,7 +297,7 @@ def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         yield from PAPER.rows(f"n = 100 to 800, {queries}", None, claims)
 
 
-# Why Theorem 4's row fails where A3 holds with c = 1 only.
+# Why Theorem 4's row fails if A3 only holds with c = 1.
 LOUD = (
     "the order after 1/n holds the moment E e^(3 |Sigma^(1/2) B'x|^2), infinite from |M"
     " Sigma^(1/2)| = 1/6 on, so that the exponent is reached slowly; where A3 holds with c = 2 (the"
@@ -283,8 +307,11 @@ LOUD = (
 
 @cache
 def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Largest biases near minima of the quiet problem, (repeats, sizes), by name: "L^",
-    "R^" and "L^ + R^" at four points; "loud": L^ at one, the full signal.
+    """Measure the largest biases near minima of the quiet problem, (repeats, sizes), by
+    name.
+
+    "L^", "R^" and "L^ + R^" are at four points. "loud" is L^ at one point with the full
+    signal.
     """
     quiet = _quiet(sizes)
     loud = _problem(sizes)
@@ -302,7 +329,7 @@ def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]
 
 
 def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorems 3, 4, 5: the bias of the gradients of L^ + R^, L^ and R^."""
+    """Judge Theorems 3, 4 and 5: the bias of the gradients of L^ + R^, L^ and R^."""
     ns = (25, 50, 100, 200)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
@@ -325,9 +352,11 @@ def _floors(sizes: Sizes):
 
 @cache
 def _algorithm_1(sizes, ns):
-    """Algorithm 1 as written, from `draws` data sets of each n: sample covariance,
-    spectral start, oracle gradients of fresh batches. The last excess freed of the
-    oracle's noise, and the mean iterate's excess of L + R, (draws, sizes) each.
+    """Run Algorithm 1 as written, from `draws` data sets of each size n.
+
+    It has the sample covariance, the spectral start, and oracle gradients of fresh
+    batches. Returns the last excess without the oracle's noise, and the excess of L + R
+    at the mean iterate, (draws, sizes) each.
     """
     problem = _problem(sizes)
     each = range(sizes.draws)
@@ -352,7 +381,9 @@ def _algorithm_1(sizes, ns):
 
 
 def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Theorem 2 and its remark: what 90 % of Algorithm 1's runs do not exceed, by n."""
+    """Judge Theorem 2 and its remark by what 90 % of Algorithm 1's runs do not exceed,
+    by n.
+    """
     where = "Algorithm 1, n = 50 to 800"
     ns = (50, 200, 800)
     excess, regularised = map(_not_exceeded, _algorithm_1(sizes, ns))
@@ -371,8 +402,8 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     floor = PAPER.mean("theorem2.floor", leading(floors.sizes, values))
     where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
     yield from PAPER.rows(where, len(values), [floor])
-    # e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as
-    # linearised.
+    # The term e^{-cT}: on the population loss, along the slowest mode, log(L - L*)
+    # falls at the linearised rate.
     problem = _problem(sizes)
     factor = 1 + world.of("step off")
     rates, _ = regression.modes(problem)

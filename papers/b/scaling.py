@@ -1,10 +1,10 @@
-"""Paper B in the number of samples n: softmax sums, starts, the gradients' bias,
-Theorem 2's floor.
+"""Paper B in the number of samples n: softmax sums, starts, gradient bias, Theorem 2's
+floor.
 
-Each measure returns values over a range of sizes n, whose exponents in n are the
-claims. Sums are in whitened coordinates: keys g ~ N(0, I), one of them the query,
-logits g^T u with u = Sigma^{1/2} B^T x = L^T Sigma^{-1/2} x, L = Sigma^{1/2} B
-Sigma^{1/2}.
+Each function returns values over a range of sizes n, and the claims are about their
+exponents in n. Sums are in whitened coordinates: keys are g ~ N(0, I), and one of them
+is the query. Logits are g^T u with u = Sigma^{1/2} B^T x = L^T Sigma^{-1/2} x and L =
+Sigma^{1/2} B Sigma^{1/2}.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ from lib.regression import PreconditionedRule, Regression, RegressionHistory, ma
 from papers.b.statements import PAPER
 from papers.fits import geometric_phase, power_fit
 
-PART = 2_000_000  # numbers drawn at a time; the draws are those of one large array
-LATE = 50  # samples, below which C/n is no small term
+PART = 2_000_000  # how many numbers are drawn at a time; this does not change the draws
+LATE = 50  # with fewer samples the term C/n is not small
 
 
 def _draws(rng, draws, n, d):
-    """Standard normal samples, (draws, n, d), some draws after the other."""
+    """Draw standard normal samples (draws, n, d), yielding some draws at a time."""
     size = max(1, PART // (n * d))
     for start in range(0, draws, size):
         yield rng.standard_normal((min(size, draws - start), n, d))
@@ -33,7 +33,10 @@ def _draws(rng, draws, n, d):
 def repeated(
     measure: Callable, sizes: Sequence[float], draws: int, role: str
 ) -> np.ndarray:
-    """measure(size, rng) for every size, (..., draws, sizes), a stream a draw."""
+    """Evaluate measure(size, rng) for every size and draw, (..., draws, sizes).
+
+    Every draw has a random stream of its own.
+    """
     streams = [seeds.stream(r, role) for r in range(draws)]
     values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
     return np.moveaxis(values, (0, 1), (-2, -1))
@@ -42,17 +45,23 @@ def repeated(
 def softmax_sums(
     u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
 ) -> dict:
-    """Softmax sums at the `query` (d,), the first of n keys, `draws` times for each n
-    of `sizes`.
+    """Draw softmax sums at the query (d,), which is the first of n keys.
 
-    u (d,) gives the logits; the other keys are standard normal. {"weight": n s_1, the
-    query's own, "mean": c = sum s_i g_i, "outer": c c^T, "covariance": C = sum s_i g_i
-    (g_i - c)^T, and "mean bias", "outer bias", "covariance bias": these less their
-    limits u, u u^T, I and less their first-order change with the other keys, whose mean
-    is zero}: lists over `sizes` of (draws, ...).
+    u (d,) gives the logits; the other keys are standard normal.
 
-    A bias has the quantity's own bias as its mean and a spread of that order 1/n, where
-    the quantities themselves spread like n^{-1/2}.
+    Returns
+    -------
+    dict
+        Lists over `sizes` of (draws, ...). "weight": n s_1, with s_1 the weight of the
+        query itself. "mean": c = sum s_i g_i. "outer": c c^T. "covariance": C = sum s_i
+        g_i (g_i - c)^T. "mean bias", "outer bias" and "covariance bias": these minus
+        their limits u, u u^T and I, and minus their first-order change with the other
+        keys, whose mean is zero.
+
+    Notes
+    -----
+    A bias has the quantity's own bias as its mean. Its spread is of the same order 1/n,
+    while the quantities themselves spread like n^{-1/2}.
     """
     rng = seeds.stream(seed, "draws")
     sums = {}
@@ -66,7 +75,7 @@ def softmax_sums(
 
 
 def _sums(u, query, g):
-    """`softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
+    """Compute `softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n = g.shape[1]
 
@@ -74,14 +83,14 @@ def _sums(u, query, g):
         return v[:, :, None] * v[:, None]
 
     limit = np.eye(len(u))
-    # Of mean 1, under which a key has mean u and covariance I
+    # Weights of mean 1, under which a key has mean u and covariance I.
     e = np.exp(g @ u - u @ u / 2)
     over = e.mean(1)[:, None]
     s = e / (n * over)  # (draws, n)
     c = (s[:, None] @ g)[:, 0]
     second = (g * s[..., None]).swapaxes(1, 2) @ g
-    # value - limit less its first-order change is share + (1 - over) (value - limit),
-    # where share is the query's part of sum_i e_i (value_i - limit) / n
+    # value - limit minus its first-order change is share + (1 - over) (value - limit),
+    # where share is the query's part of sum_i e_i (value_i - limit) / n.
     share = e[0, 0] / n
     mean_bias = share * (query - u) + (1 - over) * (c - u)
     outer_bias = (
@@ -103,12 +112,17 @@ def _sums(u, query, g):
 def integrated(
     L: np.ndarray, sizes: Sequence[int], queries: int, draws: int, repeats: int = 10
 ) -> dict:
-    """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by
-    name.
+    """Estimate Theorem 4's integrals over the query g ~ N(0, I), with u = L^T g.
 
-    "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
-    - I|^4. A power of a mean is made of independent estimates of it, so that noise does not add to
-    it: two from 2 `draws` sets of keys each, for the fourth power four from `draws`.
+    A power of a mean is a product of independent estimates of the mean, so that noise
+    does not add to it: two estimates from 2 `draws` sets of keys each, and for the
+    fourth power four from `draws` each.
+
+    Returns
+    -------
+    dict of str to ndarray (repeats, sizes)
+        "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2,
+        "covariance": E |E[C | g] - I|^4.
     """
     powers = {
         name: np.empty((queries, len(sizes)))
@@ -133,8 +147,9 @@ def integrated(
 def leading(
     sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0
 ) -> np.ndarray:
-    """The a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,): log n and 1/n by
-    regression, from the sizes `since` on, three at least.
+    """Fit the exponent a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,).
+
+    The fit is a regression on log n and 1/n over at least three sizes, from `since` on.
     """
     n = np.asarray(sizes, float)
     late = n >= since
@@ -146,7 +161,10 @@ def leading(
 def least_squares_errors(
     problem: Regression, sizes: Sequence[int], draws: int
 ) -> np.ndarray:
-    """||(M^ - M) Sigma^{1/2}||^2 over its mean, k noise^2 d/(n-d-1): (draws, sizes)."""
+    """Return ||(M^ - M) Sigma^{1/2}||^2 divided by its mean, (draws, sizes).
+
+    M^ is the least-squares estimate of M. The mean is k noise^2 d/(n-d-1).
+    """
 
     def square(n, rng):
         estimate = manifold.estimate(*problem.sample(n, rng))
@@ -159,7 +177,11 @@ def least_squares_errors(
 def perturbed_starts(
     problem: Regression, sizes: Sequence[float], draws: int
 ) -> np.ndarray:
-    """The distance to the minima of those of Sigma + s S, M + s N, (draws, sizes)."""
+    """Return the distance to the minima of the start that belongs to Sigma + s S, M + s
+    N.
+
+    The result is (draws, sizes), for random S and N and the sizes s.
+    """
     space = manifold.of(problem)
     distances = np.empty((draws, len(sizes)))
     for r in range(draws):
@@ -177,8 +199,10 @@ def perturbed_starts(
 def spectral_distances(
     problem: Regression, sizes: Sequence[int], repeats: int
 ) -> np.ndarray:
-    """Lemma 3's two events for fresh data sets, (2, repeats, sizes). The spectral
-    start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||.
+    """Measure the two events of Lemma 3 on fresh data sets, (2, repeats, sizes).
+
+    They are the distance of the spectral start to the minima, and ||Sigma^{1/2}
+    Sigma^^{-1} Sigma^{1/2} - I|| with the sample covariance Sigma^.
     """
 
     def events(n, rng):
@@ -193,7 +217,9 @@ def spectral_distances(
 
 
 def near(problem: Regression, seed: int) -> np.ndarray:
-    """Z (k + d, d) near the manifold: a minimum and 0.02 of a Gaussian matrix."""
+    """Return Z (k + d, d) near the manifold: a minimum plus 0.02 times a Gaussian
+    matrix.
+    """
     minimum = manifold.of(problem).point()
     return minimum + 0.02 * seeds.stream(seed, "draws").standard_normal(minimum.shape)
 
@@ -206,8 +232,10 @@ def regulariser_bias(
     repeats: int,
     seed: int,
 ) -> np.ndarray:
-    """E grad R^(Z) - grad R(Z), R^ with X^T X / n, (repeats, sizes, k + d, d). R^'s
-    first-order change with X^T X / n, whose mean is zero, is taken out.
+    """Estimate E grad R^(Z) - grad R(Z), where R^ has X^T X / n in place of Sigma.
+
+    The first-order change of R^ with X^T X / n has mean zero and is subtracted. The
+    result is (repeats, sizes, k + d, d).
     """
     rng = seeds.stream(seed, "draws")
     step = 1e-4
@@ -234,13 +262,16 @@ def regulariser_bias(
 def loss_bias(
     problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int
 ) -> np.ndarray:
-    """E grad L^ - grad L at Z, `draws` queries at least: (repeats, sizes, k + d, d)."""
+    """Estimate E grad L^ - grad L at Z from at least `draws` queries.
+
+    The result is (repeats, sizes, k + d, d).
+    """
     layer = Z[: problem.k], Z[problem.k :]
     A, B = (torch.from_numpy(part)[None, None] for part in layer)
     limit = np.concatenate(regression.population_gradients(problem, *layer))
     bias = np.empty((repeats, len(sizes), *Z.shape))
     for r, j in np.ndindex(repeats, len(sizes)):
-        # Of keys at most 2^20, so that memory stays small
+        # At most 2^20 keys at once limit the memory.
         chunk = max(1, 2**20 // sizes[j])
         source = regression.oracle(problem, sizes[j], min(draws, chunk), [1000 * r + j])
         passes = range(-(-draws // chunk))
@@ -252,7 +283,7 @@ def loss_bias(
 
 
 def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.ndarray:
-    """||E grad L^ - grad L|| at one point, by batch size: (repeats, sizes)."""
+    """Return ||E grad L^ - grad L|| at one point by batch size, (repeats, sizes)."""
     bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
     return np.linalg.norm(bias, axis=(-1, -2))
 
@@ -260,13 +291,13 @@ def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.nd
 def tail_excess(
     problem: Regression, history: RegressionHistory, since: int
 ) -> np.ndarray:
-    """Excess loss to which a run on an estimated oracle settles, free of its noise,
-    (seeds,).
+    """Estimate the excess loss at which a run on a noisy oracle settles, without its
+    noise.
 
-    The loss depends on the map A Sigma B^T alone, whose error is averaged over the
-    earlier and over the later half of the records from iteration `since` on; half the
-    inner product of the two means has no share of independent noise, where half a
-    squared norm would have.
+    The loss depends on the map A Sigma B^T alone. The map's error is averaged over the
+    earlier and over the later half of the records from iteration `since` on. Half the
+    inner product of the two means contains no independent noise, which half a squared
+    norm would contain. The result is (seeds,).
     """
     late = history.iterations >= since
     A = history.A[:, late]
@@ -279,7 +310,10 @@ def tail_excess(
 
 
 def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
-    """A rule's history, every iteration, from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
+    """Train by a rule, and record every iteration.
+
+    A_0 is (seeds, k, d) and B_0 (seeds, d, d).
+    """
     record = list(range(steps + 1))
     return regression.descend(
         source, {"": rule}, {"": start}, covariance, steps, record
@@ -294,7 +328,9 @@ def from_slowest_mode(
     runs: int = 1,
     factor: float = 1.0,
 ) -> RegressionHistory:
-    """Algorithm 1, eta = factor/lambda_max, from `distance` along the slowest mode."""
+    """Run Algorithm 1 with eta = factor/lambda_max from `distance` along the slowest
+    mode.
+    """
     space = manifold.of(problem)
     k = problem.k
     rates, directions = regression.modes(problem)
@@ -307,8 +343,11 @@ def from_slowest_mode(
 
 @dataclass(frozen=True)
 class Floors:
-    """Theorem 2: excess (sizes, seeds, K) at iterations (K,), `floor` (sizes, seeds),
-    exact (K,) on the population loss, factor = (1 - eta lambda_min)^2 an iteration.
+    """Runs for Theorem 2 at iterations (K,).
+
+    `excess` (sizes, seeds, K) is the excess loss, and `floor` (sizes, seeds) its floor.
+    `exact` (K,) is the excess on the population loss, which falls by `factor` = (1 -
+    eta lambda_min)^2 per iteration.
     """
 
     sizes: np.ndarray
@@ -326,7 +365,10 @@ def scaling(
     draws: int,
     of_seeds: Sequence[int],
 ) -> Floors:
-    """Algorithm 1 on each size's oracle, from the radius of the one-point bounds."""
+    """Run Algorithm 1 on an oracle with each number of samples.
+
+    Runs start at the radius of the one-point bounds.
+    """
     radius = manifold.of(problem).constants().radius
     count = len(of_seeds)
     sources = (regression.oracle(problem, n, draws, of_seeds) for n in sizes)
@@ -346,7 +388,10 @@ def scaling(
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Geometric at the linearised rate down to the floor, which falls like n^-2."""
+    """Judge that the excess falls geometrically to a floor, which falls like n^-2.
+
+    The rate must be that of the linearised problem.
+    """
     floor = floors.sizes, floors.floor.T
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
     slopes = [geometric_phase(floors.iterations, *pair) for pair in pairs]
@@ -356,7 +401,11 @@ def theorem_2(floors: Floors) -> list[Claim]:
 
 
 def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
-    """Lemma 3: `distances` ~ n^{-1/2}, Theorem 4: `bias` ~ 1/n; (repeats, sizes)."""
+    """Judge that `distances` fall like n^{-1/2} (Lemma 3), and `bias` like 1/n (Theorem
+    4).
+
+    Both are (repeats, sizes).
+    """
     start, error = power_fit(sizes, distances)
     return [
         replace(PAPER.claim("distance", start, say=(error,)), id="lemma3"),

@@ -1,7 +1,8 @@
-"""Paper C, "Optimizing Attention with Mirror Descent" (2410.14581), and its predecessor
-2308.16898.
+"""Paper C, "Optimizing Attention with Mirror Descent" (2410.14581).
 
-In: mirror descent's histories. Out: claims. Open `section5` first for the experiments;
-`lemmas` holds the appendix, `ledger_rows` gathers it, `statements.toml` words it,
-`predecessor` is the earlier paper, `reviews` what is claimed of real data.
+It also has the paper that C generalises (2308.16898). The modules take histories of
+mirror descent and return claims. Open `section5` first, for the experiments. `lemmas`
+checks the appendix, `ledger_rows` gathers these checks, and `statements.toml` has their
+words. `predecessor` is the earlier paper, and `reviews` says what paper C claims of
+real data.
 """

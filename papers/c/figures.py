@@ -1,4 +1,6 @@
-"""Paper C's figures: its authors' code, rates, basins, what it generalises."""
+"""The figures of paper C: its authors' experiments, rates, basins, and the earlier
+paper.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -79,8 +81,12 @@ def rays(
 
 
 def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tuple:
-    """A path (k, 2) of directions, its target's mark; the end label with its miss."""
-    above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
+    """Draw a path (k, 2) of directions and a mark at its target.
+
+    Returns the label at the path's end: its height, how far it ends from the target,
+    and its colour.
+    """
+    above = 2 + (_look(p).dash != "-")  # dashed lines are drawn over solid ones
     axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
     axis.plot(*target, markerfacecolor="none", zorder=above, **_look(p).mark)
     miss = np.linalg.norm(path[-1] - target)
@@ -88,7 +94,7 @@ def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tup
 
 
 def _directions(axis, histories: Histories, ends: Mapping) -> None:
-    """Directions of W, with marks at the directions of the SVMs."""
+    """Draw the directions of W, with marks at the directions of the SVM solutions."""
     labels = []
     for p, history in histories.items():
         W = history.W[0, :, 0] / history.own_norm[0, -1]
@@ -103,7 +109,9 @@ def _directions(axis, histories: Histories, ends: Mapping) -> None:
 def _joint_divergences(
     axis, histories: Histories, ends: Mapping, heads: Mapping
 ) -> None:
-    """Divergence of W from its SVM, and dotted that of the head from its own."""
+    """Draw the divergence of W from its SVM solution, and of the head from its own
+    (dotted).
+    """
     labels = []
     for p, history in histories.items():
         of_W = history.divergence(ends[p][p].W, p)[0]
@@ -124,7 +132,9 @@ def joint(
     heads: Mapping[float, MaxMargin],
     caption: str,
 ) -> Figure:
-    """Joint training: directions of W; divergences of W and of the head."""
+    """Draw joint training: the directions of W, and the divergences of W and of the
+    head.
+    """
     figure, axes = plots.panels(1, 2, height=2.9)
     _directions(axes[0], histories, ends)
     _joint_divergences(axes[1], histories, ends, heads)
@@ -173,7 +183,9 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
 
 
 def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
-    """Shares of starts that end at their cone's selection, by (p, ||W_0||/||W_mm||)."""
+    """Draw the share of starts that keep their cone's selection, by (p,
+    ||W_0||/||W_mm||).
+    """
     multiples = list(dict.fromkeys(m for _, m in kept))
     figure, axes = plots.panels(1, len(multiples), height=2.3)
     for axis, m in zip(axes, multiples, strict=True):

@@ -54,8 +54,11 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
 
 
 def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
-    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
+    """Judge Lemmas 12-15 on random matrices and numbers, and where they are attained.
+
+    Many of the numbers are zero or tiny. Measured is the smallest ratio of the larger
+    to the smaller side over all EXPONENTS.
+    """
     draw = stream(0, "draws")
     count = sizes.draws
     size = 16
@@ -64,7 +67,7 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     # nearly equal, nearly zero
     x = np.append(x, [1.0, 1.0])
     y = np.append(y, [1 - 1e-6, 1e-9])
-    # Where the two norms' ratio is extreme
+    # At these matrices the ratio of the two norms is extreme.
     ends = np.stack([np.ones(size), np.eye(size)[0]])
     for p in EXPONENTS:
         shape = count, size
@@ -83,15 +86,15 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
             "lemma15": lemmas.lemma15(x, y, p),
         }
         for lemma, sides in pairs.items():
-            # A divergence of unit vectors has an error of 1e-16, whatever its size:
-            # below 1e-7 its ratio would be rounding.
+            # A divergence of unit vectors has an error of 1e-16 whatever its size, so
+            # that below 1e-7 its ratio would be dominated by rounding.
             floor = 1e-7 if lemma == "lemma13" else 0.0
             for smaller, larger in sides:
                 usable = (smaller > floor) & np.isfinite(larger)
                 lowest = (larger / smaller)[usable].min()
                 ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
-    # No count of draws: the power of these rows, measured with fewer, is found by their
-    # id.
+    # The words do not count the draws, because the power of these rows was measured
+    # with fewer draws and is looked up by their ids.
     for lemma, ratio in ratios.items():
         claim = PAPER.claim(lemma, ratio / (1 + world.of("constant off")))
         yield from PAPER.rows("p from 1.05 to 10", None, [claim])
@@ -111,13 +114,19 @@ def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _pairs(steps):
-    """Pairs (t, t+1): t = 0 and 40 evenly spaced in log t, rounded down, some equal."""
+    """Return iterations t, t+1 for t = 0 and 40 values evenly spaced in log t.
+
+    They are rounded down, so that some coincide.
+    """
     first = np.concatenate([[0], np.geomspace(1, steps - 1, 40).astype(int)])
     return np.union1d(first, first + 1)
 
 
 def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Plain lp-AttGD's steps: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
+    """Judge the steps of plain lp-AttGD.
+
+    Lemma 4 is judged from W_mm, Lemmas 22, 24 and 25 from a random start.
+    """
     drawn = _data(sizes)
     start = gaussian_start(_data(sizes), range(sizes.seeds))
 
@@ -138,10 +147,13 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemmas 19-21, 27, 28, 30: on the edge of the cone of mu_0, and training in it."""
+    """Judge Lemmas 19-21, 27, 28 and 30 on the edge of the cone of mu_0 and inside
+    it.
+    """
     for p in sizes.exponents:
         true = _selections(sizes, p)
-        # What the claims name: in an altered world other tokens or another solution.
+        # What the claims name; in a wrong world these are other tokens or another
+        # solution.
         solution = world.target(true.solution)
         named = replace(true, tokens=world.tokens(true.tokens), solution=solution)
         count = len(true.solution.W)
@@ -161,8 +173,8 @@ def _on_the_edge(named: lemmas.Selection) -> list[Claim]:
     multiples = np.geomspace(5, 5e6, 13)
     positive, rate = lemmas.lemma20(named, multiples, 10)
     claims = [lemmas.lemma19(named), rate, positive]
-    # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
-    # direction is named, so that a row could not fail.
+    # At p = 1.3 mu_0 is at most 2e-6. W and W_mm hardly differ in such a cone, so that
+    # a row could not fail whatever direction it names.
     if named.p >= 1.5:
         claims.append(lemmas.lemma21(named, multiples, 3))
     return claims
@@ -171,12 +183,12 @@ def _on_the_edge(named: lemmas.Selection) -> list[Claim]:
 def _stays_far_out(
     true: lemmas.Selection, named: lemmas.Selection, steps: int
 ) -> Claim:
-    """Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
+    """Judge Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
     p = true.p
     mu = lemmas.radius(true)
     inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0]
     start = inside.reshape(true.solution.W.shape)
-    width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
+    width = mu ** max(1 / 2, (p - 1) / p)  # width of the cone in the mirror image
     far = _far_out(true, start, width, named.solution.W, steps)
     return lemmas.lemma28(named, far, mu)
 
@@ -184,7 +196,7 @@ def _stays_far_out(
 def _logarithmic_growth(
     true: lemmas.Selection, named: lemmas.Selection, steps: int, world: World
 ) -> list[Claim]:
-    """Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
+    """Judge Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
     p = true.p
     rule = world.rule(MirrorDescent(p, 1.0, normalised=False))
     start = true.solution.W
@@ -199,11 +211,11 @@ def _logarithmic_growth(
 def _near_runs(
     named: lemmas.Selection, world: World, steps: int
 ) -> tuple[list[History], float]:
-    """Normalised runs with a small step from the cone of mu_0 and R_pi around the named
-    target, and the step size.
+    """Train normalised runs with a small step in the cone of mu_0 and R_pi.
 
-    One starts at the target's own direction, one at a random direction of D = mu_0/4,
-    both at ||W_0|| = R_pi.
+    The cone is around the target that the world names. One run starts at the target's
+    own direction, another one at a random direction with D = mu_0/4, both at ||W_0|| =
+    R_pi. Returns the histories and the step size.
     """
     p = named.p
     shape = named.solution.W.shape
@@ -227,13 +239,13 @@ def _near_runs(
 
 
 def _far_out(selection, start, width, target, steps):
-    """D (runs, k) from `target` along normalised training from `start`, each run at its
-    own step.
+    """Return D (runs, k) from `target` along normalised training from `start`.
 
-    A step turns the mirror image of W by a tenth of the cone's width, all together by
-    much more, and ||W_0|| is so large that the minimiser of the loss on its sphere,
-    about ||W_mm||/||W|| away, lies in the cone. One step for all runs, sized by the
-    narrowest cone, would hardly move the others.
+    Every run has its own step size, so that one step turns the mirror image of W by a
+    tenth of the cone's width, and all steps together turn it by much more. ||W_0|| is
+    so large that the minimiser of the loss on its sphere, about ||W_mm||/||W|| away,
+    lies in the cone. A common step size, set by the narrowest cone, would hardly move
+    the other runs.
     """
     divergences = []
     size = selection.solution.norm
@@ -247,7 +259,7 @@ def _far_out(selection, start, width, target, steps):
 
 
 def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
+    """Judge Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
@@ -263,7 +275,7 @@ def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """The regularisation paths: of W alone, and of v and W together."""
+    """Judge the regularisation paths: of W alone, and of v and W together."""
     few = _data(replace(sizes, seeds=sizes.path_seeds))
     instance = section5.joint_instance()
     for p in (1.75, 2, 3):
@@ -280,9 +292,12 @@ def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
 
 
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
-    """Plain steps' rate in k, from D = 0.05, ||W_0|| = 3 ||W_mm||: no row. Worst run:
-    the last D over its bound (constant 1) over the largest since a tenth of
-    `rate_steps`; its last ||W||/||W_mm||; its last D."""
+    """Measure the rate in k of plain steps from D = 0.05 and ||W_0|| = 3 ||W_mm||.
+
+    This is no row of the ledger. For the worst run it returns the last D divided by its
+    bound (constant 1), relative to the largest such ratio since a tenth of
+    `rate_steps`. It also returns the last ||W||/||W_mm|| and the last D of this run.
+    """
     selections = _selections(sizes, p)
     solution = selections.solution
 

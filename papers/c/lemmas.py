@@ -1,11 +1,16 @@
-"""What paper C (2410.14581) states of lp-AttGD's steps (Lemmas 4, 12-16, 18, 22, 24,
-25, 30), and of cones around locally optimal selections (Eqs. 4-8, Lemmas 19-21, 27-29).
+"""The lemmas of paper C (2410.14581) on the steps of lp-AttGD, and on cones.
 
-Inequalities are given as their sides, smaller <= larger, of matrices whose last axis
-holds the entries. Where several runs or iterations enter, the worst of them is judged.
-A selection alpha with solution W_mm of its l_p SVM; T_i its support tokens, those with
-margin 1. Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu} and C
-= S with ||W||_{p,p} >= R.
+Lemmas 4, 12-16, 18, 22, 24, 25 and 30 are about steps. Eqs. 4-8 and Lemmas 19-21 and
+27-29 are about cones around locally optimal selections.
+
+An inequality is returned as its two sides, (smaller, larger), for matrices whose last
+axis holds the entries. If several runs or iterations enter, the worst of them is
+judged.
+
+A selection alpha picks a token of every sample, and W_mm is the solution of its l_p
+SVM. Its support tokens T_i are those of margin 1. W+ is the iterate after W, L+ its
+loss, and q = p/(p-1). Unless said otherwise, D is D_psi(W_mm/||W_mm||, W/||W||), the
+cone S is {D <= mu}, and C is the part of S with ||W||_{p,p} >= R.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +36,9 @@ from papers.c.statements import PAPER
 from papers.fits import fitted_slope
 
 ROUNDING = 1e-12
-SUPPORT = 1e-6  # a margin up to 1 + SUPPORT belongs to a support token
-RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
-MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
+SUPPORT = 1e-6  # a token with a margin of at most 1 + SUPPORT is a support token
+RESOLVED = 1e-14  # rounding makes an error of about 1e-16 in D
+MOVED = 1e-3  # least relative change of D in a run that counts as moving
 PI = 1e-3  # Lemma 27's pi, a tenth of the smallest change of a wrong world
 THIN = (
     "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: the row notices "
@@ -43,21 +48,29 @@ claim = PAPER.claim
 
 
 def spread(tokens: TokenSet, q: float) -> np.ndarray:
-    """max over t, s of ||(x_{i,t} - x_{i,s}) z_i^T||_{q,q}, (runs, n)."""
+    """Return the largest ||(x_{i,t} - x_{i,s}) z_i^T||_{q,q} over t and s, (runs,
+    n).
+    """
     apart = norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], q).max((2, 3))
     return apart * norm(tokens.z, q)
 
 
 def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
-    """W (draws, runs, d, d_z) of sizes from 0.01 to 1000, evenly in the logarithm."""
+    """Draw W (draws, runs, d, d_z) with sizes from 0.01 to 1000, evenly in the
+    logarithm.
+    """
     shape = draws, len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
     sizes = np.geomspace(0.01, 1000, draws)[:, None, None, None]
     return sizes * stream(0, "draws").standard_normal(shape)
 
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
-    """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
-    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error."""
+    """Judge L_min <= L(W) <= L_max.
+
+    The bounds are the losses of each sample's best and worst score (our constants).
+    They are tested at `matrices` (m, runs, d, d_z) and far along two SVM directions, at
+    which they are attained. `off` is the relative error of the bounds.
+    """
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (
@@ -75,8 +88,11 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
 
 
 def _two_misclassified_tokens() -> TokenSet:
-    """A sample of two long tokens -30 e_1 and -31 e_1, head and query e_1: at W = 0 the
-    softmax weights are 1/2 and |l'| is 1, so that the bound of Lemma 18 is attained.
+    """Build one sample of two long tokens, -30 e_1 and -31 e_1, with head and query
+    e_1.
+
+    At W = 0 its softmax weights are 1/2 and |l'| is 1, so that the bound of Lemma 18 is
+    attained.
     """
     e_1 = np.eye(4)[0]
     X = -np.array([30.0, 31.0])[:, None] * e_1[None]
@@ -84,7 +100,7 @@ def _two_misclassified_tokens() -> TokenSet:
 
 
 def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
-    """||grad L||_{q,q} / G of Lemma 18 at each of the matrices, (runs,)."""
+    """Yield ||grad L||_{q,q} / G of Lemma 18 at each of the matrices, (runs,)."""
     score_ranges = np.ptp(attention.scores(tokens, tokens.u), axis=-1)
     G = (score_ranges * spread(tokens, q)).mean(-1) / 4
     for W in matrices:
@@ -96,12 +112,13 @@ def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
 def lemma18(
     tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0
 ) -> Claim:
-    """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
+    """Judge ||grad L||_{q,q} <= G, with our constant G.
 
-    Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a
-    quarter of the product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d,
-    d_z), and at W = 0 for two misclassified tokens, where it is attained. off: by what
-    share G is wrong.
+    G is the mean over i of G_i spread_i / 4, where G_i is the range of sample i's
+    scores. For sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights,
+    which is at most a quarter of the product of the ranges (Gruess), and |l'| <= 1. The
+    bound is tested at `matrices` (m, runs, d, d_z), and at W = 0 for two misclassified
+    tokens, where it is attained. `off` is the relative error of G.
     """
     q = dual_exponent(p)
     pair = _two_misclassified_tokens()
@@ -117,8 +134,9 @@ def lemma18(
 
 
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """L(W) less its limit where all opt tokens are selected, (runs,), exact at
-    e^-300."""
+    """Return L(W) minus its limit for the opt selection, (runs,), exact down to
+    e^-300.
+    """
     logits = attention.logits(tokens, W)
     scores = attention.scores(tokens, tokens.u)
     limit = np.take_along_axis(scores, tokens.opt[..., None], -1)[..., 0]
@@ -129,9 +147,13 @@ def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 
 class Steps:
-    """Every recorded pair (t, t+1) of lp-AttGD: flat W, W+, gradient (runs, pairs, D),
-    eta (over ||grad L||_qq if normalised), losses; gradients and losses anew from W, so
-    that claims check training and not only algebra."""
+    """All recorded pairs of consecutive iterates W, W+ of lp-AttGD, as flat vectors.
+
+    The arrays W, W+ and the gradient are (runs, pairs, D), with D entries of W; the
+    step sizes eta are divided by ||grad L||_{q,q} if steps are normalised. Gradients
+    and losses are computed again from W, so that the claims test the training loop and
+    not only algebra.
+    """
 
     def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent):
         first = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -157,14 +179,17 @@ class Steps:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
 
-def _growth(step):  # what one step adds to the norm of the mirror image
+def _growth(step):  # growth of the norm of the mirror image in one step
     return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (
         step.p - 1
     )
 
 
 def lemma12(W, p):
-    """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; reversed for p < 2."""
+    """Return the sides of D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, for D entries.
+
+    For p < 2 the inequalities are reversed.
+    """
     size = norm(W, p)
     ends = sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
     frobenius = norm(W, 2)
@@ -172,8 +197,12 @@ def lemma12(W, p):
 
 
 def lemma13(first, second, p):
-    """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
-    p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
+    """Return the sides of ||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2), for p >=
+    2.
+
+    W_1 and W_2 have norm 1. For p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2
+    (our constant).
+    """
     apart = first - second
     if p >= 2:
         bound = norm(apart, p) ** p / (p * 2**p)
@@ -183,16 +212,22 @@ def lemma13(first, second, p):
 
 
 def lemma14(x, y, p):
-    """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1};
-    pairs."""
+    """Return the sides of y s <= (p-1)/p (x^p - y^p) <= x s, with s = x^{p-1} -
+    y^{p-1}.
+
+    Here x >= y >= 0. Each inequality is a pair.
+    """
     middle = (p - 1) / p * (x**p - y**p)
     rise = x ** (p - 1) - y ** (p - 1)
     return [(y * rise, middle), (middle, x * rise)]
 
 
 def lemma15(x, y, p):
-    """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p <
-    2."""
+    """Return the sides of y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, with s =
+    (p-1)(x-y).
+
+    For p < 2 the inequalities are reversed.
+    """
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
     if p >= 2:
@@ -201,19 +236,26 @@ def lemma15(x, y, p):
 
 
 def lemma4(steps: Steps) -> Claim:
-    """||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}: the largest share."""
+    """Judge ||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}.
+
+    Measured is the largest ratio of the two sides.
+    """
     bound = steps.eta * norm(steps.gradient, dual_exponent(steps.p))
     return claim("lemma4", (_growth(steps) / bound).max(), steps.p)
 
 
 def step_claims(steps: Steps) -> list[Claim]:
-    """Of every step, by the slack over the term with the gradient, Lemmas 22 and 24:
+    """Judge Lemmas 22, 24 and 25 on every step.
+
+    Lemmas 22 and 24 say that (23 is 24 for V = 0)
 
         eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1},
-        (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>  (23 for V = 0).
+        (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>.
 
-    25: eta (L - L+) over <nabla psi(W) - nabla psi(W+), W - W+>, 1 for small eta; -inf
-    where L rises."""
+    Measured is the slack, divided by the term with the gradient. For Lemma 25 it is eta
+    (L - L+) divided by <nabla psi(W) - nabla psi(W+), W - W+>, which is 1 for small
+    eta, and -inf if L rises.
+    """
     W = steps.W
     later = steps.later
     p = steps.p
@@ -237,9 +279,13 @@ def step_claims(steps: Steps) -> list[Claim]:
 def lemma30(
     history: History, p: float, size: np.ndarray, since: float, stay: np.ndarray
 ) -> list[Claim]:
-    """||W(k)||_{p,p} = Omega(log k): after `since` 0.9 times the sharp slope (ours),
-    dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r), as gradient and (r^{p-1})' fall like
-    e^{-r/||W_mm||}. size (runs,): ||W_mm||; stay: runs that keep its tokens."""
+    """Judge ||W(k)||_{p,p} = Omega(log k) on iterations k >= `since`.
+
+    Let r be the norm. We require 0.9 times the sharp slope dr/dlog k = ||W_mm||/(1 +
+    (p-2) ||W_mm||/r), which is ours: the gradient and the growth of r^{p-1} fall like
+    e^{-r/||W_mm||}. `size` (runs,) is ||W_mm||, and `stay` marks the runs that keep its
+    tokens.
+    """
     late = history.iterations >= since
     slope = (
         fitted_slope(np.log(history.iterations[late]), history.own_norm[:, late]) / size
@@ -258,7 +304,9 @@ def lemma30(
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection, the opt tokens of `tokens`, and its max-margin direction."""
+    """A selection, stored as the opt tokens of `tokens`, and its max-margin
+    solution.
+    """
 
     tokens: TokenSet
     solution: MaxMargin
@@ -266,20 +314,27 @@ class Selection:
 
     @property
     def direction(self) -> np.ndarray:
-        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if a wrong world
-        rotates W_mm."""
+        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D).
+
+        It has norm 1 even if a wrong world rotates W_mm.
+        """
         flat = self.solution.W.reshape(len(self.solution.W), -1)
         return flat / norm(flat, self.p)[:, None]
 
 
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
-    """The Selection of `opt` (runs, n); svm.Infeasible where no W can make it."""
+    """Build the Selection of the tokens `opt` (runs, n).
+
+    Raises svm.Infeasible if no W selects them.
+    """
     chosen = replace(tokens, opt=opt)
     return Selection(tokens=chosen, solution=svm.token_svm(chosen, norm=p), p=p)
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """Definition 3: whether selected tokens score more than their support tokens."""
+    """Check Definition 3: selected tokens score higher than their support tokens,
+    (runs,).
+    """
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -290,20 +345,28 @@ def locally_optimal(selection: Selection) -> np.ndarray:
 
 
 def _delta(selection):
-    """Eq. 4: half the smallest excess over 1 of the other tokens' margins."""
+    """Return delta of Eq. 4: (m - 1)/2, with m the least margin of a token off the
+    support.
+    """
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
 def _nearness(selection):
-    """min(delta, 1/2): at ||W_mm|| over it softmax tells support tokens from others."""
+    """Return min(delta, 1/2).
+
+    At norms of ||W_mm|| divided by this, softmax separates support tokens from others.
+    """
     return np.minimum(_delta(selection), 0.5)
 
 
 def radius(selection: Selection) -> np.ndarray:
-    """mu_0 of Eq. 4, (runs,) (our constant; Lemma 19 by Lemmas 12, 13): rho^p / (p 2^p)
-    for p >= 2, (p-1)/2 (rho d^{1-2/p})^2 for p < 2, rho = min(delta, 1/2) / (A
-    ||W_mm||), A the largest `spread`."""
+    """Return mu_0 of Eq. 4, (runs,), with our constant.
+
+    Lemma 19 follows with it from Lemmas 12 and 13. It is rho^p / (p 2^p) for p >= 2,
+    and (p-1)/2 (rho D^{1/2-1/p})^2 for p < 2, with D the number of entries of W. Here
+    rho = min(delta, 1/2) / (A ||W_mm||), and A is the largest `spread`.
+    """
     p = selection.p
     entries = selection.direction.shape[-1]
     A = spread(selection.tokens, p / (p - 1)).max(-1)
@@ -316,7 +379,9 @@ def radius(selection: Selection) -> np.ndarray:
 def on_the_edge(
     selection: Selection, mu: np.ndarray, draws: int, seed: int = 0
 ) -> np.ndarray:
-    """Random unit directions, D = mu (runs,) from the selection's, (draws, runs, D)."""
+    """Draw unit directions at D = mu (runs,) from the selection's, (draws, runs,
+    entries).
+    """
     directions = stream(seed, "draws").standard_normal(
         (draws, *selection.direction.shape)
     )
@@ -324,7 +389,11 @@ def on_the_edge(
 
 
 def _edge_along(selection, mu, E):
-    """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D)."""
+    """Return the first direction W_mm/||W_mm|| + s E, s > 0, at which D = mu, with norm
+    1.
+
+    E is (draws, runs, entries).
+    """
     direction = selection.direction
     p = selection.p
 
@@ -348,7 +417,10 @@ def _edge_along(selection, mu, E):
 
 
 def _worst_edges(selection):
-    """+-sgn(A) |A|^{q-1} of every constraint A, along which its margin changes most."""
+    """Return +-sgn(A) |A|^{q-1} for every constraint A.
+
+    The margin of A changes most along this direction.
+    """
     tokens = selection.tokens
     rows = coordinates.constraint_rows(
         coordinates.differences(tokens, tokens.opt), tokens.z
@@ -358,9 +430,14 @@ def _worst_edges(selection):
 
 
 def _slack(selection, mu):
-    """Eqs. 12a-c on the edge of the cone of mu (runs,), slacks of 1 or more by margins
-    m: (12a) (m_tau - m_t)/delta, t a support token, tau not; (12b) (m_tau - 1)/delta;
-    (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`."""
+    """Return the least slack of Eqs. 12a-c on the edge of the cone of mu (runs,).
+
+    The equations hold if it is 1 or more. Let m be the margins under W of norm
+    ||W_mm||, m_t that of a support token and m_tau that of another token. The slacks
+    are (m_tau - m_t)/delta for (12a), (m_tau - 1)/delta for (12b), and 2 m_t and 3/2
+    divided by m_t for (12c). The least is over all tokens, runs and directions of
+    `_worst_edges`.
+    """
     tokens = selection.tokens
     solution = selection.solution
     d = _delta(selection)[:, None, None]
@@ -379,7 +456,9 @@ def _slack(selection, mu):
 
 
 def lemma19(selection: Selection) -> Claim:
-    """Eqs. 12a-c in the cone of mu_0, and the widest 10^k mu_0 in which they hold."""
+    """Judge Eqs. 12a-c in the cone of mu_0, and find the widest 10^k mu_0 in which they
+    hold.
+    """
 
     def slack(k):
         return _slack(selection, radius(selection) * 10.0**k)
@@ -393,7 +472,11 @@ def lemma19(selection: Selection) -> Claim:
 
 
 def _descent(selection, W, toward):
-    """<-grad L(W), V>/e^s and s, (runs,), W and V flat: nothing underflows."""
+    """Return <-grad L(W), V> without underflow, as a factor and the log of a scale,
+    (runs,).
+
+    The product is factor times e^{log scale}. W and V = `toward` are flat.
+    """
     tokens = selection.tokens
     shape = selection.solution.W.shape
     logits = attention.logits(tokens, W.reshape(shape))
@@ -410,9 +493,13 @@ def _radii(selection, multiples):
 def lemma20(
     selection: Selection, multiples: np.ndarray, draws: int = 20
 ) -> list[Claim]:
-    """W, V in S with mu_0: <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||}
-    > 0: the smallest c of ||W|| = multiple ||W_mm||/delta, delta of `_nearness`, is in
-    no run below that of the first; multiples (m,) ascend, `draws` a run."""
+    """Judge that -grad L(W) has a positive product with every V in the cone of mu_0.
+
+    Lemma 20 says <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||} > 0. W
+    and V are `draws` random directions on the edge of the cone, and ||W|| is multiple
+    ||W_mm||/delta, with delta of `_nearness`. The smallest c at any of the ascending
+    `multiples` (m,) must not be below that at the first.
+    """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive = np.inf
     constants = []
@@ -432,16 +519,23 @@ def lemma20(
 
 
 def _excess(selection, W):
-    """Lemma 21's pi: <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
+    """Return the pi of Lemma 21 at W, (runs,).
+
+    It solves <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>.
+    """
     along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
     best, _ = _descent(selection, W, selection.direction)
     return along / best - 1
 
 
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
-    """For every pi there is R_pi ~ (C/pi) log(C/pi): the largest pi falls at least like
-    log R / R: pi R / log R at the radii of `lemma20` is largest before the last. On
-    edges from mu_0 to 10^-10 mu_0: what favours W most is near W_mm."""
+    """Judge that for every pi there is an R_pi ~ (C/pi) log(C/pi).
+
+    This means that the largest pi at radius R falls at least like log R / R. So pi R /
+    log R is compared at the radii of `lemma20`; it must not be largest at the last. The
+    directions are on edges from mu_0 to 10^-10 mu_0, because directions that favour W
+    most lie near W_mm.
+    """
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii = _radii(selection, multiples)
     size = selection.solution.norm
@@ -623,14 +717,17 @@ def lemma27(
     multiples = lemma21_radius(selection, pi)
     ends = f"{multiples.min():,.0f}", f"{multiples.max():,.0f}"
     words = f"{100 * np.mean(shares):.0f}", f"{pi:g}", *ends
-    # At p = 3 even a target rotated by 30 % leaves the row green.
+    # At p = 3 the row even passes with a target that is rotated by 30 %.
     remark = THIN if selection.p > 2 else ""
     return claim("lemma27", np.min(slacks), selection.p, say=words, remark=remark)
 
 
 def _turning(selection, history, k, step_size, pi, mu, least):
-    """Whether record k is in the cone, and Eq. 25's slack over its left side, each
-    (runs,)."""
+    """Return whether record k is in the cone, and Eq. 25's slack divided by its left
+    side.
+
+    Both are (runs,).
+    """
     tokens = selection.tokens
     p = selection.p
     scores = attention.scores(tokens, tokens.u)
@@ -657,7 +754,7 @@ def _turning(selection, history, k, step_size, pi, mu, least):
     selected = np.take_along_axis(scores, tokens.opt[..., None], -1)
     gap = selected - scores
     steepness = 1 / (1 + np.exp(selected))
-    with np.errstate(over="ignore", invalid="ignore"):  # outside the cone alone
+    with np.errstate(over="ignore", invalid="ignore"):  # only outside the cone
         before, then = (
             np.exp(
                 np.where(
@@ -674,8 +771,11 @@ def _turning(selection, history, k, step_size, pi, mu, least):
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
-    """From a thinner cone D (runs, k) stays in that of mu (runs,) (our constant), mu >
-    RESOLVED; NaN where none is or D hardly moves. The remark: last D over first."""
+    """Judge that runs from a thin cone, with D (runs, k), stay in that of mu (runs,).
+
+    The constant is ours. mu must exceed RESOLVED; the result is NaN if no run does or
+    if D hardly moves. The remark gives the last D divided by the first.
+    """
     wide = mu > RESOLVED
     course = D[wide, -1] / D[wide, 0]
     largest = np.nan
@@ -693,7 +793,9 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int
 ) -> Selection:
-    """The locally optimal selections in which training with p ends."""
+    """Find the locally optimal selections in which training with p from random starts
+    ends.
+    """
     start = gaussian_start(tokens, seeds)
     rule = relative_rule(start, p, 0.02)
     history = train(tokens, rule, steps, [steps], start, loss="logistic")
@@ -703,8 +805,11 @@ def found_selections(
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorDescent:
-    """Normalised lp-AttGD whose first step is this share of ||nabla psi(W_0)||, W_0 =
-    `start` (runs, d, d_z), median over runs: ||W||^{p-1} grows alike for all p."""
+    """Return normalised lp-AttGD with a step relative to the size of the start.
+
+    The first step is `relative_step` times ||nabla psi(W_0)||, W_0 = `start` (runs, d,
+    d_z), in the median run. Then ||W||^{p-1} grows at the same relative rate for all p.
+    """
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorDescent(p, relative_step * size)
 
@@ -720,8 +825,12 @@ def from_cone(
     seed: int = 0,
     change: Callable[[MirrorDescent], MirrorDescent] = lambda rule: rule,
 ) -> tuple[History, TokenSet]:
-    """Train from `draws` random starts a run, D = mu, ||W_0|| = multiple ||W_mm||, by
-    `relative_rule` of `share` as `change` makes it: history, data of draws x runs."""
+    """Train from `draws` random starts per run at D = mu and ||W_0|| = multiple
+    ||W_mm||.
+
+    The rule is `relative_rule` with `share`, as `change` modifies it. Returns the
+    history and the data, both with draws times runs data sets.
+    """
     solution = selection.solution
     runs = len(selection.direction)
     directions = on_the_edge(selection, np.full(runs, mu), draws, seed)
@@ -733,7 +842,7 @@ def from_cone(
 
 
 def theory(p: float) -> tuple[float, float, str]:
-    """Lemma 29 as (a, b, text): D <= O(r^a (log r)^b), r = ||W||_{p,p}."""
+    """Return Lemma 29 as (a, b, text): D <= O(r^a (log r)^b) with r = ||W||_{p,p}."""
     if p > 2:
         return -1.0, 1.0, r"$\log r / r$"
     if p == 2:
@@ -742,7 +851,9 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
-    """Exponent in r of the divergence (runs, k), over half of log r: (runs,)."""
+    """Fit the exponent in r of the divergence (runs, k) over the last half of log r:
+    (runs,).
+    """
     log_r = np.log(history.own_norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
 
@@ -754,12 +865,13 @@ def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
 
 
 def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
-    """D falls at least like Lemma 29's bound over the last half of the path in log r.
+    """Judge that D falls at least like Lemma 29's bound over the last half of log r.
 
-    And really by r^{-2 min(p - 1, 1)} (ours): D is quadratic in the error of the
-    direction. The part of the mirror image of W_0 that no constraint sees stays, an
-    error of order 1/||W||^{p-1}; the minimiser of the loss on a sphere is off by
-    1/||W||. `divergence` (runs, records) is D.
+    A second claim is ours: D falls like r^{-2 min(p - 1, 1)}, because D is quadratic in
+    the error of the direction. The part of the mirror image of W_0 that no constraint
+    sees stays constant and causes an error of order 1/||W||^{p-1}. The minimiser of the
+    loss on a sphere is off by an error of order 1/||W||. `divergence` (runs, records)
+    is D.
     """
     a, b, _ = theory(p)
     log_r = np.log(history.own_norm)
@@ -780,7 +892,9 @@ def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
 def captured(
     selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
-    """Per mu, the share of starts of `from_cone` that select its tokens, (mus,)."""
+    """Return, for every mu, the share of the starts of `from_cone` that keep its
+    tokens.
+    """
     fractions = []
     for k, mu in enumerate(mus):
         history, tokens = from_cone(selection, mu, multiple, steps, draws=draws, seed=k)
@@ -792,7 +906,9 @@ def captured(
 def local_claims(
     fractions: Mapping, mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Starts in the thinnest cone keep their tokens, those in the widest need not."""
+    """Judge that starts in the thinnest cone keep their tokens; in the widest they may
+    not.
+    """
     return [
         claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))
         for id, k in (("local.thin", 0), ("local.wide", -1))

@@ -1,9 +1,10 @@
 """The paper that C generalises (2308.16898): keys and queries, several tokens, paths.
 
-W_R = argmin L(W) over ||W||_{p,p} <= R; in C jointly argmin L(v, W) over ||v||_p <= r
-as well: not convex, solved from several starts. Jointly those tokens are selected whose
-l_p head SVM has the largest label margin, as the loss is about e^{-r margin}; v/r turns
-to its v_mm, W/R to its W_mm.
+The regularisation path is W_R = argmin L(W) over ||W||_{p,p} <= R. Paper C also takes
+the joint path, argmin L(v, W) over ||v||_p <= r as well. This is not convex, so that we
+solve it from several starts. On the joint path, the selected tokens are those whose l_p
+head SVM has the largest label margin, since the loss is about e^{-r margin}. Then v/r
+turns to v_mm of this SVM, and W/R to W_mm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +27,12 @@ from papers.c.lemmas import select
 from papers.c.statements import PAPER
 
 RANK = 1e-6  # in a rank, singular values below this share of the largest are zero
-ROUNDS = 3  # of v and W in turn, on the joint path
+ROUNDS = 3  # how often v and W are minimised in turn on the joint path
 SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
 
 
 def _alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """<W, V> / (||W||_F ||V||_F) of W and V (..., d, d); NaN for zero."""
+    """Return <W, V> / (||W||_F ||V||_F) of W and V (..., d, d); NaN if one is zero."""
     sizes = np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
     with np.errstate(invalid="ignore"):
         return (W * V).sum((-1, -2)) / sizes
@@ -49,12 +50,14 @@ def _unit(a):  # a zero matrix stays zero
 def train_key_query(
     tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
 ) -> np.ndarray:
-    """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
+    """Train keys and queries, and return W = K Q^T (runs, k, d, d_z) at iterations
+    `record`.
 
-    Of normalised gradient descent on K and Q: K <- K - eta grad_K L / ||grad_K L||_F, Q
-    likewise, each normalised by itself, with grad_K L = G Q, grad_Q L = G^T K, G =
-    grad_W L; logistic loss. K (runs, d, m), Q (runs, d_z, m), else ValueError. A zero
-    gradient makes no step.
+    The head is fixed and the loss logistic. Normalised gradient descent takes K <- K -
+    eta grad_K L / ||grad_K L||_F, and Q likewise, each normalised by itself. The
+    gradients are grad_K L = G Q and grad_Q L = G^T K with G = grad_W L. A zero gradient
+    makes no step. K must be (runs, d, m) and Q (runs, d_z, m), otherwise ValueError is
+    raised.
     """
     runs, _, _, d = tokens.shape
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
@@ -87,10 +90,16 @@ def train_key_query(
 def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> tuple:
-    """Alignment of (K, Q) and of W with their tokens' SVMs, {("K, Q" or "W", norm):
-    (runs, k)}, from entries uniform in +-1/sqrt(d); the share (runs,) of K Q^T's
-    singular values in as many of the largest as the rank of its nuclear-norm
-    solution.
+    """Train (K, Q) and W alone, and align both with the SVMs of the tokens they select.
+
+    They start from entries uniform in +-1/sqrt(d).
+
+    Returns
+    -------
+    tuple
+        The alignments (runs, k), by ("K, Q" or "W", norm of the SVM). And (runs,) the
+        share of K Q^T's singular values in the r largest, where r is the rank of its
+        nuclear-norm solution.
     """
     d = tokens.shape[-1]
     solutions = {}
@@ -124,7 +133,9 @@ def keys_against_weights(
 def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
-    """Mean rank of nuclear-norm token SVMs by dimension; NaN where none exists."""
+    """Return the mean rank of nuclear-norm token SVMs by dimension; NaN if none
+    exists.
+    """
 
     def rank(kept):
         return _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
@@ -136,13 +147,17 @@ def rank_by_dimension(
 def _train_relu_head(
     tokens: TokenSet, step_size: float, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W (runs, d, d_z) after normalised gradient descent from zero, and its softmax
-    weights.
+    """Train W by normalised gradient descent from zero under a ReLU head.
 
     f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so
     that no single token is the best mixture; logistic loss. h is linear around a
     mixture x, with u = 1[x > 0], and loss and gradient are those of
     `lib.attention.slopes` with one head per sample.
+
+    Returns
+    -------
+    tuple of ndarray
+        W (runs, d, d_z), and its softmax weights.
     """
     runs, _, _, d = tokens.shape
     W = np.zeros((runs, d, tokens.z.shape[-1]))
@@ -167,13 +182,17 @@ def _train_relu_head(
 
 
 def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(W, E) for the first run and the tokens `chosen` (n, T) of bool, at least one per
-    sample.
+    """Solve the SVM that selects several tokens per sample, for the first run.
 
-    W (d, d_z) = argmin ||W||_F with (x_t - x_s)^T W z_i = 0 for chosen t, s and >= 1
-    for chosen t and other s; the orthonormal rows E (e, d d_z) span the equations.
-    Raises svm.Infeasible where there is no W; ValueError if a sample has no chosen
-    token or no sample another.
+    W = argmin ||W||_F such that (x_t - x_s)^T W z_i = 0 for chosen tokens t, s, and >=
+    1 for a chosen token t and another token s. `chosen` (n, T) marks at least one token
+    per sample. Raises svm.Infeasible if no W exists, and ValueError if a sample has no
+    chosen token or only chosen ones.
+
+    Returns
+    -------
+    tuple of ndarray
+        W (d, d_z), and E (e, d d_z), whose orthonormal rows span the equations.
     """
     if not chosen.any(1).all() or chosen.all():
         raise ValueError("every sample needs a chosen token, and some sample another")
@@ -215,7 +234,9 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
 def several_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
 ):
-    """With a ReLU head: alignment with the SVM of the tokens selected, (runs,)."""
+    """Train with a ReLU head, and align W with the SVM of the tokens it selects,
+    (runs,).
+    """
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
     chosen = weights > SELECTED
@@ -233,7 +254,10 @@ def several_tokens(
 
 
 def _on_the_sphere(function, start, R, p):
-    """The minimum of `function` (value, gradient) on ||w||_p = R: where, value."""
+    """Minimise `function`, which returns value and gradient, over ||w||_p = R.
+
+    Returns the minimiser and the minimum.
+    """
 
     def objective(w):
         size = norm(w, p)
@@ -247,8 +271,9 @@ def _on_the_sphere(function, start, R, p):
 
 
 def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
-    """log(L - L*) of the first run, its gradient at a flat W (d d_z,); exact at
-    e^-30000.
+    """Return log(L - L*) of the first run and its gradient at a flat W (d d_z,).
+
+    It is exact down to e^-30000.
     """
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
@@ -260,8 +285,11 @@ def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.nd
 def _solve(
     tokens: TokenSet, p: float, radii: np.ndarray, starts: np.ndarray
 ) -> np.ndarray:
-    """W_R (k, d, d_z) of the first run for ascending `radii` (k,), on ||W||_{p,p} = R:
-    by log(L - L*) the best from all starts (starts, d, d_z) and the radius before.
+    """Follow the regularisation path of the first run: W_R (k, d, d_z) at ascending
+    `radii`.
+
+    Each W_R minimises log(L - L*) over ||W||_{p,p} = R, from all `starts` (starts, d,
+    d_z) and from the solution at the radius before; the best end is taken.
     """
     path = []
     function = partial(_log_gap_and_gradient, tokens)
@@ -274,7 +302,9 @@ def _solve(
 
 
 def _candidates(tokens: TokenSet, p: float):
-    """Head and token SVM of every selection, the largest label margin first."""
+    """Solve the head and the token SVM of every selection, the largest label margin
+    first.
+    """
     pairs = []
     (_, n, T, _) = tokens.shape
     for chosen in product(range(T), repeat=n):
@@ -290,8 +320,11 @@ def _candidates(tokens: TokenSet, p: float):
 def solve_jointly(
     tokens: TokenSet, p: float, multiple
 ) -> tuple[np.ndarray, np.ndarray]:
-    """v (d,), W (d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m =
-    `multiple`: each in turn from every selection's solutions, W by log(L - L*).
+    """Minimise the loss of the first run over v (d,) and W (d, d_z) on two spheres.
+
+    Their radii are r = multiple ||v_mm|| and R = multiple ||W_mm||. v and W are
+    minimised in turn, from the solutions of every selection, and the best end is
+    returned.
     """
     pairs = _candidates(tokens, p)
     r, R = (multiple * solution.norm[0] for solution in pairs[0])
@@ -303,7 +336,10 @@ def solve_jointly(
 def _log_loss_of_head(
     tokens: TokenSet, W: np.ndarray, v: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """log L(v, W) of the first run, its gradient in the head v (d,); W (1, d, d_z)."""
+    """Return log L(v, W) of the first run and its gradient in the head v (d,).
+
+    W is (1, d, d_z).
+    """
     scores = attention.scores(tokens, v[None])
     slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
     log_loss = slopes.log_loss[0]
@@ -314,7 +350,10 @@ def _log_loss_of_head(
 
 
 def _in_turn(tokens, p, r, R, pair):
-    """log L, v (d,) and W (d, d_z) after ROUNDS of v, then W, from a pair of SVMs."""
+    """Minimise over v and W in turn, ROUNDS times, from a pair of SVM solutions.
+
+    Returns log L, v (d,) and W (d, d_z).
+    """
     head, weights = pair
     v = head.value[0]
     W = weights.W * (R / weights.norm[0])
@@ -330,7 +369,9 @@ def _in_turn(tokens, p, r, R, pair):
 def joint_claims(
     tokens: TokenSet, p: float, v, W, named: Callable = lambda solution: solution
 ) -> list[Claim]:
-    """The D of v and of W from the SVMs of the largest label margin."""
+    """Judge the divergence of v and W from the SVM solutions of the largest label
+    margin.
+    """
     claims = []
     for name, end, solution in zip(
         ("v", "W"), (v, W), _candidates(tokens, p)[0], strict=True
@@ -350,11 +391,16 @@ def path_against_descent(
     random_starts: int,
     named: Callable = lambda solution: solution,
 ) -> dict:
-    """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
+    """Compare the regularisation path of every run with lp-AttGD from W_0 = 0.
 
-    Radii are R = multiple ||W_mm||. "path", "descent": divergence from the opt tokens'
-    SVM, (runs, multiples) and (runs,); "multiple": where descent ends, ||W|| / ||W_mm||
-    (runs,); "optimal": whether descent selects the opt tokens (runs,).
+    Tokens are the opt tokens, and the radii are R = multiple ||W_mm||.
+
+    Returns
+    -------
+    dict
+        "path" (runs, multiples) and "descent" (runs,): divergence from the opt tokens'
+        SVM solution. "multiple" (runs,): ||W|| / ||W_mm|| where descent ends.
+        "optimal" (runs,): whether descent selects the opt tokens.
     """
     selection = select(tokens, tokens.opt, p)
     history = train(tokens, MirrorDescent(p), steps, loss="logistic")
@@ -380,7 +426,9 @@ def path_against_descent(
 def claims_on_parents(
     aligned: Mapping, share, several: Mapping, followed: Mapping
 ) -> list[Claim]:
-    """What 2308.16898 claims of keys and queries, of several tokens and of the path."""
+    """Judge what 2308.16898 claims of keys and queries, of several tokens and of the
+    path.
+    """
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}
     small = min(several)
     large = max(several)

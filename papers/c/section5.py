@@ -1,6 +1,7 @@
-"""Paper C (2410.14581), the synthetic experiments of its authors' code: settings, and
-the claims of their figures. p is the exponent of training and of D_psi(V/||V||,
-W/||W||), q that of an SVM.
+"""The synthetic experiments in the code of paper C's authors (2410.14581).
+
+p is the exponent of training, and of the divergence D_psi(V/||V||, W/||W||); q is the
+exponent of an SVM.
 """
 
 import math
@@ -19,8 +20,8 @@ from papers.c.statements import PAPER
 
 claim = PAPER.claim
 
-# Final divergences, rows p, columns q: means over 8, 8 and 4 seeds that other code gave
-# in the settings of the authors' code. Only the means are at hand.
+# Final divergences, rows p, columns q. They are means over 8, 8 and 4 seeds, computed
+# by other code with the settings of the authors' code. We only have the means.
 REFERENCE = {
     1.75: {1.75: 0.0014, 2: 0.0084, 3: 0.0676},
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},
@@ -30,8 +31,10 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The instance of joint training in the authors' code: n = 2, T = 3, d = 2, v_0 = 0. The query
-    is the first token; index 0 stands in for opt until the head is known.
+    """Return the joint-training instance in the authors' code: n = 2, T = 3, d = 2, v_0
+    = 0.
+
+    The query is the first token. Token 0 is named as opt until the head is known.
     """
     X = [
         [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
@@ -43,8 +46,11 @@ def joint_instance() -> TokenSet:
 def end_points(
     tokens: TokenSet, histories: Mapping[float, History]
 ) -> dict[float, dict[float, MaxMargin]]:
-    """For every p the l_q token SVMs, all q, of its last iterate's tokens:
-    svm.Infeasible where no W selects these, ValueError where none are selected.
+    """Solve, for every p, the l_q token SVMs of the tokens that its last iterate
+    selects.
+
+    Raises svm.Infeasible if no W selects them, and ValueError if no tokens are
+    selected.
     """
     chosen = {
         p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()
@@ -58,7 +64,11 @@ def end_points(
 def divergences(
     histories, ends, own_tokens: bool = False
 ) -> dict[tuple[float, float], np.ndarray]:
-    """D (runs, k) of training with p from the l_q SVM of its tokens, or of q's."""
+    """Return D (runs, k), by (p, q), of training with p from the solution of an l_q
+    SVM.
+
+    The SVM has the tokens that training with p selects, or if `own_tokens` with q.
+    """
 
     def end(p, q):
         return ends[q if own_tokens else p][q].W
@@ -73,9 +83,12 @@ def divergences(
 def bregman_claims(
     D: Mapping[tuple[float, float], np.ndarray], histories
 ) -> list[Claim]:
-    """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
-    (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
-    of as many of our runs, as a late change of selection is far off.
+    """Judge the divergences `D[p, q]` (runs, records) at the end.
+
+    An SVM with the own exponent is nearest in the mean and in every run. No run ended
+    early. The means agree with REFERENCE within a factor 1.5. They also lie in the
+    middle 95 % of means over as many of our runs as the reference has, because a run
+    that changes its selection late is far off.
     """
     means = {pair: values[:, -1].mean() for pair, values in D.items()}
     made = []
@@ -91,7 +104,7 @@ def bregman_claims(
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
-    """Our last divergences by q, and the means of REFERENCE."""
+    """Judge our last divergences, by q, against the means of REFERENCE."""
 
     def factor(share):  # of the mean of the smallest `share` of the values
         kept = {
@@ -117,8 +130,10 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
 
 
 def probabilities(tokens: TokenSet, history: History) -> tuple[np.ndarray, np.ndarray]:
-    """Along a joint path, (runs, k, n) each: the softmax weight of the tokens that it
-    selects in the end, and sigmoid(y_i f_i).
+    """Return two probabilities along a joint path, (runs, k, n) each.
+
+    They are the softmax weight of the tokens that the path selects in the end, and
+    sigmoid(y_i f_i).
     """
     path = zip(history.W.swapaxes(0, 1), history.u.swapaxes(0, 1), strict=True)
     pairs = (
@@ -140,7 +155,11 @@ SELECTED_JOINTLY = {
 
 
 def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
-    """Tokens as of the authors' runs, probabilities near one; W and v turn to their l_p SVMs."""
+    """Judge joint training against the authors' runs and against theory.
+
+    It selects the tokens of the authors' runs, its probabilities are near one, and W
+    and v turn to the solutions of their l_p SVMs.
+    """
     made = []
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])
@@ -162,7 +181,7 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Clai
 
 
 def path_claims(histories, ends) -> list[Claim]:
-    """From W_0 = 0 each path ends nearest to its own exponent's SVM."""
+    """Judge that each path from W_0 = 0 ends nearest to the SVM of its own exponent."""
     made = []
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W, p)[0, -1] for q in histories}

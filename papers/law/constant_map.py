@@ -1,8 +1,8 @@
-"""The constant C of the law along the axes on which paper A's assumptions are relaxed.
+"""Measure the law's constant C while paper A's assumptions are relaxed one by one.
 
-Class means are the base. Where another token overtakes the opt one's score, no run can
-rest on it; correlated tokens keep it, but the slowest wrong offset dies ever more
-slowly.
+Class means are the base data. Each axis of the map changes one property of them. If
+another token scores higher than the opt token, no run can converge to the opt tokens.
+If tokens are correlated, runs still converge to them, but more and more slowly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,26 +26,35 @@ from papers.ours import claim
 from papers.saturation import score_gaps
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
-STEP = 0.5  # of the longest step
-OVERTAKEN = 4.0  # times the score crossing: as far as the switch is looked for
+STEP = 0.5  # as a share of the longest step that settles
+# The search for the switch ends at this multiple of the score crossing.
+OVERTAKEN = 4.0
 
 
 def _tilted(seed: int, amount: float) -> TokenSet:
-    """Class means; the head has `amount` x a random unit vector: scores differ."""
+    """Return class means whose head is tilted, so that the scores differ.
+
+    `amount` times a random unit vector is added to the head u.
+    """
     data = tokens.class_mean_tokens(seed, **BASE)
     extra = stream(seed, "tilt").standard_normal(data.u.shape)
     return replace(data, u=data.u + amount * extra / np.linalg.norm(extra))
 
 
 def _raw(seed: int, amount: float) -> TokenSet:
-    """Class means with N(0, amount^2) noise on every entry of every token."""
+    """Return class means with N(0, amount^2) noise on every entry of every token."""
     data = tokens.class_mean_tokens(seed, **BASE)
     X = data.X + amount * stream(seed, "raw_noise").standard_normal(data.X.shape)
     return replace(data, X=X, z=X[:, :, 0])
 
 
 def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
-    """Class means; other tokens share sqrt(amount) c, of a "sample" or of "all"."""
+    """Return class means whose tokens other than the opt token are correlated.
+
+    Each of these tokens is sqrt(1 - amount) times itself plus sqrt(amount) times a
+    common vector. `among` says which tokens have the same common vector: those of a
+    "sample", or "all".
+    """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
     shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
@@ -64,16 +73,17 @@ def _sized(name, **fixed):
 
 
 def _long(seed, T):
-    # two samples in 15 T dimensions: constraints stay as far from tight at every T
+    # With two samples in 15 T dimensions the slack of the constraints does not shrink
+    # with T.
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
 
-# axis: its tokens by seed and value, its values
+# Each axis has a function from (seed, value) to tokens, and its values.
 _ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] = {
     "noise": (_sized("noise"), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)),
     "imbalance": (_tilted, (0.0, 0.5, 1.0, 1.5)),
     "raw noise": (_raw, (0.0, 0.1, 0.2, 0.3)),
-    # more constraints than d leave some nearly tight
+    # If there are more constraints than dimensions, some are nearly tight.
     "T": (_sized("T", d=960), (2, 4, 8, 16, 32, 64)),
     "n": (_sized("n"), (2, 6, 12, 24, 48)),
     "d": (_sized("d"), (15, 30, 60, 120, 240, 480)),
@@ -83,12 +93,13 @@ _ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] =
 }
 AXES = {axis: make for axis, (make, _) in _ALONG.items()}
 VALUES = {axis: values for axis, (_, values) in _ALONG.items()}
-ENOUGH = {"long T": 4000}  # iterations that settle where one is dear
+# These runs settle early, and each of their iterations is expensive.
+ENOUGH = {"long T": 4000}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A problem of the map: its run beside its law, or the premise that fails."""
+    """One problem of the map: a run with its law, or the premise that fails."""
 
     axis: str
     value: float
@@ -98,7 +109,11 @@ class Point:
 
 
 def _point(axis: str, value: float, seed: int, steps: int) -> Point:
-    """Train one problem by NGD with half of the longest step of its opt tokens' law."""
+    """Train one problem with NGD and compare the run with its law.
+
+    The step size is `STEP` times the longest step at which the margins of the opt
+    tokens settle. `value` is the problem's place on `axis`.
+    """
     at = Point(axis=axis, value=value, seed=seed)
     where = f"{axis} = {value:g}, seed {seed}"
     try:
@@ -121,13 +136,17 @@ def _law_of(data: TokenSet):
 def along(
     seeds: Sequence[int], steps: int, values: Mapping[str, Sequence[float]] = VALUES
 ) -> list[Point]:
-    """Every seed at every value of every axis."""
+    """Return the point of every seed at every value of every axis."""
     places = [(axis, value) for axis, chosen in values.items() for value in chosen]
     return [_point(*place, seed, steps) for place in places for seed in seeds]
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """The amount, inf for none, at which another token first scores as opt does."""
+    """Return the amount on `axis` at which another token first scores as high as opt.
+
+    It is infinite if no token ever does. Scores are linear in the amount, so that two
+    amounts determine the crossing.
+    """
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
     slope = gaps[1] - gaps[0]
@@ -137,7 +156,7 @@ def score_crossing(axis: str, seed: int) -> float:
 
 
 def _ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> bool:
-    """Whether a run from zero gives every opt token the largest logit."""
+    """Return whether training from zero gives every opt token the largest logit."""
     problem = coordinates.minimal(data)
     history = train(problem, NGD(step_size), steps, [0, steps])
     return bool(
@@ -146,7 +165,12 @@ def _ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> 
 
 
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
-    """The amount, bisected, at which a run stops selecting opt tokens; NaN for none."""
+    """Find by bisection the amount on `axis` at which runs stop selecting the opt
+    tokens.
+
+    `accuracy` is relative to the `score_crossing`. The result is NaN if runs still
+    select the opt tokens at `OVERTAKEN` times that crossing.
+    """
     unit = score_crossing(axis, seed)
 
     def stays_at(amount):
@@ -163,7 +187,9 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
 
 
 def _has_solution(data: TokenSet) -> float:
-    """1 where the W-SVM has a solution, 0 where a certificate says no, else NaN."""
+    """Return 1 if the W-SVM has a solution, 0 if a certificate excludes it, else
+    NaN.
+    """
     try:
         token_svm(data)
     except Infeasible:
@@ -174,18 +200,24 @@ def _has_solution(data: TokenSet) -> float:
 
 
 def _crowding(n: float, T: float, d: float) -> float:
-    """n (T - 1) over Cover's (1965) 2 d (d - 2), queries off both class means."""
+    """Return the number of constraints, n (T - 1), divided by Cover's (1965) capacity.
+
+    The capacity is 2 d (d - 2), since queries lie off both class means.
+    """
     return n * (T - 1) / (2 * d * (d - 2))
 
 
 def relative(p: Point) -> float:
-    """Measured direction error over the law's, less 1."""
-    with np.errstate(divide="ignore"):  # a wrong world predicts 0
+    """Return the measured direction error divided by the law's, minus 1."""
+    with np.errstate(divide="ignore"):  # An altered copy of the claim may predict 0.
         return float(p.comparison.measured.error[-1] / p.comparison.predicted - 1)
 
 
 def map_claims(points: Sequence[Point]) -> list[Claim]:
-    """C along every axis, and C ~ noise^-2 from sigma = 1 on, on the kept points."""
+    """Judge C on every axis, and that C falls like noise^-2 from sigma = 1 on.
+
+    Only points whose premises hold are judged.
+    """
     rows = []
     for axis in dict.fromkeys(p.axis for p in points):
         here = [p for p in points if p.axis == axis]
@@ -195,7 +227,10 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
 
 
 def _noise_power(points, lowest=1.0):
-    """Exponent of the measured C in the noise, from sigma = `lowest` on, worst seed."""
+    """Fit the exponent of the measured C in the noise from sigma = `lowest` on.
+
+    The claim judges the worst seed.
+    """
     loud = [p for p in kept(points) if p.axis == "noise" and p.value >= lowest]
     powers = []
     for seed in dict.fromkeys(p.seed for p in loud):
@@ -211,11 +246,15 @@ def _noise_power(points, lowest=1.0):
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
-    """A run's selection changes where the first token overtakes, (seeds,) each."""
+    """Judge that runs change their selection where another token overtakes opt.
+
+    `predicted` and `measured` are amounts, one per seed.
+    """
     return claim("map.switch", np.asarray(measured) / predicted - 1, axis, each=True)
 
 
-SEARCHED = {  # axis: the values at which W_mm may be lost, and the other two sizes
+# For each axis: the values at which W_mm may be lost, and the two sizes that are fixed.
+SEARCHED = {
     "n": (range(10, 32, 2), {"T": 5, "d": 6}),
     "T": (range(3, 13), {"n": 12, "d": 6}),
     "d": (range(4, 10), {"n": 18, "T": 5}),
@@ -226,7 +265,11 @@ SHARED_QUERY = (
 
 
 def _capacity(axis, values, has, sizes):
-    """Where half of the seeds lose W_mm, and claims; has (values, seeds)."""
+    """Find where half of the seeds lose W_mm, with the claims on it.
+
+    `has` (values, seeds) is 1 where W_mm exists; `sizes` holds the two sizes that stay
+    fixed while `axis` varies.
+    """
     half = half_of_seeds(values, has == 1.0 if axis == "d" else has != 1.0)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
     at = f"{axis} = {half[0]:.3g}"
@@ -239,7 +282,10 @@ def _capacity(axis, values, has, sizes):
 def capacities(
     seeds: Sequence[int],
 ) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
-    """Where W_mm is lost along every axis, with its interval; the claims."""
+    """Find for every size the value at which half of the seeds lose W_mm.
+
+    Returns the values with their intervals by axis, and the claims.
+    """
     lost = {}
     rows = []
     for axis, (values, sizes) in SEARCHED.items():
@@ -255,28 +301,37 @@ GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
 
 @dataclass(frozen=True)
 class _Onset:
-    """Runs (k, seeds) along a grid of correlations, whether refused as too short."""
+    """Which runs are too short at each correlation, by prediction and by measurement.
+
+    The arrays are (correlations, seeds).
+    """
 
     steps: int
     values: tuple[float, ...]
     predicted: np.ndarray
     measured: np.ndarray
-    level: np.ndarray  # a_t of a run over that of its steps, NaN where it is refused
+    # measured level divided by the predicted one, NaN if the run is excluded
+    level: np.ndarray
 
     def half(self, did: np.ndarray) -> tuple[float, float, float]:
-        """1 - correlation at which half of the seeds are refused, and its interval."""
+        """Return 1 minus the correlation at which half of the seeds are excluded, with
+        its interval. `did` is `predicted` or `measured`.
+        """
         return half_of_seeds(1 - np.array(self.values)[::-1], ~did[::-1])
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
-    """Every seed at every correlation: too short by its duals, and by its run."""
+    """Find at each correlation which runs of `steps` steps are too short.
+
+    `predicted` follows from the duals, `measured` from training. PremiseFails is raised
+    if a run is excluded for another reason than its length.
+    """
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)
     for k, j in np.ndindex(measured.shape):
         law = _law_of(coordinates.minimal(_correlated(seeds[j], values[k])).tokens)
         level = 2 * STEP * steps / law.fastest[0]
-        # what pairs off the support leave outside its span is read off at a tenth of
-        # the run
+        # The part of W outside the support's span is measured at a tenth of the run.
         left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
         predicted[k, j] = max(left) > SETTLED
         run = _point("correlation", values[k], seeds[j], steps)
@@ -295,14 +350,20 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
 
 
 class _Repeated(NamedTuple):
-    """At correlation 1: C of the distinct tokens, and ||W_t|| x error of one run."""
+    """C of the distinct tokens, and ||W_t|| times the direction error of a run whose
+    tokens coincide (correlation 1).
+    """
 
     predicted: float
     measured: float
 
 
 def repeated(seed: int, steps: int) -> _Repeated:
-    """One run whose samples repeat one token, beside the law of two tokens: C stays."""
+    """Train one run in which all other tokens of a sample coincide.
+
+    The law is that of the two distinct tokens of each sample, because copies of a token
+    do not change C.
+    """
     data = _correlated(seed, 1.0)
     rows = np.arange(data.shape[1])
     pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # the query is a copy
@@ -319,14 +380,18 @@ def repeated(seed: int, steps: int) -> _Repeated:
 
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
-    """Share of runs that select every opt token, over all correlations in `values`."""
+    """Return the share of runs that select every opt token, over all `values` and
+    seeds.
+    """
     return float(
         np.mean([_ends_in_opt(_correlated(s, v)) for v in values for s in seeds])
     )
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
-    """A run's level is that of its steps; longer runs bear more correlation."""
+    """Judge that a run's margin level follows from its steps, and that longer runs
+    tolerate more correlation.
+    """
 
     def level(at):
         return at.level[np.isfinite(at.level)]
@@ -339,6 +404,10 @@ def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
 
 
 def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
-    """No correlation tried changes the selection; at 1 the merged pairs' law holds."""
+    """Judge the two ends of the correlation axis.
+
+    No correlation that was tried changes the selection (`share`), and at correlation 1
+    the law of the distinct tokens holds (`merged`).
+    """
     off = [pair.measured / pair.predicted - 1 for pair in merged]
     return [claim("map.stays", share), claim("map.merged", off, "", len(off))]

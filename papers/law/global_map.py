@@ -1,13 +1,17 @@
-"""Where joint training from zero reaches (u_mm, W_mm): data model (DM), and one
-dimension.
+"""Where joint training from zero reaches (u_mm, W_mm), and where it misses it.
 
-DM: the first step scores sample i's opt token higher by about alpha^2 - 1 + N(0,
-(alpha^2 + 1)^2 (n - 1)/d), for all n with probability Phi((alpha^2 - 1)/(alpha^2 + 1)
-sqrt(d/(n - 1)))^n. One dimension: T = 2, tokens are numbers, the query is the opt
-token, a_i = y_i x_{i,opt} > 0 and b_i = y_i x_{i,other} < a_i. u moves by the sign of
-sum_i l_i (p_i a_i + (1 - p_i) b_i), W by that of u: from zero, with short steps, u
-keeps the sign of sum_i (a_i + b_i), and a negative one misses (u_mm, W_mm) > 0 for
-ever.
+Two families of problems have a prediction in closed form.
+
+Data model (DM): all tokens are Gaussian, and opt tokens are alpha times as long as
+others. The first step scores the opt token of sample i higher by about alpha^2 - 1 +
+N(0, (alpha^2 + 1)^2 (n - 1)/d). All n samples are right with the probability
+Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n.
+
+One dimension: T = 2, tokens are numbers, and the query is the opt token. Let a_i = y_i
+x_{i,opt} > 0 and b_i = y_i x_{i,other} < a_i. The head u moves by the sign of sum_i l_i
+(p_i a_i + (1 - p_i) b_i), and W moves by the sign of u. So from zero and with short
+steps, u keeps the sign of sum_i (a_i + b_i). If this sum is negative, training misses
+(u_mm, W_mm), which is positive, for ever.
 """
 
 from collections.abc import Sequence
@@ -28,7 +32,10 @@ from papers.saturation import score_gaps
 
 
 def half_at_once(d: float, n: int) -> float:
-    """alpha at which the first step is right for all n with probability 1/2, or inf."""
+    """Return the alpha at which the first step is right for all n with probability 1/2.
+
+    It is infinite if no alpha is large enough in d dimensions.
+    """
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     if gain < 1:
         return float(np.sqrt((1 + gain) / (1 - gain)))
@@ -37,7 +44,12 @@ def half_at_once(d: float, n: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMap:
-    """alphas (a,), dimensions (b,); reached, first (b, a, seeds): did, and at once."""
+    """Which seeds reach (u_mm, W_mm), by length of the opt tokens and by dimension.
+
+    `alphas` (a,) and `dimensions` (b,) are the axes. `reached` (b, a, seeds) says
+    whether training ended there, `first` whether already the first step scored all opt
+    tokens higher.
+    """
 
     alphas: np.ndarray
     dimensions: np.ndarray
@@ -46,7 +58,9 @@ class GlobalMap:
     first: np.ndarray
 
     def threshold(self, row: int) -> tuple[float, float, float]:
-        """alpha at which half of the seeds reach it, and ends of a bootstrap."""
+        """Return the alpha at which half of the seeds arrive, with the ends of a
+        bootstrap.
+        """
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
 
@@ -58,7 +72,11 @@ def measure(
     steps: int,
     n: int = 8,
 ) -> GlobalMap:
-    """Train every seed from zero, T = 2; reached: opt attended to and scored higher."""
+    """Train every seed of the data model from zero, with T = 2.
+
+    A run has reached (u_mm, W_mm) if it attends to every opt token and scores it
+    higher.
+    """
     shape = len(dimensions), len(alphas), len(seeds)
     reached = np.empty(shape, bool)
     first = np.empty(shape, bool)
@@ -88,7 +106,11 @@ def measure(
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
-    """A right first step is enough; thresholds; wide data; how near the formula is."""
+    """Judge the map of the data model.
+
+    A right first step is enough; half of the seeds arrive near the formula's alpha; in
+    `wide` dimensions tokens of length `easy` are enough.
+    """
     enough = grid.reached[grid.first].mean()
     lost = (grid.first & ~grid.reached).sum((1, 2))
     where = ", ".join(
@@ -131,11 +153,11 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
 
 Pairs = Sequence[tuple[int, int]]  # (a_i, b_i) per sample
 POSTCARD: Pairs = ((1, 0), (1, -3))
-LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
+LONGEST = Fraction(1, 6)  # longest step of u for which the proof below holds
 
 
 def _exp_between(x, terms=20):
-    """What the series of e^x proves it to be above, and below; 0 <= x < `terms`."""
+    """Bound e^x from below and above by its series, for 0 <= x < `terms`."""
     total = Fraction(0)
     term = Fraction(1)
     for k in range(1, terms + 1):
@@ -145,7 +167,10 @@ def _exp_between(x, terms=20):
 
 
 def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
-    """|u| of the head SVM of every selection that has one; 0 is the opt token."""
+    """Return |u| of the head SVM by selection, for selections that have one.
+
+    A selection has an entry per sample: 0 is the opt token, 1 the other token.
+    """
     sizes = {}
     for chosen in product((0, 1), repeat=len(pairs)):
         kept = [Fraction(pair[c]) for pair, c in zip(pairs, chosen, strict=True)]
@@ -155,7 +180,7 @@ def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
 
 
 def _missed(pairs: Pairs) -> bool:
-    """Whether the opt selection has the largest margin, and training misses it."""
+    """Return whether training misses the opt selection though its margin is largest."""
     opt = (0,) * len(pairs)
     sizes = _selections(pairs)
     best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)
@@ -163,7 +188,7 @@ def _missed(pairs: Pairs) -> bool:
 
 
 def _smallest(largest: int, n: int = 2) -> list[Pairs]:
-    """Every missed problem of n samples with entries up to `largest`, in order."""
+    """List every missed problem of n samples with entries up to `largest`, in order."""
     samples = [
         (a, b) for a in range(largest, 0, -1) for b in range(a - 1, -largest - 1, -1)
     ]
@@ -171,15 +196,17 @@ def _smallest(largest: int, n: int = 2) -> list[Pairs]:
 
 
 def verify() -> dict[str, bool]:
-    """The proof in rational numbers that POSTCARD, the smallest in integers, is missed:
-    logits differ by (a_i - b_i) a_i W, so p_i <= 1/2 where W <= 0; s_i = p_i a_i + (1 -
-    p_i) b_i is linear in p_i, its ends at 0 and 1/2. By step in words, whether it
-    holds.
+    """Prove in rational numbers that training misses POSTCARD, the smallest integer
+    problem.
+
+    Logits differ by (a_i - b_i) a_i W, so that p_i <= 1/2 while W <= 0. The quantity
+    s_i = p_i a_i + (1 - p_i) b_i is linear in p_i, so that its extremes are at p_i = 0
+    and 1/2. Returns for every step of the proof, in words, whether it holds.
     """
     half = Fraction(1, 2)
     (first, second) = POSTCARD
     s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
-    ratio = -max(s_2) / max(s_1)  # least |s_2| over the largest s_1
+    ratio = -max(s_2) / max(s_1)  # least |s_2| divided by the largest s_1
     speed = max(s_1) - min(s_2)  # l_1/l_2 = e^{k (s_1 - s_2)} at u = -k
     u_mm = max(Fraction(1, a) for a, _ in POSTCARD)
     W_mm = max(Fraction(1, (a - b) * a) for a, b in POSTCARD)
@@ -205,14 +232,19 @@ def verify() -> dict[str, bool]:
 
 
 def problem(pairs: Pairs, labels: Sequence[int] | None = 1.0) -> TokenSet:
-    """The problem as tokens, opt first; x = y a, y b, labels y (n,) or one for all."""
+    """Build the TokenSet of `pairs`, with the opt token first.
+
+    Tokens are x = y a and y b, for labels y (n,) or one label for all samples.
+    """
     y = np.broadcast_to(labels, len(pairs)).astype(float)
     X = y[:, None, None] * np.asarray(pairs, float)[:, :, None]
     return token_set(X, y, u=np.zeros(1), opt=np.zeros(len(pairs), int))
 
 
 def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
-    """Random problems of one to five samples, entries up to 9, sums not zero."""
+    """Draw problems of one to five samples with entries up to 9 whose sums are not
+    zero.
+    """
     draw = stream(seed, "problems")
     problems = []
     while len(problems) < count:
@@ -225,10 +257,13 @@ def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
 
 
 def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
-    """Sign of u at the end, 0 unless W has it too; and the least loss on the way."""
+    """Train jointly and return the sign of u at the end, and the least loss on the way.
+
+    The sign is 0 if W does not have the same one.
+    """
     record = np.unique(np.geomspace(1, steps, 100).astype(int))
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
-    # a stuck sample's gradient underflows
+    # The gradient of a sample that is stuck underflows, so that the run ends early.
     last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
     # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other)
     # x_opt.
@@ -238,7 +273,9 @@ def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
 
 
 def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
-    """The share of problems that end where the sign of sum_i (a_i + b_i) says."""
+    """Judge the share of problems that end where the sign of sum_i (a_i + b_i)
+    predicts.
+    """
     right = [
         end(data, rule, steps)[0]
         == np.sign((data.y[0, :, None, None] * data.X[0]).sum())
@@ -248,8 +285,10 @@ def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
 
 
 def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
-    """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
-    values (k,) > 0, ascending; did (k, seeds), more often true at larger values.
+    """Find the value at which half of the seeds did it, with a 95 % bootstrap interval.
+
+    `values` (k,) are positive and ascend. `did` (k, seeds) should be true more often at
+    larger values.
     """
     did = np.asarray(did)
     log = np.log(np.asarray(values, float))
@@ -263,5 +302,6 @@ def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float,
 
 
 def _crossing(log, did):
+    """Interpolate, in log(value), where the share of seeds crosses one half."""
     share = np.maximum.accumulate(did.mean(1)) + 1e-9 * np.arange(len(log))
     return float(np.exp(np.interp(0.5, share, log)))

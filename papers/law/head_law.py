@@ -1,9 +1,10 @@
-"""Several heads, a W each: the law with one normalisation for all, and one per head.
+"""The law of the margins for several heads, each with a matrix W_h of its own.
 
-f_i = sum_h f_{h,i}, so |l'_i| is that of the sum, and kappa_{h,m} = |l'_i| Delta_{h,m}.
-Normalised together, all heads have margin level a_t and ||W_h|| stands in the ratio of
-the SVM norms; normalised each, the norms are equal. A head's own offsets, less their
-mean, do not depend on which. Heads may share opt tokens.
+The output is f_i = sum_h f_{h,i}. So |l'_i| is taken at the sum, and kappa_{h,m} =
+|l'_i| Delta_{h,m}. If the gradients of all heads are normalised together, all heads
+have the same margin level a_t, and the norms ||W_h|| have the ratios of the SVM norms.
+If each head is normalised by itself, the norms are equal. In both cases a head's own
+offsets, minus their mean, are the same. Heads may share opt tokens.
 """
 
 from collections.abc import Sequence
@@ -32,8 +33,11 @@ def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def three_heads(
     seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400
 ) -> list[TokenSet]:
-    """Three heads, a TokenSet each, on the same Gaussian tokens; the third shares the
-    first's opt tokens, twice as long. These score 0.5 to 1.5, others -0.5 to 0.3.
+    """Return three heads, a TokenSet each, on the same Gaussian tokens.
+
+    The opt tokens of the first head are twice as long as other tokens. The third head
+    has the same opt tokens, the second its own. Opt tokens score 0.5 to 1.5 and other
+    tokens -0.5 to 0.3, drawn anew for each head.
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     u = np.empty((3, *base.u.shape))
@@ -53,19 +57,21 @@ def three_heads(
 
 @dataclass(frozen=True)
 class _HeadLaw:
-    """The laws of all heads, h leading, and the heads in minimal coordinates."""
+    """The laws of all heads, which are the first axis, in minimal coordinates."""
 
     heads: list[TokenSet]
     laws: list[MarginLaw]
-    # (H, runs) beta-weighted mean of log(kappa/beta), less that of all heads
+    # (H, runs) beta-weighted mean of log(kappa/beta), minus the mean over all heads
     mean: np.ndarray
     norm: np.ndarray  # (H, runs) ||W_mm,h||
     constant: np.ndarray  # (H, runs) C_h
 
 
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
-    """The law of heads that end in their opt tokens; exponential loss, W_0 = 0.
-    ValueError where heads see other tokens, PremiseFails as `margin_law`.
+    """Compute the law of heads that end in their opt tokens, from W_0 = 0.
+
+    The loss is exponential. Raises ValueError if the heads do not see the same tokens,
+    and PremiseFails as `margin_law` does.
     """
     for h, head in enumerate(heads):
         if not _sees_the_same(head, heads[0]):
@@ -101,7 +107,7 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
 
 
 def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
-    """Whether two heads have the same tokens, labels, queries and mask."""
+    """Return whether two heads have the same tokens, labels, queries and mask."""
     alike = [
         np.array_equal(getattr(head, name), getattr(first, name))
         for name in ("y", "z", "mask")
@@ -119,7 +125,9 @@ def _opt_scores(head):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadRuns:
-    """Trained heads at the end; a run that fails a premise is in no claim."""
+    """Trained heads at the end of their runs; claims leave out runs that fail a
+    premise.
+    """
 
     law: _HeadLaw
     common: bool  # one normalisation for all
@@ -136,7 +144,10 @@ class HeadRuns:
 
 
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
-    """NGD on all margins from W_h = 0, normalised together (`common`) or each."""
+    """Train all heads by NGD from W_h = 0, on the margins of all pairs.
+
+    The gradients are normalised together if `common`, else each head by itself.
+    """
     K = np.stack([law_of.gram(head, masked_as_zero=True) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([saturation.score_gaps(head, head.u) for head in law.heads])
@@ -181,7 +192,10 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
 
 
 def _refusals(law, level, g, steps):
-    """Run -> the premise that fails, from last levels (H, runs), g (H, runs, m)."""
+    """Return the premise that fails, by run, from the last levels and margins.
+
+    `level` is (H, runs); `g` are the margins (H, runs, m).
+    """
     refusals = {}
     left = np.stack(
         [head.remaining(a) for head, a in zip(law.laws, level, strict=True)]
@@ -216,18 +230,26 @@ def _refusals(law, level, g, steps):
 
 
 def ratios(norm: np.ndarray) -> np.ndarray:
-    """||W_h||/||W_1|| of the heads after the first, (H - 1, runs)."""
+    """Return ||W_h||/||W_1|| of the heads after the first, (H - 1, runs)."""
     return norm[1:] / norm[:1]
 
 
 def _at_level(runs: HeadRuns) -> np.ndarray:
-    """||W_h|| (H, runs) at the common level plus the head's mean, all tight."""
+    """Return the predicted ||W_h|| (H, runs) at the measured common level.
+
+    It assumes that every constraint is tight: the level of a head is the common level
+    plus the head's mean offset.
+    """
     along = runs.law.norm * (runs.whole + runs.law.mean)
     return np.hypot(along, runs.law.constant)
 
 
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
-    """Norms in the SVMs' ratio if normalised together, equal if each; C_h with both."""
+    """Judge the norms of the heads and their constants C_h.
+
+    Norms have the SVMs' ratios if heads are normalised `common`ly, and are equal if
+    `each` is normalised by itself. C_h holds in both cases.
+    """
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]
     equal = (ratios(each.norm) - 1)[:, each.kept]

@@ -1,7 +1,8 @@
-"""The law of the margins where head and W are trained from zero: from both SVMs' duals.
+"""The law of the margins if head and W are trained together from zero.
 
-The head obeys the law of its own SVM v = sum_i nu_i y_i x_{i,opt}, so |l'_i| becomes
-proportional to nu_i, and W the law with kappa_m = nu_i y_i v^T(x_{i,opt} - x_{i,t}).
+The head obeys the law of its own SVM, with the solution v = sum_i nu_i y_i x_{i,opt}.
+So |l'_i| becomes proportional to the dual nu_i, and W obeys the law with kappa_m = nu_i
+y_i v^T(x_{i,opt} - x_{i,t}). Both laws follow from the duals of the two SVMs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,9 @@ class _JointLaw:
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
     def at_level(self, level: np.ndarray) -> MarginLaw:
-        """The law of W while the head is a_u v + rho_u, a_u = `level` (runs,)."""
+        """Return the law of W while the head is a_u v + rho_u, at a_u = `level`
+        (runs,).
+        """
         gaps = score_gaps(
             self.problem.tokens, level[:, None] * self.head.W + self.residual
         )
@@ -62,14 +65,17 @@ def _opt_tokens(tokens: TokenSet) -> np.ndarray:
 
 
 def _off_span(rows: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """The part of u (runs, r) off the span of `rows` (runs, n, r)."""
+    """Return the part of u (runs, r) orthogonal to the span of `rows` (runs, n, r)."""
     basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]
     return u - (basis @ (np.swapaxes(basis, 1, 2) @ u[..., None]))[..., 0]
 
 
 def predict(tokens: TokenSet) -> _JointLaw:
-    """The law of joint training from zero, of data whose runs end in (u_mm, W_mm).
-    PremiseFails as `margin_law` and `joint_slopes`, "independent head"; Infeasible.
+    """Compute the law of joint training from zero, if runs end in (u_mm, W_mm).
+
+    Raises PremiseFails as `margin_law` and `joint_slopes` do, and with "independent
+    head" if the opt tokens are dependent. Raises Infeasible if one of the SVMs has no
+    solution.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -97,8 +103,10 @@ def predict(tokens: TokenSet) -> _JointLaw:
 
 
 def _even_gradient(tokens: TokenSet) -> np.ndarray:
-    """The mean over samples of y_i times their mean token, (runs, r): up to its length
-    the head's first step, which W = 0 takes with even weights.
+    """Return the mean over samples of y_i times the sample's mean token, (runs, r).
+
+    W = 0 weights all tokens evenly, so that this is the direction of the head's first
+    step.
     """
     signed = tokens.y[..., None, None] * tokens.X
     if tokens.mask is None:
@@ -119,13 +127,13 @@ def _check_independent(K):
 
 
 def path_length(rule: Rule, steps: int) -> float:
-    """Sum of the lengths eta (t+1)^-p of the first `steps` steps of NGD."""
+    """Sum the lengths eta (t+1)^-decay of the first `steps` steps of NGD."""
     return float(rule.step_size * (np.arange(1.0, steps + 1) ** -rule.decay).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
 class JointRuns:
-    """Joint runs of one rule beside their law; k records of the last decade."""
+    """Joint runs of one rule with their law, at k records of the last decade."""
 
     law: _JointLaw
     rule: Rule
@@ -146,7 +154,10 @@ class JointRuns:
 def train(
     law: _JointLaw, rules: Mapping[str, Rule], steps: int
 ) -> dict[str, JointRuns]:
-    """Train head and W from zero by named NGD rules (Eq. 13); or PremiseFails."""
+    """Train head and W from zero by several NGD rules (Eq. 13), by name.
+
+    Raises PremiseFails if a run does not select the opt tokens or has not settled.
+    """
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = dynamics.train(
         law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"
@@ -183,7 +194,7 @@ def _measure(law, rule, history):
 
 
 def _check_selected(history):
-    """Raise PremiseFails unless runs attend to opt tokens and score them higher."""
+    """Raise PremiseFails unless runs attend to the opt tokens and score them higher."""
     needed = (
         ("margin", history.margins, tolerances.SATURATED),
         ("gap", history.score_gaps, 0.0),
@@ -196,7 +207,7 @@ def _check_selected(history):
 
 
 def _check_settled(law, rule, history):
-    """Raise PremiseFails, with the steps it needs, where W or head needs more."""
+    """Raise PremiseFails if W or the head needs more steps, and say how many."""
     bound = tolerances.SETTLED_JOINT
     sizes = (
         (law.W_law, history.norm[:, -1], "W"),
@@ -219,29 +230,38 @@ def _check_settled(law, rule, history):
 
 
 def paper_rules(step_size: float = 0.3) -> dict[str, Rule]:
-    """Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, without one."""
+    """Return Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, and without
+    one.
+    """
     decays = {"p = 2/3": 2 / 3, "p = 1/2": 0.5, "p = 0": 0.0}
     return {name: NGD(step_size, decay=decay) for name, decay in decays.items()}
 
 
 def limit_errors(runs: JointRuns) -> np.ndarray:
-    """||W_t|| x error over C, less 1, at the last record, (runs,)."""
+    """Return ||W_t|| times the direction error, divided by C, minus 1, at the last
+    record.
+
+    The result is (runs,).
+    """
     return runs.norm[:, -1] * runs.error[:, -1] / runs.law.W_law.constant - 1
 
 
 def level_errors(runs: JointRuns) -> np.ndarray:
-    """The same over the C of the head's level, which the steps give, (runs,)."""
+    """Return `limit_errors` with the C of the head's finite level in place of C.
+
+    The level of the head follows from the lengths of its steps.
+    """
     constant = runs.law.at_level(runs.level).constant
     return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
 
 
 def exponents(runs: JointRuns) -> np.ndarray:
-    """Exponent of W's direction error in t over the records, (runs,)."""
+    """Fit the exponent in t of W's direction error over the records, (runs,)."""
     return log_slope(runs.iterations, runs.error)
 
 
 def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
-    """Every claim on the runs of every rule, worst run."""
+    """Judge the runs of every rule; each claim takes the worst run."""
     return [claim for name, runs in trained.items() for claim in _claims(name, runs)]
 
 
@@ -251,7 +271,7 @@ def _claims(name, runs):
     yield claim("joint.level", level_errors(runs), name)
     expected = runs.rule.decay - 1
     yield claim("joint.exponent", exponents(runs), name, expected=expected, each=True)
-    with np.errstate(divide="ignore"):  # a world of equal duals has C_u = 0
+    with np.errstate(divide="ignore"):  # An altered copy with equal duals has C_u = 0.
         yield claim("joint.head", runs.residual / law.head_law.constant - 1, name)
     predicted = runs.rule.step_size * law.frozen
     first = _off_span(_opt_tokens(law.problem.tokens), runs.first) - predicted
@@ -266,7 +286,10 @@ def _claims(name, runs):
 
 @dataclass(frozen=True)
 class _StartedHead:
-    """A head started at u_0: errors of the offsets (runs, records) on the support."""
+    """Runs whose head starts at u_0: largest errors of the offsets on the support.
+
+    The arrays are (runs, records).
+    """
 
     iterations: np.ndarray
     errors: np.ndarray  # the largest, with the kappa of both SVMs
@@ -275,7 +298,11 @@ class _StartedHead:
 
 
 def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _StartedHead:
-    """Train head and W from u_0 = `tokens.u`; PremiseFails as `joint_slopes`."""
+    """Train head and W from u_0 = `tokens.u`, and compare the offsets with two laws.
+
+    One law has the kappa of both SVMs, the other that of the fixed head u_0. Raises
+    PremiseFails as `joint_slopes` does.
+    """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     history = dynamics.train(problem, rule, records[-1], records, head="joint")
@@ -304,7 +331,10 @@ def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _Started
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:
-    """kappa of both SVMs: the law, its order in t; the start's head would not do."""
+    """Judge that the offsets obey the kappa of both SVMs, with the expected order in t.
+
+    A law with the kappa of the initial head would not fit.
+    """
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])
     return [

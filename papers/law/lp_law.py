@@ -1,10 +1,13 @@
 """The law of the margins under l_p mirror descent, from the duals of the l_p SVM.
 
-With w = W_mm of least l_p norm the residual is r = D sum c_m A_m, D = |w|^{2-p}/(p-1)
-entrywise, <A_m, r> = log(kappa_m/beta_m) + const: the direction errs by 1/||W||. What
-the start leaves off the span of the A_m is an error of ||W||^-(p-1). A step eta at
-level a raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long as h <
-2/fastest, so that for p < 2 constant steps end in a cycle.
+Let w = W_mm have the least l_p norm, and D = |w|^{2-p}/(p-1) entrywise. The residual is
+r = D sum_m c_m A_m, with <A_m, r> = log(kappa_m/beta_m) + const, so that the direction
+error falls like 1/||W||. The part of the start outside the span of the A_m adds an
+error of order ||W||^-(p-1).
+
+A step eta at the margin level a raises the level by h = eta a^{2-p}/((p-1)
+||w||^{p-1}). Offsets settle as long as h < 2/fastest. For p < 2 constant steps violate
+this in the end, and the run ends in a cycle.
 """
 
 from collections.abc import Sequence
@@ -24,14 +27,18 @@ from papers.law.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED
 from papers.ours import claim
 from papers.saturation import saturated_slopes
 
-SHARES = (0.5, 0.95, 1.05)  # of the longest rise that settles, 2/fastest
+# as shares of 2/fastest, the longest rise of the level that settles
+SHARES = (0.5, 0.95, 1.05)
 
 
 class _LpLaw:
-    """The law of one run that ends in its opt tokens, exponential loss, W_0 = 0, not
-    reduced. constant: limit of ||W||_p sqrt(2 D), D from `solution`; fastest: largest
-    rate of a wrong offset per margin. PremiseFails "whole support", "score gaps".
-    Arrays over pairs (m,) have no pair of a masked token.
+    """The law of one run from W_0 = 0 that ends in its opt tokens, exponential loss.
+
+    The tokens are not reduced to minimal coordinates, because l_p norms depend on the
+    coordinates. `constant` is the limit of ||W||_p sqrt(2 D), where D is the divergence
+    from `solution`. `fastest` is the largest rate, per unit of margin, at which a wrong
+    offset decays. Arrays over pairs (m,) have no pair of a masked token. Raises
+    PremiseFails with "whole support" or "score gaps".
     """
 
     def __init__(self, data: TokenSet, p: float):
@@ -59,7 +66,7 @@ class _LpLaw:
         h = geometry.to_mirror(w / size, p)  # gradient of the norm at w
         across = r - w * (h @ r) / size
         squares = (p - 1) * np.abs(w / size) ** (p - 2) * across**2
-        # duals up to scale: <w~, w> = sum beta
+        # The mirror image w~ of w is the sum of the scaled duals: <w~, w> = sum beta.
         scale = (geometry.to_mirror(w, p) @ w) / beta.sum()
         root = np.sqrt(beta * scale)
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
@@ -67,18 +74,22 @@ class _LpLaw:
         self.constant = float(np.sqrt(squares.sum()))
         # (d d_z,) residual over W_mm, entry by entry
         self.relative = np.abs(across / w)
-        self.share = squares / squares.sum()  # of each in constant^2
-        # without sqrt(beta), along which a_t moves
+        self.share = squares / squares.sum()  # share of each entry in constant^2
+        # sqrt(beta) is projected out, because a_t moves along it.
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def offsets(self, W: np.ndarray) -> np.ndarray:
-        """Margins less their mean, (k, m), at W (k, d, d_z), or flat (k, d d_z)."""
+        """Return the margins minus their mean, (k, m), at W (k, d, d_z) or flat (k, d
+        d_z).
+        """
         margins = W.reshape(len(W), -1) @ self.rows.T
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """PremiseFails where entries of less than ten times it hold the residual, p !=
-        2.
+        """Raise PremiseFails if small entries of W_mm hold too much of the residual.
+
+        An entry of W at `level` is too small if it is less than ten times its residual.
+        For p = 2 nothing is expanded, so that no entry is too small.
         """
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
@@ -89,7 +100,7 @@ class _LpLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class _LpRun:
-    """A run beside its law: norm ||W||_p, error sqrt(2 D) at late records, (k,)."""
+    """A run with its law: ||W||_p and sqrt(2 D) at the late records, (k,)."""
 
     law: _LpLaw
     started: bool
@@ -98,7 +109,10 @@ class _LpRun:
 
 
 def _run(law, size: float, steps: int, start: np.ndarray | None = None):
-    """A run to ||W||_p = (eta steps)^{1/(p-1)} = `size`, or PremiseFails."""
+    """Train until ||W||_p = (eta steps)^{1/(p-1)} = `size`, and compare with the law.
+
+    Raises PremiseFails if the steps are too long or the run is too short.
+    """
     p = law.p
     step = size ** (p - 1) / steps
     first = max(1, int(steps * 10.0 ** -(p - 1)))  # the last decade of ||W||
@@ -131,12 +145,17 @@ def _run(law, size: float, steps: int, start: np.ndarray | None = None):
 
 
 def _problem(seed: int) -> TokenSet:
-    """The small problem of the claims: Gaussian tokens, n = 4, T = 2, d = 10."""
+    """Return the small problem of the claims: Gaussian tokens with n = 4, T = 2, d =
+    10.
+    """
     return tokens.gaussian_tokens(seed, n=4, T=2, d=10)
 
 
 def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3):
-    """Every seed from zero and a Gaussian start: runs kept, seed -> refusal."""
+    """Train every seed from zero and from a Gaussian start with deviation `std`.
+
+    Returns the runs whose premises hold, and the reason of exclusion by seed.
+    """
 
     def both(seed):
         law = _LpLaw(_problem(seed), p)
@@ -148,14 +167,16 @@ def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 
 
 
 def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
-    """Exponent and constant for each p and kind of start, worst run."""
+    """Judge exponent and constant for each p and each kind of start, by the worst
+    run.
+    """
     rows = []
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
         alike = [r for r in runs if (r.law.p, r.started) == (p, started)]
         powers = np.array(
             [np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in alike]
         )
-        if started:  # a start is not in the span
+        if started:  # A start has a part outside the span of the A_m.
             expected = -min(1.0, p - 1)
             rows.append(
                 claim("lp.start", powers, f"{p:g}", expected=expected, each=True)
@@ -168,9 +189,13 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
 
 
 def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
-    """Moves of the offsets in one step at `times` the onset `at`, p < 2."""
+    """Return the moves of the offsets in one step, at `times` the iteration `at`.
+
+    The step size is chosen such that cycles should begin at this iteration, for p < 2.
+    """
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
-    # ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there
+    # At the iteration `at` the margins of ||W||_p = (eta t)^{1/(p-1)} rise by
+    # 2/fastest.
     size = 2 * (law.p - 1) * at * law.solution.norm[0] / law.fastest
     rule = MirrorDescent(law.p, float(size ** (law.p - 1) / at))
     W = train(law.tokens, rule, record[-1], record=record).W[0]
@@ -181,13 +206,18 @@ def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
 
 
 def onsets(seeds: Sequence[int], p: float, at: int):
-    """`_onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
+    """Return `_onset` of every seed's problem, (runs, 2), and the reason of exclusion
+    by seed.
+    """
     kept, refused = each_seed(seeds, lambda seed: _onset(_LpLaw(_problem(seed), p), at))
     return np.array(kept), refused
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Constant steps settle before the onset and cycle after it; moved (runs, 2)."""
+    """Judge that constant steps settle before the onset and cycle after it.
+
+    `moved` is (runs, 2): the moves before and after the onset.
+    """
     early, late = (
         np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
     )
@@ -195,7 +225,11 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
 
 
 def _decaying(law, share):
-    """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h a `share`."""
+    """Return steps under which the margin level rises by a constant h per iteration.
+
+    They are eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}, so that a_t = h t. `share` is
+    h divided by the longest rise that settles.
+    """
     p = law.p
     h = 2 * share / law.fastest
     first = (p - 1) * law.solution.norm[0] ** (p - 1) * h ** (p - 1)
@@ -203,20 +237,24 @@ def _decaying(law, share):
 
 
 def _constant(law, share, steps):
-    """A constant step with the same ||W||_p after `steps` iterations."""
+    """Return a constant step that leads to the same ||W||_p after `steps`
+    iterations.
+    """
     size = 2 * share / law.fastest * steps * law.solution.norm[0]
     return lambda t: size ** (law.p - 1) / steps
 
 
 def _train(law, steps, count, record):
-    """Normalised mirror descent from zero, a run for each of the `steps` eta_t; samples
-    of two tokens, or of one.
+    """Train by normalised mirror descent from zero, one run for each entry of `steps`.
+
+    An entry is a function from the iteration t to eta_t. Each sample has one or two
+    tokens.
     """
     A = law.rows
     p = law.p
     scores = model.scores(law.tokens, law.tokens.u)[0]  # (n, T), -inf if masked
     q = p / (p - 1)
-    # Of each pair (m,), which is its sample's only one.
+    # A sample has at most one pair, so that these arrays have one entry per pair (m,).
     of_pair = np.nonzero(law.shown)[0]
     best = scores.max(-1)[of_pair]
     gap = 2 * best - np.where(scores > -np.inf, scores, 0.0).sum(-1)[of_pair]
@@ -240,19 +278,25 @@ def _train(law, steps, count, record):
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """A problem after decaying steps, for SHARES (k,), and after constant ones."""
+    """One problem after decaying steps with each of `SHARES` (k,), and after constant
+    steps.
+    """
 
     law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
     constant: (
-        float  # that with constant steps which reach the ||W|| of the second share
+        # the largest move under constant steps that reach the ||W|| of the second share
+        float
     )
     pace: np.ndarray  # (k,) ||W||_p over (sum of steps)^{1/(p-1)}
-    error: float  # ||W||_p sqrt(2 D) over its constant, at the first share
+    error: float  # ||W||_p sqrt(2 D) divided by the law's constant, at the first share
 
 
 def decay_study(seeds: Sequence[int], p: float, count: int):
-    """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
+    """Train every seed's problem with decaying steps of each of `SHARES`.
+
+    Returns the results, and the reason of exclusion by seed.
+    """
 
     def study_seed(seed):
         return _settled(_LpLaw(_problem(seed), p), count)
@@ -261,7 +305,10 @@ def decay_study(seeds: Sequence[int], p: float, count: int):
 
 
 def _settled(law, count):
-    """A problem after `count` decaying steps, and constant ones, or PremiseFails."""
+    """Train one problem with `count` decaying and with constant steps.
+
+    Raises PremiseFails if the offsets do not rest under the smallest share.
+    """
     decaying = [_decaying(law, share) for share in SHARES]
     constant = _constant(law, SHARES[1], count)
     times = [count * 9 // 10, count - 1, count]
@@ -296,7 +343,10 @@ def _settled(law, count):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """For each p: rest below the longest rise, cycles beyond it, pace, constant."""
+    """Judge for each p that runs rest below the longest rise and cycle beyond it.
+
+    Further claims compare the growth of ||W||_p and the constant with the law.
+    """
     rows = []
     for p in dict.fromkeys(run.law.p for run in runs):
         alike = [run for run in runs if run.law.p == p]

@@ -1,13 +1,15 @@
 """The law of the margins: what a token SVM's duals say about the run that ends there.
 
-Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, m = (i, t), A_m = delta_m z_i^T,
-margins g_m = <A_m, W>, kappa_m = |l'(f_i)| Delta_m. W's direction rests only where this
-is along W_mm = sum_m beta_m A_m. So on the support, for all step sizes and starts,
+Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, summed over pairs m = (i, t).
+Here A_m = delta_m z_i^T, with delta_m the selected token minus token t, g_m = <A_m, W>
+is the margin, and kappa_m = |l'(f_i)| Delta_m. The direction of W only converges if
+this sum points along W_mm = sum_m beta_m A_m. So on the support, for all step sizes and
+starts,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
-the mean beta-weighted. For the exponential loss on separable data this is Soudry et al.
-(2018); proofs: `notebooks/law_of_margins.md`.
+where the mean is weighted by beta. For the exponential loss on separable data this is a
+theorem of Soudry et al. (2018). The proofs are in `notebooks/law_of_margins.md`.
 """
 
 from dataclasses import dataclass
@@ -33,7 +35,9 @@ from papers.saturation import (
 
 
 class PremiseFails(ValueError):
-    """A premise of the law fails: its name, the run, the amount, the reason."""
+    """A premise of the law that fails: its name, the run, the measured amount, the
+    reason.
+    """
 
     def __init__(self, premise: str, run: int, amount: float, reason: str):
         self.premise = premise
@@ -44,7 +48,8 @@ class PremiseFails(ValueError):
         super().__init__(f"run {run}, {self.named}")
 
     def __reduce__(self) -> tuple:
-        # Of an exception pickle keeps the message alone, which would not make it again.
+        # pickle only keeps the message of an exception, which is not enough to rebuild
+        # it.
         return type(self), (self.premise, self.run, self.amount, self.reason)
 
 
@@ -107,18 +112,29 @@ class MarginLaw(Shapes):
     def direction_error(
         self, norm: np.ndarray, outside: np.ndarray | float = 0.0
     ) -> np.ndarray:
-        """A settled run's error at ||W|| = `norm` (runs, ...); `outside` adds to C."""
+        """Return the direction error that a settled run has at ||W|| = `norm` (runs,
+        ...).
+
+        `outside` is the norm of W's part outside the support's span; it adds to C in
+        quadrature.
+        """
         with np.errstate(divide="ignore"):  # W = 0 has the largest error
             share = np.hypot(self.constant, outside) / np.transpose(norm)
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """e^{-a_t min(slowest, excess, 1)}: left of wrong offsets, (runs, ...)."""
+        """Return e^{-a_t min(slowest, excess, 1)}, the fraction left of wrong offsets.
+
+        `level` is a_t (runs, ...).
+        """
         rate = np.minimum(np.minimum(self.slowest, self.excess), 1.0)
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """2 (1 + momentum) ||W_mm|| / fastest: from longer NGD steps offsets cycle."""
+        """Return the longest NGD step with which the margins settle, (runs,).
+
+        It is 2 (1 + momentum) ||W_mm|| / fastest. With longer steps the offsets cycle.
+        """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
         with np.errstate(divide="ignore"):
@@ -205,7 +221,7 @@ def margin_law(
     fields = []
     for run in range(len(tokens.X)):
         of_run = solution.duals[run], solution.margins[run], slopes[run]
-        # The law is about the support: no matrix of all pairs is formed.
+        # Only pairs on the support enter the law, which saves the matrix of all pairs.
         inside = (of_run[1] - 1 <= TIGHT) | (of_run[0] > 0)
         rows = delta[run][inside]
         queries = tokens.z[run][np.nonzero(inside)[0]]
@@ -220,10 +236,15 @@ def margin_law(
 def _distance(
     delta: np.ndarray, z: np.ndarray, duals: np.ndarray, margins: np.ndarray
 ) -> float:
-    """The largest |<A_m, sum beta A> - margin_m| of one run, over pairs (n, T-1)."""
+    """Return the largest |<A_m, sum_k beta_k A_k> - margin_m| of one run, over all
+    pairs.
+
+    `delta` (n, T-1, d) and `z` (n, d_z) give A_m; `duals` and `margins` are (n, T-1).
+    The distance is zero if the margins are those of the duals' solution.
+    """
     W = np.einsum("nt,ntd->dn", duals, delta) @ z  # (d, d_z)
     found = np.einsum("ntd,nd->nt", delta, z @ W.T)
-    return np.nanmax(np.abs(found - margins))  # NaN is that of a masked token
+    return np.nanmax(np.abs(found - margins))  # a masked token has a NaN margin
 
 
 def gram(
@@ -232,9 +253,10 @@ def gram(
     *,
     masked_as_zero: bool = False,
 ) -> np.ndarray:
-    """K (runs, m, m), the Gram matrix of all A_m; selected: default the opt tokens.
+    """Compute K (runs, m, m), the Gram matrix of the A_m of all m = n (T-1) pairs.
 
-    ValueError for masked tokens, unless their A_m may be zero.
+    `selected` defaults to the opt tokens. Raises ValueError if tokens are masked,
+    unless `masked_as_zero` sets their A_m to zero.
     """
     selected = tokens.opt if selected is None else selected
     delta = coordinates.differences(tokens, selected, masked_as_zero=masked_as_zero)
@@ -242,7 +264,10 @@ def gram(
 
 
 def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
-    """`margin_law` without its checks, from the Gram matrix K (runs, m, m)."""
+    """Compute the `margin_law` without its checks, from the Gram matrix K (runs, m, m).
+
+    The other arguments are (runs, n, T-1), with m = n (T-1).
+    """
     fields = []
     for K_run, beta, *more in zip(K, duals, margins, log_slopes, strict=True):
         on = beta.ravel() > 0
@@ -251,14 +276,18 @@ def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
 
 
 def _together(duals: np.ndarray, fields: list[dict[str, np.ndarray]]) -> MarginLaw:
-    """The law of all runs."""
+    """Join the fields of all runs into one law."""
     return MarginLaw(
         duals=duals, **{name: np.stack([f[name] for f in fields]) for name in fields[0]}
     )
 
 
 def _of_run(K_on, beta, margins, log_slopes):
-    """The fields of MarginLaw for one run: K_on of the support, else (n, T-1)."""
+    """Compute the fields of MarginLaw for one run.
+
+    `K_on` is the Gram matrix of the pairs on the support. The other arguments are (n,
+    T-1).
+    """
     on = beta > 0
     weights = beta[on]
     square = weights @ K_on @ weights  # ||W_mm||^2
@@ -266,12 +295,13 @@ def _of_run(K_on, beta, margins, log_slopes):
     rank = features(K_on).shape[1]
     if rank == len(K_on):
         inside = cho_solve(cho_factor(K_on), offsets)
-    else:  # the shortest coefficients of many
+    else:  # dependent A_m have many coefficients; take the shortest
         inside = np.linalg.lstsq(K_on, offsets, rcond=INDEPENDENT)[0]
     root = np.sqrt(weights)
     symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
     modes, vectors = np.linalg.eigh(symmetric)
-    # sqrt(beta), along which a_t moves, and what moves no margin
+    # Left out are sqrt(beta), along which a_t moves, and directions that move no
+    # margin.
     none = len(K_on) - rank + 1
     modes = modes[none:]
     vectors = vectors[:, none:]
@@ -287,15 +317,16 @@ def _of_run(K_on, beta, margins, log_slopes):
         "norm": np.sqrt(square),
         "slowest": modes[0] if modes.size else np.inf,
         "fastest": modes[-1] if modes.size else 0.0,
-        # NaN is the margin of a masked token
+        # A masked token has a NaN margin.
         "excess": np.nanmin(margins[~on] - 1, initial=np.inf),
     }
 
 
 def _checked(run, K, inside, off, duals, margins, log_slopes):
-    """The duals (n, T-1) that the law is about, or PremiseFails.
+    """Return the duals (n, T-1) that the law is about, or raise PremiseFails.
 
-    K is the Gram matrix of the pairs `inside`, `off` what `_distance` returns.
+    `K` is the Gram matrix of the pairs `inside` (bool, (n, T-1)), `off` what
+    `_distance` returns. The other arguments are (n, T-1).
     """
     beta = duals.ravel()
     margins = margins.ravel()
@@ -337,9 +368,11 @@ def _checked(run, K, inside, off, duals, margins, log_slopes):
 def joint_slopes(
     tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
 ) -> np.ndarray:
-    """log kappa_m = log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}) up to a constant,
-    (runs, n, T-1), for a head trained with W: v solves the SVM `head`, nu its duals;
-    NaN as `saturated_slopes`. PremiseFails "whole head" where a nu_i is zero.
+    """Return log kappa_m for a head that is trained with W, (runs, n, T-1).
+
+    Up to a constant it is log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}), where v solves
+    the SVM `head` and nu are its duals. Entries are NaN as in `saturated_slopes`.
+    Raises PremiseFails with "whole head" if a nu_i is zero.
     """
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
@@ -356,7 +389,10 @@ def joint_slopes(
 
 
 def features(K: np.ndarray) -> np.ndarray:
-    """F (s, rank) with F F^T = K (s, s): the rows A_m in coordinates of their span."""
+    """Return F (s, rank) with F F^T = K (s, s).
+
+    Its rows are the A_m in coordinates of their span.
+    """
     length = np.sqrt(np.diag(K))
     values, vectors = np.linalg.eigh(K / np.outer(length, length))
     kept = values >= INDEPENDENT
@@ -366,13 +402,13 @@ def features(K: np.ndarray) -> np.ndarray:
 def _least_entropy(
     K: np.ndarray, log_slopes: np.ndarray, steps: int = 200
 ) -> np.ndarray:
-    """pi (s,), sum 1, of the tight constraints with Gram matrix K (s, s) and log kappa
-    (s,).
+    """Solve for the shares of the duals with the least entropy relative to kappa.
 
-    It minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m = V /
-    ||V||^2: the dual of Lemma 1 in `notebooks/law_of_margins.md`, by Newton's method.
-    An entry is 0 where no dual of all positive entries exists. RuntimeError where
-    `steps` are not enough.
+    The tight constraints have the Gram matrix K (s, s) and log kappa (s,). The result
+    pi (s,) minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m =
+    V / ||V||^2, so that it sums to 1. Newton's method solves the dual problem of Lemma
+    1 in `notebooks/law_of_margins.md`. An entry is 0 if no dual has only positive
+    entries. Raises RuntimeError if `steps` are not enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

@@ -16,11 +16,13 @@ from papers.law.margin_law_steps import Cycles, ratio_to_law
 from papers.law.tolerances import QUIET
 from papers.ours import BOUNDS
 
-SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}  # what is constant; height
-FLOOR = 1e-10  # below it a relative deviation is rounding, another on every processor
+# which quantity is constant; the height of its label
+SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
+# smaller relative deviations are rounding, which differs between processors
+FLOOR = 1e-10
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
-VARIED = {  # along other axes of the map the name says it
+VARIED = {  # for the other axes of the map the name is clear
     "noise": r"noise $\sigma$, not of opt tokens",
     "imbalance": "imbalance: length of the tilt",
     "raw noise": r"raw noise: $\sigma$ on every entry",
@@ -31,19 +33,22 @@ TITLED = dict(**SMALL, loc="upper left", handletextpad=0.3)
 
 
 def _by_setting(comparisons):
-    """(setting name, its comparisons, a look) in order."""
+    """Group comparisons by setting: (name, its comparisons, a look), in order."""
     names = dict.fromkeys(c.setting.name for c in comparisons)
     groups = ([c for c in comparisons if c.setting.name == name] for name in names)
     return list(zip(names, groups, plots.SERIES))
 
 
 def _logs(axis, **names):
-    """Both scales logarithmic; `names` as of Axes.set."""
+    """Make both axes logarithmic, and pass `names` to Axes.set."""
     axis.set(xscale="log", yscale="log", **names)
 
 
 def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figure:
-    """Two weights W_t, path (steps + 1, 2), beside the ray of W_mm; rest: predicted."""
+    """Draw the path of two weights W_t, (steps + 1, 2), next to the ray of W_mm.
+
+    `rest` is the predicted offset of the path from the ray.
+    """
     figure, (plane, distance) = plots.panels(1, 2, height=2.9)
     near = path[np.linalg.norm(path, axis=1) < 8]
     ends = np.outer([0, 8 / np.linalg.norm(W_mm)], W_mm)
@@ -70,7 +75,7 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
 
 
 def bound_and_law(history: History, law: MarginLaw) -> Figure:
-    """Direction error of NGD over t beside Theorem 1's power and C/||W_t||."""
+    """Draw NGD's direction error over t, with Theorem 1's power and with C/||W_t||."""
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     t = history.iterations[1:]
     steps = history.iterations[-1]
@@ -100,7 +105,10 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
 def offsets(
     predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[runs.Comparison]
 ) -> Figure:
-    """Offsets of one run and their prediction; duals read off over solved ones."""
+    """Draw the offsets of one run against their prediction, and all duals.
+
+    The duals are read off the margins and divided by those that the SVM solver returns.
+    """
     figure, (bars, duals) = plots.panels(1, 2, height=3.1)
     order = np.argsort(-predicted)
     ratios = []
@@ -137,8 +145,10 @@ def offsets(
 
 
 def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
-    """Each run's residual over C, how many are proved; the whole error, filled: it is
-    C.
+    """Draw each run's residual against its predicted constant C.
+
+    `proved` is how many runs the theorem proves. A mark is filled if C is the whole
+    error.
     """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios = {}
@@ -174,7 +184,7 @@ def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
 
 
 def _off(worst: float) -> str:
-    """The largest deviation in words; a small one is rounding, hence "about"."""
+    """Write the largest deviation in words; a small one is rounding, hence "about"."""
     return f"off by about {worst:.0e} at most"
 
 
@@ -182,7 +192,9 @@ RULES = ("NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak")  # the longer names
 
 
 def _misses_the_law(axis, name: str, end: tuple, deviation: float, line: dict) -> None:
-    """A mark where a run ends that misses the law, and words on what is constant."""
+    """Mark the end of a run that misses the law, and write what is constant in its
+    rule.
+    """
     axis.plot(*end, ms=5, zorder=4, **plots.look(name).mark)
     what, height = SHORT[name]
     axis.annotate(
@@ -197,7 +209,9 @@ def _misses_the_law(axis, name: str, end: tuple, deviation: float, line: dict) -
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
-    """Direction error over ||W_t|| with C/||W_t||; how the deviation dies."""
+    """Draw the direction error over ||W_t|| with C/||W_t||, and how the deviation
+    decays.
+    """
     figure, (of_error, of_deviation) = plots.panels(1, 2, height=3.2)
     in_legend = set()
     for name, history in histories.items():
@@ -213,7 +227,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
 
         ratio = ratio_to_law(history, "W_mm", law)[0, 1:]
         deviation = np.abs(ratio - 1)
-        begun = size > law.norm[0]  # before, margins are below 1
+        begun = size > law.norm[0]  # before that, margins are below 1
         level = size[begun] / law.norm[0]
         of_deviation.plot(level, deviation[begun].clip(FLOOR), **line)
         if name in SHORT:
@@ -243,7 +257,10 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
-    """Errors of W_{2t} and of W_{2t} - W_t; fast, slow: (history, errors, law)."""
+    """Draw the direction errors of W_{2t} and of W_{2t} - W_t.
+
+    `fast` and `slow` are (history, errors, law) of two problems.
+    """
     figure, axes = plots.panels(1, 2, height=3.1)
     for axis, (history, errors, _), rule in zip(
         axes, (fast, slow), ("NGD", "GD"), strict=True
@@ -274,12 +291,14 @@ def differences(fast: tuple, slow: tuple) -> Figure:
 
 
 def cycles(runs: Sequence[Cycles]) -> Figure:
-    """Last moves of the offsets over the step, in units of the longest."""
+    """Draw the last moves of the offsets over the step size, in units of the longest
+    step.
+    """
     figure, axes = plots.panels(1, len(runs), height=2.8)
     for axis, tried in zip(axes, runs, strict=True):
         look = plots.look("NGD-mom" if tried.momentum else "NGD")
         places = np.arange(len(tried.multiples))
-        # So that seeds stand side by side
+        # Seeds are drawn side by side.
         aside = np.linspace(-0.2, 0.2, len(tried.moved))
         moved = tried.moved.clip(1e-13)
         axis.plot(places + aside[:, None], moved, ms=4.5, mfc="none", **look.mark)
@@ -319,7 +338,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
     middle = first.iterations[len(bound) // 2], bound[len(bound) // 2]
     pieces.beside(error, *middle, "slope only", plots.GREY, (0, 4))
-    # Below black dots
+    # Their marks lie below black dots.
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
     for one, like in zip(trained.values(), seen):
         power = Fraction(one.rule.decay).limit_denominator(9)
@@ -412,7 +431,9 @@ def two_samples(history: History) -> Figure:
 
 
 def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
-    """||W_h||/||W_1|| with both normalisations, and how far each head's is off."""
+    """Draw ||W_h||/||W_1|| under both normalisations, and each head's deviation from
+    C_h.
+    """
     figure, (ratio, off) = plots.panels(1, 2, height=2.9)
     ones = np.ones_like(common.norm)
     rows = {}
@@ -440,7 +461,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-DRAWN = ("T", "n", "d")  # the axes of which the constant is drawn
+DRAWN = ("T", "n", "d")  # the axes along which C is drawn
 
 
 def constants(points: Sequence[constant_map.Point]) -> Figure:
@@ -489,7 +510,10 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
 def constants_by_axis(
     points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping
 ) -> Figure:
-    """C along every axis, predicted, measured; where runs switch; claims by id."""
+    """Draw C along every axis, predicted and measured, and where runs switch selection.
+
+    `judged` are the claims by their id.
+    """
     names = list(dict.fromkeys(p.axis for p in points))
     rows = -(-len(names) // 3)
     figure, grid = plots.panels(rows, 3, height=2.2, why="a panel an axis of the map")
@@ -528,7 +552,7 @@ def constants_by_axis(
             else:
                 further = ""
             axis.set_title(f"dotted: a run switches{further}", loc="right", **SMALL)
-        if f"map.most.{name}" in judged:  # here with other sizes
+        if f"map.most.{name}" in judged:  # this claim has other sizes
             count = judged[f"map.most.{name}"]
             words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
             words += f" Cover's\ncount {pieces.asked(count)}"
@@ -596,7 +620,11 @@ def outside(left: Sequence) -> Figure:
 
 
 def idle_and_moves(zero, zeros, steps: Sequence[lp_law.Settled]) -> Figure:
-    """Duals at zero, one and several; last moves of offsets by length of step."""
+    """Draw the offsets of pairs whose duals are zero, and the last moves by length of
+    step.
+
+    `zero` and `zeros` are runs with one and with several such pairs.
+    """
     figure, (offset, moves) = plots.panels(1, 2, height=2.9)
     _idle(offset, zero, zeros)
     _moves(moves, steps)
@@ -604,7 +632,10 @@ def idle_and_moves(zero, zeros, steps: Sequence[lp_law.Settled]) -> Figure:
 
 
 def _idle(axis, zero, zeros):
-    """Offsets of idle pairs less their constant: one in every run, several in one."""
+    """Draw the offsets of idle pairs minus their constant.
+
+    `zero` are runs with one idle pair each, `zeros` a run with several.
+    """
     several = {}
     for run in zeros:
         several.setdefault(f"{len(run.law.pairs)} idle pairs", run)
@@ -623,14 +654,16 @@ def _idle(axis, zero, zeros):
 
 
 def _moves(axis, steps):
-    """Last move of an offset with steps like t^(p-2), and with constant ones."""
+    """Draw the last move of an offset under steps like t^(p-2) and under constant
+    steps.
+    """
     exponents = dict.fromkeys(settled.law.p for settled in steps)
     for p in exponents:
         of_this_p = [settled for settled in steps if settled.law.p == p]
         moved = np.array([[*run.moved, run.constant] for run in of_this_p]).T
         rules, runs = moved.shape
         style = dict(ms=4, mfc="none", **plots.look(f"p = {p:g}").mark)
-        aside = np.linspace(-0.2, 0.2, runs)  # so that runs stand side by side
+        aside = np.linspace(-0.2, 0.2, runs)  # runs are drawn side by side
         axis.plot(np.arange(rules)[:, None] + aside, moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
     names = [f"{share:g}" for share in lp_law.SHARES]

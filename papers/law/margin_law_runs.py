@@ -1,5 +1,7 @@
-"""A run beside what the law of the margins says of it, which knows tokens, head, loss,
-the selection, and what is early outside the span.
+"""Compare a run with what the law of the margins predicts for it.
+
+The prediction uses the tokens, the head, the loss and the run's selection, and the part
+of W that lies outside the support's span early in the run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +21,9 @@ from papers.ours import claim
 
 @dataclass(frozen=True)
 class LawSetting:
-    """A problem, a rule and a loss, one run per data set; start: W_0, default zero."""
+    """A problem, a rule and a loss, one run per data set. `start` is W_0, by default
+    zero.
+    """
 
     name: str
     tokens: TokenSet | coordinates.Minimal
@@ -30,7 +34,9 @@ class LawSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """The late records (k,) of one run, the last decade of its T iterations."""
+    """What one run measured at its late records (k,), the last decade of its T
+    iterations.
+    """
 
     iterations: np.ndarray
     error: np.ndarray  # (k,) direction error against W_mm
@@ -46,11 +52,12 @@ class _Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run: its law and what it measured, runs axis 1; or the premise that fails."""
+    """One run with its law and what it measured, or with the premise that fails."""
 
     setting: LawSetting
     run: int
-    # (3, n, T-1): at a tenth of the steps, at the last but one, at the last
+    # (3, n, T-1): margins at a tenth of the steps, at the last step but one, at the
+    # last
     margins: np.ndarray
     refusal: str = ""
     premise: str = ""
@@ -64,13 +71,20 @@ class Comparison:
 
     @property
     def duals_alone(self) -> bool:
-        """Whether the prediction is C alone: W_0 = 0, all constraints carry W_mm."""
+        """Whether C alone is the prediction: W_0 = 0, and all constraints carry
+        W_mm.
+        """
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(
         self, early: bool = False, everywhere: bool = False
     ) -> margin_theorem.Proof:
-        """The theorem from the last iterate, or (early) a tenth; everywhere: 8/D^2."""
+        """Apply the local theorem to the last iterate, or if `early` to a tenth of the
+        run.
+
+        `everywhere` asks for steps that are short enough for every start, as in
+        `margin_theorem.prove`.
+        """
         local = margin_theorem.Local(
             self.tokens, self.law, self.selected, self.setting.loss
         )
@@ -82,15 +96,15 @@ class Comparison:
 
     @property
     def predicted(self) -> float:
-        """The direction error that the law sets at the last record's ||W_t||."""
+        """The direction error that the law predicts at the last record's ||W_t||."""
         last = self.measured.norm[-1:]
         return float(self.law.direction_error(last, self.measured.outside)[0])
 
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
-    """Train every run of a setting for `steps` steps; hold it against its law."""
+    """Train every run of a setting for `steps` steps, and compare each with its law."""
     problem = coordinates.minimal(setting.tokens)
-    # without the bases, which are large
+    # The bases of the minimal coordinates are large, and no longer needed.
     setting = replace(setting, tokens=problem.tokens)
     start = setting.start or zero_start(problem)
     late = np.geomspace(steps / 10, steps, 11).round().astype(int)
@@ -108,7 +122,7 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
         except PremiseFails as why:  # raised for one run by itself, as run 0
             reason = str(PremiseFails(why.premise, run, why.amount, why.reason))
             at = replace(at, refusal=reason, premise=why.premise, amount=why.amount)
-        # no W_mm, or none within accuracy
+        # W_mm does not exist, or was not found within the accuracy.
         except (Infeasible, RuntimeError) as why:
             at = replace(at, refusal=f"run {run}: {why}", premise="solution")
         compared.append(at)
@@ -116,7 +130,7 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
 
 
 def _compare(c, history, start, selected):
-    """The comparison with its law and what the run measured, or PremiseFails."""
+    """Add the law and what the run measured to a comparison, or raise PremiseFails."""
     setting = c.setting
     run = c.run
     margins.check_selection(run, c.margins[-1])
@@ -132,7 +146,10 @@ def _compare(c, history, start, selected):
 
 
 def _measure(c, history, off_span):
-    """`_Measured` of one run; off_span: norm of W_0 outside the coordinates."""
+    """Return `_Measured` of one run.
+
+    `off_span` is the norm of W_0's part outside the minimal coordinates.
+    """
     run = c.run
     V = c.solution.W
     support = c.law.support
@@ -140,7 +157,7 @@ def _measure(c, history, off_span):
     W = [history.weights(k)[run : run + 1] for k in range(len(iterations))]
     last = len(W) - 1
 
-    # The late records, without steps - 1, which would weigh in the fits.
+    # The late records, without steps - 1: two records at the end would bias the fits.
     late = np.r_[1 : last - 1, last]
     errors = [margins.direction_error(W[k], V, off_span)[0] for k in late]
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
@@ -151,8 +168,8 @@ def _measure(c, history, off_span):
     offsets = margins_on_support - margins_on_support.mean(1, keepdims=True)
     moved = np.abs(offsets[1] - offsets[0]).max()
 
-    # What lies off the span of the support. If all pairs are in it nothing else moves
-    # W there, and W_0 tells it all.
+    # The part of W outside the support's span. If all pairs are in the span, no step
+    # changes this part, and W_0 has all of it.
     early = W[0] if support.all() else W[1]
     outside = margins.outside_support(c.tokens, c.selected, support, early)[0]
 
@@ -177,7 +194,11 @@ def _measure(c, history, off_span):
 def _duality_gap(
     tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np.ndarray
 ):
-    """Relative distance of W (runs, r, q) from max-margin, by any duals."""
+    """Return the relative duality gap of W (runs, r, q) in the max-margin problem.
+
+    Any nonnegative `duals` (runs, n, T-1) give an upper bound on the margin. The gap is
+    1 minus the normalised margin of W divided by this bound.
+    """
     delta = coordinates.differences(tokens, selected, masked_as_zero=True)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     hidden = coordinates.hidden_pairs(tokens, selected)
@@ -190,12 +211,12 @@ def _duality_gap(
 
 
 def kept(runs: Iterable) -> list:
-    """The comparisons, or the points of a map, whose premises hold."""
+    """Select the comparisons, or the points of a map, whose premises hold."""
     return [run for run in runs if not run.refusal]
 
 
 def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
-    """beta / sum beta read off the margins, and the law's, over the support."""
+    """Return beta / sum beta on the support, as read off the margins and as solved."""
     read = margins.recovered_duals(c.margins[-1], c.log_slopes[0])
     solved = c.law.duals[0]
     on = c.law.support[0]
@@ -203,13 +224,16 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
 
 
 def offsets_missed(c: Comparison) -> np.ndarray:
-    """Measured less predicted offsets over the support."""
+    """Return the measured minus the predicted offsets on the support."""
     apart = c.margins[-1] - c.measured.level[-1] - c.law.offsets[0]
     return apart[c.law.support[0]]
 
 
 def _values(c):
-    """What the claims law.* ask of one run: a number, or one a support pair."""
+    """Return what the claims law.* judge in one run, by id.
+
+    A value is a number, or an array with an entry for each pair on the support.
+    """
     m = c.measured
     law = c.law
     rule = c.setting.rule
@@ -232,7 +256,10 @@ def _values(c):
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Every claim on the kept runs; the last applies the local theorem."""
+    """Judge every claim law.* on comparisons whose premises hold.
+
+    The last claim is the share of runs that the local theorem proves.
+    """
     runs = [_values(c) for c in comparisons]
     values = {
         id: np.concatenate([np.atleast_1d(run[id]) for run in runs]) for id in runs[0]

@@ -1,7 +1,8 @@
-"""Steps and the law of the margins: growing until it is seen, or too long to settle.
+"""Step sizes and the law: too long for the margins to settle, or growing.
 
-One step, without momentum, that raises the margins by s multiplies a wrong offset in
-the mode of eigenvalue lambda by 1 - s lambda.
+With growing steps a run gets far enough to show the law. One step without momentum that
+raises the margins by s multiplies a wrong offset in the mode of eigenvalue lambda by 1
+- s lambda.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +21,14 @@ from papers.law.margin_law import MarginLaw, margin_law
 from papers.law.tolerances import LOUD
 from papers.ours import claim
 
-LAST = 64  # records over which a move is read
+LAST = 64  # the last records, over which the moves are measured
 
 
 def _growing_gd(step_size: float, growth: float):
-    """GD with eta_t = step_size e^{growth t}: margins grow by `growth` a step."""
+    """Return GD with eta_t = step_size e^{growth t}.
+
+    The margins grow by `growth` per step.
+    """
     return Custom(
         lambda t, gap, norm: np.log(step_size) + growth * t + 0.0 * norm,
         logarithmic=True,
@@ -32,7 +36,10 @@ def _growing_gd(step_size: float, growth: float):
 
 
 def _growing_polyak(max_step: float, growth: float):
-    """min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}), Polyak's step."""
+    """Return Polyak's step with a growing cap.
+
+    The step is min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}).
+    """
 
     def cap(t):
         return np.log(max_step) + growth * t
@@ -46,7 +53,11 @@ def _growing_polyak(max_step: float, growth: float):
 def figure2_runs(
     problem: coordinates.Minimal, W_mm: np.ndarray, growing_steps: int
 ) -> tuple[dict[str, History], dict[str, History]]:
-    """Every rule on Figure 2's problem: those that go far, and constant steps."""
+    """Train every rule on the problem of Figure 2.
+
+    Returns the histories that get far enough to show the law, and those with constant
+    steps, each by rule.
+    """
 
     def in_time(rule, steps, loss="exponential"):
         return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
@@ -69,17 +80,24 @@ def figure2_runs(
 
 
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
-    """Direction error over the law's at the same ||W_t||, (runs, k): it tends to 1."""
+    """Return the direction error divided by the law's at the same ||W_t||, (runs, k).
+
+    The ratio tends to 1.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         return history.direction_error[target] / law.direction_error(history.norm)
 
 
 def _settling_rate(history: History, law: MarginLaw):
-    """Decay of the slowest mode per margin, over its eigenvalue, 1e-3 to 1e-8."""
+    """Return the fitted decay rate of the slowest mode, divided by its eigenvalue.
+
+    The rate is per unit of margin and is fitted from 1e-3 down to 1e-8.
+    """
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
     terms = (history.margins - offsets) * law.slowest_mode[:, None]
-    on = law.support[:, None]  # off it the mode is zero; a masked token's margin is NaN
+    # The mode is zero outside the support, and the margin of a masked token is NaN.
+    on = law.support[:, None]
     left = np.abs(np.where(on, terms, 0.0).sum((2, 3)))
     rates = []
     for run, (a, y) in enumerate(zip(level, left, strict=True)):
@@ -91,7 +109,7 @@ def _settling_rate(history: History, law: MarginLaw):
 def figure2_claims(
     far: Mapping, constant: Mapping, target: str, law: MarginLaw
 ) -> list[Claim]:
-    """Errors over ||W_t|| end on one line for those that go `far` alone."""
+    """Judge that errors over ||W_t|| end on one line, for the runs in `far` only."""
 
     def last(history):
         return ratio_to_law(history, target, law)[:, -1]
@@ -109,7 +127,9 @@ def figure2_claims(
 
 
 class Cycles(NamedTuple):
-    """How offsets still move, (runs, multiples), at `multiples` x the longest step."""
+    """How far the offsets still move, (runs, multiples), at multiples of the longest
+    step.
+    """
 
     multiples: np.ndarray
     momentum: float
@@ -122,8 +142,10 @@ def cycles(
     momentum: float = 0.0,
     steps: int = 20_000,
 ) -> Cycles:
-    """Train every run with NGD around the longest step that settles, from the settled
-    state, residual 1 % too long; `moved`: offsets' largest change in LAST steps.
+    """Train every run by NGD with steps around the longest one that settles.
+
+    A run starts from the settled state with a residual that is 1 % too long. `moved` is
+    the largest change of an offset during the last LAST steps.
     """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
@@ -146,7 +168,9 @@ def cycles(
 
 
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
-    """Offsets settle at `short` and cycle at `long`, multiples of the longest step."""
+    """Judge that offsets settle with `short` and cycle with `long` times the longest
+    step.
+    """
     return [
         short_step(runs, short, ""),
         claim("law.long", _moved(runs, long), "", f"{long:g}"),
@@ -156,7 +180,9 @@ def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
 def short_step(
     runs: Sequence[Cycles], multiple: float, setting: str | None = None
 ) -> Claim:
-    """Offsets settle at `multiple` of the longest step in every run."""
+    """Judge that the offsets of every run settle with `multiple` times the longest
+    step.
+    """
     moved = _moved(runs, multiple)
     if moved.max() > LOUD:
         why = "a large cycle: the threshold is that of small disturbances"
@@ -167,15 +193,19 @@ def short_step(
 
 
 def _moved(runs, multiple):
-    """Moves at one multiple of the longest step, all runs and momenta in one axis."""
+    """Collect the moves at one multiple of the longest step, over all runs and
+    momenta.
+    """
     return np.concatenate(
         [tried.moved[:, tried.multiples == multiple].ravel() for tried in runs]
     )
 
 
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
-    """Three samples whose offsets cycle below the longest step, without momentum; the
-    start. Scored by the first coordinate; W_mm = (1, 0), kappa ~ (e^-h, 1, e^-h).
+    """Return three samples whose offsets cycle below the longest step, and the start.
+
+    The rule has no momentum. The score is the first coordinate, W_mm = (1, 0), and
+    kappa is proportional to (e^-h, 1, e^-h).
     """
     pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
     tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
@@ -183,7 +213,10 @@ def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
 
 
 def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
-    """W_t's second coordinate in `_three_samples` at `multiple` x the longest."""
+    """Judge that W_t's second coordinate keeps moving in `_three_samples`.
+
+    The step is `multiple` times the longest one that settles small disturbances.
+    """
     tokens, start = _three_samples()
     longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
     record = np.arange(steps - LAST, steps + 1)
@@ -193,8 +226,10 @@ def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
 
 
 def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
-    """Random tight pairs: pi* (count, m), u (count, m, m - 1), m = `pairs`: A_m =
-    (V/||V|| + u_m)/||V||, sum_m pi*_m u_m = 0, column j of u ~ e^{-cj}.
+    """Draw random sets of m = `pairs` tight constraints.
+
+    Returns pi* (count, m) and u (count, m, m - 1). Then A_m = (V/||V|| + u_m)/||V||,
+    with sum_m pi*_m u_m = 0. Column j of u has the size e^{-cj}, with a random c >= 0.
     """
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)
@@ -210,12 +245,27 @@ def _which_cycle(
     momentum: float = 0.0,
     steps: int = 3000,
 ):
-    """Which saturated runs of NGD still go to and fro in the end, (count, starts).
+    """Find which saturated runs of NGD still move to and fro in the end.
 
-    y = x/||V|| moves by s D/sqrt(1 + ||D||^2), D = sum_m pi_m u_m, s = eta/||V||, at
-    0.9 of the longest step, pi_m proportional to pi*_m e^{-<u_m, y>}, from s times
-    `starts` (count, starts, k). Such a run moves by LOUD s a step in the mean of the
-    last LAST, and in all by an eighth of that.
+    Let y = x/||V|| be the scaled deviation, D = sum_m pi_m u_m with pi_m proportional
+    to pi*_m e^{-<u_m, y>}, and s = eta/||V||. A step moves y by s D/sqrt(1 + ||D||^2).
+    The step size is 0.9 times the longest one that settles.
+
+    A run moves to and fro if its path over the last LAST steps is longer than LOUD s
+    per step, and its net move is less than an eighth of this path.
+
+    Parameters
+    ----------
+    shares, across : ndarray
+        pi* (count, m) and u (count, m, m - 1), from `_random_supports`.
+    starts : ndarray (count, starts, m - 1)
+        Initial y in units of s.
+    momentum : float
+    steps : int
+
+    Returns
+    -------
+    ndarray of bool (count, starts)
     """
     modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
     step = 2 * 0.9 * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
@@ -238,7 +288,10 @@ def _which_cycle(
 
 
 def _random_starts(draw: np.random.Generator, count: int, pairs: int) -> np.ndarray:
-    """20 starts a support, (count, 20, pairs - 1): lengths lognormal around e^{-1}."""
+    """Draw 20 starts per support, (count, 20, pairs - 1).
+
+    Their lengths are lognormal around e^{-1}.
+    """
     starts = draw.standard_normal((count, 20, pairs - 1))
     starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
     lengths = np.exp(draw.normal(-1, 1, starts.shape[:2]))
@@ -248,7 +301,12 @@ def _random_starts(draw: np.random.Generator, count: int, pairs: int) -> np.ndar
 def search(
     count: int, pairs: int, momentum: float = 0.0, longer: int = 0
 ) -> tuple[int, int]:
-    """How many of `count` supports go to and fro at 0.9; how many after `longer`."""
+    """Count the random supports on which runs move to and fro with 0.9 of the longest
+    step.
+
+    Returns how many of `count` do so after the usual number of steps, and how many of
+    these still do after `longer` steps.
+    """
     draw = stream(pairs, "problems")
     early = 0
     late = 0
@@ -274,14 +332,20 @@ def search(
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
-    """Direction error of W at record k + 1 less W at k, (runs, k - 1), or NaN."""
+    """Return the direction error of W at record k + 1 minus W at k, (runs, records -
+    1).
+
+    It is NaN where a run has ended.
+    """
     W = [history.weights(k) for k in range(len(history.iterations))]
     return np.stack([margins.direction_error(b - a, W_mm) for a, b in pairwise(W)], 1)
 
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
-    """GD: the error of W_{2t} - W_t falls like log t / t^lambda, lambda = min(lambda_1,
-    1), by four doublings. Proved: t^-q for every q < min(lambda, excess).
+    """Judge that under GD the error of W_{2t} - W_t falls like log t / t^lambda.
+
+    Here lambda = min(lambda_1, 1); the fit takes four doublings of t. We have proved
+    t^-q for every q < min(lambda, excess).
     """
     t = history.iterations[1:][-5:]
     y = errors[:, -5:]
@@ -292,7 +356,11 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
 def ngd_claims(
     history: History, target: str, errors: np.ndarray, law: MarginLaw
 ) -> tuple[Claim, Claim]:
-    """The law at the end; W_{2t} - W_t, of `errors`, is nearer to W_mm there."""
+    """Judge the law at the end of a long NGD run, and that W_{2t} - W_t is nearer to
+    W_mm.
+
+    `errors` are the direction errors of the differences.
+    """
     off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]
     end = f"{history.iterations[-1]:,}"

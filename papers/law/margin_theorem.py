@@ -1,5 +1,8 @@
-"""Theorems on the margins: constants, hypotheses, which runs they prove. Names and
-numbers in brackets: `notebooks/law_of_margins.md`. All in float64.
+"""Check the local theorem on the margins: its hypotheses, its constants, its verdict.
+
+`Local` holds what the theorem needs of one run. `prove` and `prove_with_momentum`
+return a `Proof`. Names and the numbers of equations are those of
+`notebooks/law_of_margins.md`. All computations are in float64.
 """
 
 from dataclasses import dataclass
@@ -14,16 +17,19 @@ from papers.law.margin_law import MarginLaw, features, gram
 from papers.law.tolerances import INDEPENDENT, TILT
 from papers.saturation import gaps_of_scores
 
-# tau: how far the residual may still move; the best is taken
+# Values of tau, by which the residual may still move; the best one is taken.
 ROOMS = np.geomspace(1e-8, 10, 37)
 
 
 def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
-    """Largest |l'| and largest |l''| (a Lipschitz constant of l') on [lo, hi]."""
-    # |l'| is monotone or largest next to 0
+    """Return the largest |l'| and the largest |l''| on the intervals [lo, hi].
+
+    The largest |l''| is a Lipschitz constant of l'.
+    """
+    # |l'| is monotone, or largest next to 0.
     ends = np.array([lo, hi, np.clip(0.0, lo, hi)])
     slope = np.exp(losses.log_derivative(ends, loss)).max(0)
-    # |l''| <= 2 |l'|, else |l'|
+    # For the reciprocal loss |l''| <= 2 |l'|, for the others |l''| <= |l'|.
     return (
         slope,
         2 * slope if loss == "reciprocal" else slope,
@@ -31,8 +37,9 @@ def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
 
 
 class Local:
-    """One run's selection (1, n) for the theorem: m pairs, k coordinates of a span.
-    Masked tokens have no pair.
+    """What the theorem needs of one run: its m pairs in k coordinates of their span.
+
+    `selected` is (1, n). Masked tokens have no pair. S denotes the support, V = W_mm.
     """
 
     def __init__(
@@ -72,7 +79,7 @@ class Local:
         self.n = len(scores)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
         slope, lipschitz = _slope_bounds(lo, hi, loss)
-        # Of each pair
+        # These arrays have an entry for each pair.
         self.sample = sample = np.nonzero(shown)[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
@@ -85,30 +92,37 @@ class Local:
 
     @property
     def r(self) -> float:
-        """min(1, least epsilon_m)."""
+        """min(1, the least epsilon_m outside the support)."""
         return float(min(1.0, self.excess[~self.on].min(initial=np.inf)))
 
     @property
     def across(self) -> np.ndarray:
-        """The norm of A_m's part across V, (m,)."""
+        """The norm of the part of A_m orthogonal to V, (m,)."""
         square = (self.A**2).sum(1) - ((1 + self.excess) / self.norm) ** 2
         return np.sqrt(np.maximum(square, 0))
 
     @property
     def lowest(self) -> float:
-        """G(rho_perp)."""
+        """G(rho_perp), the minimum of G."""
         return float(
             np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on])
         )
 
     @property
     def tilt(self) -> float:
-        """||V|| ||grad G(rho_perp)||: 0, or `rest` is the rho_perp of another law."""
+        """||V|| ||grad G(rho_perp)||.
+
+        It is zero unless `rest` is the rho_perp of another law.
+        """
         pi = np.exp((self.log_kappa - self.A @ self.rest)[self.on] - self.lowest)
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """a, x in `basis` (u,), omega (k,) of (1), for margins g (n, T-1)."""
+        """Split the W with margins g (n, T-1) into the parts of equation (1).
+
+        Returns the level a, the deviation x (u,) in `basis`, and omega (k,), the part
+        outside the support's span.
+        """
         of_pairs = np.reshape(g, self.shown.shape)[self.shown]
         w = np.linalg.lstsq(self.A, of_pairs, rcond=None)[0]
         a = w @ self.V / self.norm**2
@@ -117,7 +131,11 @@ class Local:
         return float(a), self.basis.T @ (off - self.rest), omega
 
     def log_small(self, omega: np.ndarray, R: float, tau: float) -> float:
-        """log delta_0 of (5): delta(W) <= delta_0 e^{-r a} for |x| <= R and tau."""
+        """Return log delta_0 of (5).
+
+        Then delta(W) <= delta_0 e^{-r a} as long as |x| <= R and omega moves by at most
+        tau.
+        """
         room = np.where(self.on, R, np.hypot(R, tau))
         at_most = self.across * room - self.A @ (self.rest + omega)
         samples = np.unique(self.sample)
@@ -126,7 +144,9 @@ class Local:
         return float(np.logaddexp(np.log(self.B) + log_P, log_N))
 
     def curvature(self, R: float) -> tuple[float, float]:
-        """l(R) and L(R) of (6), bounds on the mean Hessian of G."""
+        """Return l(R) and L(R) of (6), a lower and an upper bound on the mean Hessian
+        of G.
+        """
         if self.fastest == 0:
             return np.inf, 0.0
         r = min(self.D * R, 700.0)
@@ -139,8 +159,23 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A theorem from a point on: `why` it is silent, or ""; level a_0 against A. Then
-    |W_t - a_t V - rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}.
+    """What a theorem proves from one point of a run on.
+
+    If every hypothesis holds, then at all later times the residual obeys |W_t - a_t V -
+    rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}.
+
+    Parameters
+    ----------
+    why : str
+        The hypothesis that fails, or "" if all hold.
+    level : float
+        The margin level a_0 = <W, V> / ||V||^2 of the point.
+    A : float
+        The level that a_0 must reach. `prove_with_momentum` leaves it infinite.
+    K, q : float
+        The constant and the rate of the bound above.
+    tau : float
+        How far the residual may still move. `prove` takes the tau with the least A.
     """
 
     why: str
@@ -159,7 +194,11 @@ class Proof:
 def _step_bound(
     problem: Local, rule: Rule, R: float, L: float
 ) -> tuple[float, float, float]:
-    """sigma-bar of (7), 0 for none, its xi, and GD's lowest level, -inf else."""
+    """Return sigma-bar and xi of (7), and the level that GD must at least have.
+
+    sigma-bar bounds the steps; it is 0 if they are too long. Rules other than GD need
+    no level, so that it is -inf.
+    """
     if isinstance(rule, GD):
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
@@ -190,7 +229,26 @@ def _constants(
     tau: float,
     everywhere=False,
 ) -> tuple[float, float, float]:
-    """A, K, q of (8) and (9) for |x_0| = x; A infinite for steps too long."""
+    """Compute A, K, q of (8) and (9), which `Proof` explains.
+
+    Parameters
+    ----------
+    problem : Local
+    rule : GD, NGD or Polyak
+    x : float
+        The length of the deviation x_0 at the point.
+    omega : ndarray (k,)
+        The part of W outside the support's span.
+    tau : float
+        How far the residual may still move.
+    everywhere : bool
+        Whether to use the bound D^2/4 on the Hessian of G, which holds at every x.
+
+    Returns
+    -------
+    tuple of float
+        A is infinite if the steps are too long.
+    """
     R = x + tau
     low, L = problem.curvature(R)
     if everywhere:
@@ -201,17 +259,17 @@ def _constants(
     V = problem.norm
     r = problem.r
 
-    # A: the level from which on delta is small enough for xi and for the room tau.
+    # A is the level from which on delta is small enough for xi and for the move tau.
     rise = 1.5 * sigma / V**2
     for_xi = -np.log(xi)
     for_room = np.log(2 * V / (r * tau)) + r * rise
     log_delta_0 = problem.log_small(omega, R, tau)
     A = (np.log(V * problem.M) + log_delta_0 + max(for_xi, for_room)) / r
     A = max(0.0, A, lowest_level)
-    if problem.fastest == 0:  # nothing across V
+    if problem.fastest == 0:  # nothing moves orthogonally to V
         return A, tau, r
 
-    # K and q: how fast what is across V dies out.
+    # K and q say how fast the part orthogonal to V decays.
     q_1 = V**2 * min(low, 2 / sigma - L)
     growth = np.exp(q_1 * tau / (2 * V))
     K = growth * (x + r * tau * np.exp(1.5)) + tau
@@ -219,7 +277,27 @@ def _constants(
 
 
 def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -> Proof:
-    """The theorem without momentum, from margins g; everywhere: sigma-bar < 8/D^2."""
+    """Apply the theorem for rules without momentum to one point of a run.
+
+    Parameters
+    ----------
+    problem : Local
+        The run's selection and its law.
+    rule : GD, NGD or Polyak
+        Without momentum. For other rules the theorem says nothing.
+    g : ndarray (n, T-1)
+        The margins of all pairs at the point.
+    everywhere : bool
+        Whether to replace L(R), the bound on the Hessian of G near rho_perp, by
+        D^2/4, which holds at every x. Then the condition on the steps is sigma-bar <
+        8/D^2.
+
+    Returns
+    -------
+    Proof
+        Whether the hypotheses hold, and the constants A, K and q of its bound. The
+        proof holds if the level a_0 of the point is at least A.
+    """
     level, x, omega = problem.split(g)
     foreign = rule.momentum or isinstance(rule, Custom) or rule.decay > 1
     if why := _silent(problem, rule, foreign):
@@ -238,7 +316,10 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
 
 
 def _silent(problem, rule, foreign):
-    """Why the theorem says nothing of this problem and rule, else empty."""
+    """Return why the theorem says nothing about this problem and rule, or "".
+
+    `foreign` says whether the rule is none of the theorem's.
+    """
     if problem.tilt > TILT:
         return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}"
     if foreign:
@@ -250,9 +331,17 @@ def _silent(problem, rule, foreign):
 
 
 def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
-    """P (2, 2), varrho, d of (14) for (x, v) -> (x + v', v'), v' = mu v - s x: |(x,
-    v)|_P shrinks by varrho, |(1, 1)|_P = 1, |x| <= d |(x, v)|_P. The larger (1 -
-    varrho^2)/d of two: by the map's eigenvectors, or Lyapunov's equation.
+    """Return a norm of (x, v) in which a step with momentum shrinks one mode.
+
+    The step maps (x, v) to (x + v', v') with v' = mu v - s x. As in (14), the norm |(x,
+    v)|_P is given by P (2, 2), shrinks by the factor varrho, and has |(1, 1)|_P = 1 and
+    |x| <= d |(x, v)|_P. There are two candidates, from the eigenvectors of the map and
+    from Lyapunov's equation; the one with the larger (1 - varrho^2)/d is taken.
+
+    Returns
+    -------
+    tuple
+        P, varrho and d.
     """
     step = np.array([[1 - s, mu], [-s, mu]])
     eigenvalues, eigenvectors = np.linalg.eig(step)
@@ -287,7 +376,10 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 
 
 def _size_in_modes(x: np.ndarray, v: np.ndarray, norms: list[np.ndarray]) -> float:
-    """The norm of (x, v) (u,) in the coordinates of the modes, each with its P."""
+    """Return the norm of (x, v), given in coordinates of the modes, (u,) each.
+
+    `norms` holds the matrix P of every mode.
+    """
     square = 0
     for x_mode, v_mode, P in zip(x, v, norms, strict=True):
         state = np.array([x_mode, v_mode])
@@ -298,7 +390,10 @@ def _size_in_modes(x: np.ndarray, v: np.ndarray, norms: list[np.ndarray]) -> flo
 def prove_with_momentum(
     problem: Local, rule: Rule, before: np.ndarray, g: np.ndarray
 ) -> Proof:
-    """The theorem for NGD with momentum, from margins g on, after `before`."""
+    """Apply the theorem for NGD with momentum to one point of a run.
+
+    `g` (n, T-1) are the margins at the point, `before` those one step earlier.
+    """
     level, x, omega = problem.split(g)
     foreign = not isinstance(rule, NGD) or rule.decay or np.isfinite(rule.max_step)
     why = _silent(problem, rule, foreign)
@@ -352,7 +447,7 @@ def prove_with_momentum(
 
 
 class _Room(NamedTuple):
-    """R, xi, the ends of sigma_t, b and the least rise of the level of (15)."""
+    """R, xi, the bounds on sigma_t, b, and the least rise of the level, all of (15)."""
 
     R: float
     xi: float
@@ -374,7 +469,25 @@ def _room(
     rise: float,
     tau: float,
 ) -> _Room:
-    """`_Room` of a start at `level` that rises by `rise`; outside adds to tau."""
+    """Compute `_Room` for a point at `level`, as `prove_with_momentum` needs it.
+
+    Parameters
+    ----------
+    problem : Local
+    rule : NGD
+    d_max : float
+        The largest d of the modes' norms.
+    size : float
+        The norm of the deviation and its last move, over all modes.
+    omega : ndarray (k,)
+        The part of W outside the support's span.
+    outside : float
+        How far momentum still moves omega; it adds to `tau`.
+    level, rise : float
+        The margin level of the point, and by how much the last step raised it.
+    tau : float
+        How far the residual may still move.
+    """
     V = problem.norm
     exact = rule.step_size * problem.norm
     R = d_max * (size + tau)

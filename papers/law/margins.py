@@ -1,7 +1,7 @@
-"""Margins of a run: what they say of the solution, and what a run must show first.
+"""Margins of a run: what they say about the solution, and what a run must show first.
 
-Pairs m = (i, t): sample i, and the tokens t that it does not select, ascending. The
-checks look at margins and steps, never at the direction error.
+Pairs m = (i, t) are a sample i and a token t that the sample does not select, in
+ascending order. The checks use margins and steps only, never the direction error.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,11 @@ from papers.saturation import gaps_of_scores
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
-    """Tokens of largest logit at record k, (runs, n); ValueError for an ended run."""
+    """Return the tokens of largest logit at record k, (runs, n).
+
+    `opt` (runs, n) are the tokens that the history's margins compare with. Raises
+    ValueError if a run has ended before.
+    """
     margins = known(history.margins)[:, k]
     ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
     if ended.size:
@@ -31,11 +35,13 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 
 
 def known(values: np.ndarray) -> np.ndarray:
-    """A history's margins or score gaps (..., n, T-1), infinite for masked tokens, whose
-    weight is zero; NaN is left where a run has ended.
+    """Replace the NaN of masked tokens in margins or score gaps by infinity.
+
+    `values` are (..., n, T-1), from a history. An infinite margin gives a masked token
+    weight zero. Entries of a run that has ended stay NaN.
     """
     unknown = np.isnan(values)
-    # Of a run that ended early all pairs are unknown.
+    # All pairs of a run that ended early are unknown.
     masked = unknown & ~unknown.all((-2, -1), keepdims=True)
     return np.where(masked, np.inf, values)
 
@@ -43,8 +49,9 @@ def known(values: np.ndarray) -> np.ndarray:
 def relative_margins(
     history: History, opt: np.ndarray, selected: np.ndarray
 ) -> np.ndarray:
-    """The selected token's logit less others' at every record, (runs, k, n, T-1);
-    infinite for masked tokens.
+    """Return the logit of the selected token minus that of each other token.
+
+    The result is (runs, k, n, T-1), at every record, and infinite for masked tokens.
     """
     margins = known(history.margins)
     runs, count, n, S = margins.shape
@@ -55,7 +62,7 @@ def relative_margins(
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """beta_m / sum beta from margins and log kappa_m, (..., n, T-1)."""
+    """Compute beta_m / sum beta from margins and log kappa_m, (..., n, T-1)."""
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)
@@ -63,7 +70,10 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
 
 
 def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """<W, V>/||V|| and the norm of W across V, (runs,); W, V (runs, r, q)."""
+    """Split W along V: return <W, V>/||V|| and the norm of the part orthogonal to V.
+
+    W and V are (runs, r, q), the results (runs,).
+    """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     along = np.einsum("rij,rij->r", W, unit)
     return along, np.linalg.norm(W - along[:, None, None] * unit, axis=(1, 2))
@@ -72,7 +82,10 @@ def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def direction_error(
     W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0
 ) -> np.ndarray:
-    """||W/||W|| - V/||V|| ||, (runs,); `outside` (runs,): W's part beside it."""
+    """Return ||W/||W|| - V/||V||||, (runs,).
+
+    `outside` (runs,) is the norm of a part of W that the coordinates of W do not hold.
+    """
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
 
@@ -80,7 +93,10 @@ def direction_error(
 def outside_support(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Norm of W's (runs, r, q) part off the span of support (runs, n, T-1)."""
+    """Return the norm of W's part outside the span of the support, (runs,).
+
+    W is (runs, r, q), `support` (runs, n, T-1).
+    """
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
 
@@ -91,7 +107,11 @@ def residual(
     W: np.ndarray,
     V: np.ndarray,
 ) -> np.ndarray:
-    """Norm of W's part in the support's span across V: it tends to ||rho_perp||."""
+    """Return the norm of W's part in the support's span that is orthogonal to V,
+    (runs,).
+
+    It tends to ||rho_perp|| = C.
+    """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
     return np.linalg.norm(_span_part(tokens, selected, support, across), axis=(1, 2))
@@ -100,7 +120,7 @@ def residual(
 def _span_part(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """The part of W (runs, r, q) in the span of the support (runs, n, T-1)."""
+    """Return the part of W (runs, r, q) in the span of the support (runs, n, T-1)."""
     delta = coordinates.differences(tokens, selected, masked_as_zero=True)
     K = gram(tokens, selected, masked_as_zero=True)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
@@ -114,7 +134,7 @@ def _span_part(
 
 
 def check_selection(run, margins):
-    """Raise PremiseFails where margins (n, T-1) show no selection yet."""
+    """Raise PremiseFails if the margins (n, T-1) show no clear selection yet."""
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
@@ -125,16 +145,19 @@ def check_selection(run, margins):
 
 
 def check_settled(run, law, measured, momentum):
-    """Raise PremiseFails: long steps, a short run, an offset that still moves."""
+    """Raise PremiseFails if steps are too long, the run too short, or an offset still
+    moves.
+    """
     longest = law.longest_step(momentum)[0]
     step = measured.step_length
     reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
-    # What transients leave outside the span is read at the first late record: over by
-    # then?
+    # The part of W outside the span is measured at the first late record, and
+    # transients have to be over by then.
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
-    # `remaining` is of the exact flow; a step may overshoot in the fastest mode
+    # `remaining` describes the exact flow. A long step may overshoot in the fastest
+    # mode.
     if momentum == 0:
         overshot = max(step / law.norm[0] * law.fastest[0] - 1, 0.0)
         left = max(left, overshot ** measured.iterations[-1])
@@ -156,7 +179,10 @@ def check_settled(run, law, measured, momentum):
 def each_seed(
     seeds: Iterable[int], study: Callable[[int], object], where: str = ""
 ) -> tuple[list, dict[int, str]]:
-    """Results of `study` for the seeds that it takes; seed -> `where` and refusal."""
+    """Apply `study` to every seed, and collect the seeds that it excludes.
+
+    Returns the results, and by excluded seed the reason, which begins with `where`.
+    """
     kept = []
     refused = {}
     for seed in seeds:

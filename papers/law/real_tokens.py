@@ -1,5 +1,7 @@
-"""The law of the margins on real tokens: the word pieces of a frozen encoder's last
-layer, the query its first token, the head a linear probe, W_0 = 0.
+"""The law of the margins on real tokens.
+
+The tokens are word pieces in the last layer of a frozen encoder, and the query is the
+first token. The head is a linear probe, and W_0 = 0.
 """
 
 from dataclasses import dataclass, replace
@@ -21,24 +23,27 @@ from papers.law.margin_law import MarginLaw, PremiseFails, margin_law
 from papers.law.tolerances import SATURATED
 from papers.ours import claim
 
-RIDGE = 0.01  # of the probe, relative to the mean square of what it reads
+RIDGE = 0.01  # ridge penalty of the probe, relative to the mean square of its input
 
 
 @dataclass(frozen=True)
 class _Sentences:
-    """Sentences of equal length: `tokens` of one run, word pieces `words` (n, T)."""
+    """Sentences of equal length: `tokens` of one run, and their word pieces, (n, T)
+    strings.
+    """
 
     tokens: TokenSet
     words: list[list[str]]
 
 
 def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
-    """The first `count` rows of one length >= `shortest`, half of the first label, half
-    of the last.
+    """Select the first `count` sentences of one length, half of them from each end
+    label.
 
-    X (1, count, length, d) holds the packaged encoder's last hidden states between
-    [CLS] and [SEP], z (1, count, d) that of [CLS]. Raises ValueError where no length
-    has enough rows of both labels, and for an odd count.
+    `shortest` is the least length allowed. X (1, count, length, d) holds the packaged
+    encoder's last hidden states between [CLS] and [SEP], and z (1, count, d) the hidden
+    state of [CLS]. Raises ValueError if no length has enough rows of both labels, and
+    if `count` is odd.
     """
     from tokenizers import Tokenizer
     from transformers import AutoModel
@@ -71,7 +76,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X = hidden[:, 1:-1]
     z = hidden[:, 0]
-    mean = X.mean(1)  # token of a sentence; the head is the ridge regression of y on it
+    mean = X.mean(1)  # mean token of each sentence; the head regresses y on it
     penalty = RIDGE * (mean**2).sum(1).mean()
     u = mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(count), y)
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
@@ -83,7 +88,9 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """One run beside its law; `refusal` names the hypothesis that fails."""
+    """One run compared with its law; `refusal` names the hypothesis that fails, if one
+    does.
+    """
 
     iterations: np.ndarray  # (k,)
     weights: np.ndarray  # (k, n, T) the softmax of each sentence
@@ -91,22 +98,28 @@ class _Reading:
     selected: np.ndarray | None = None  # (n,)
     law: MarginLaw | None = None
     residual: np.ndarray | None = (
-        None  # (k,) of W_t in the support's span, across W_mm; tends to C
+        # (k,) norm of W_t's part in the support's span orthogonal to W_mm; tends to C
+        None
     )
     left: np.ndarray | None = (
-        None  # (k,) e^{-rate a_t}, what transients leave by the law
+        None  # (k,) e^{-rate a_t}, the fraction of transients that remains by the law
     )
     plain: float = np.nan  # C if every kappa were 1
 
     @property
     def ratio(self) -> float:
-        """Measured over predicted constant at the last record."""
+        """Return the measured constant divided by the predicted one, at the last
+        record.
+        """
         return float(self.residual[-1] / self.law.constant[0])
 
 
 def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Reading:
-    """Train W by `rule` and hold what lies across W_mm against C; refused by name:
-    divergence, a least margin below SATURATED, a hypothesis of the law, long steps.
+    """Train W by `rule`, and compare its residual with the law's constant C.
+
+    The residual is the part of W in the support's span that is orthogonal to W_mm. A
+    run is excluded, with the reason, if it diverges, if its least margin is below
+    SATURATED, if a hypothesis of the law fails, or if its steps are too long.
     """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
@@ -154,7 +167,7 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """The rows of the protocol: the constant, and that kappa is in it."""
+    """Judge what the protocol says: the constant C, and that it depends on kappa."""
     kept = [reading for reading in readings if not reading.refusal]
     if kept:
         share = np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept])
@@ -171,7 +184,11 @@ def claims(readings: list[_Reading]) -> list[Claim]:
 def draw(
     readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
 ) -> Figure:
-    """Measured over predicted constant; two sentences of `shown` being read."""
+    """Draw the measured constant divided by the predicted one, and two sentences in
+    `shown`.
+
+    The words of the sentences are marked by their weights as training goes on.
+    """
     figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
     for (name, runs), like in zip(readings.items(), plots.SERIES, strict=False):
@@ -210,7 +227,7 @@ def draw(
         for word, weight in zip(
             sentences.words[which], reading.weights[k, which], strict=True
         ):
-            if word.startswith("##"):  # goes on the word before it
+            if word.startswith("##"):  # continues the word before it
                 word = word[2:]
                 left = left - 0.8
             box = dict(

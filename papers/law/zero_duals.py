@@ -1,12 +1,16 @@
-"""Tight pairs whose duals are zero, and what pairs off the support leave outside its
-span.
+"""Tight pairs whose duals are zero ("idle" pairs), and the part of W outside the span.
 
-W = a W_mm + D log a + rest, D the least in the span of the tight A_m with <A_m, D> = 0
-on the support and <A_k, D> >= 1 on the idle tight pairs k, y >= 0 its duals there.
-Where y_k > 0 g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1), proved for all
-y_k > 0 and short steps (`notebooks/law_of_margins.md`); else an ansatz: the slope in
-log a_t is <A_k, D> > 1. Wrong offsets of idle pairs die like a_t^-rate, rate the least
-eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q their Gram matrix less the support's span.
+On tight pairs W = a W_mm + D log a + rest. Here D is the smallest element of the span
+of the tight A_m with <A_m, D> = 0 on the support and <A_k, D> >= 1 on the idle pairs k.
+Let y >= 0 be the duals of D on the idle pairs. If y_k > 0, then
+
+    g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1).
+
+This is proved if all y_k > 0 and steps are short (`notebooks/law_of_margins.md`).
+Otherwise it is an ansatz, in which a pair with y_k = 0 has the slope <A_k, D> > 1 in
+log a_t. Wrong offsets of idle pairs decay like a_t^-rate, where the rate is the least
+eigenvalue of Y^1/2 Q Y^1/2. Here Y = diag(y), and Q is the Gram matrix of the idle
+pairs after the support's span is projected out.
 """
 
 from collections.abc import Sequence
@@ -28,20 +32,26 @@ from papers.ours import claim
 from papers.saturation import log_ratios, saturated_slopes
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
-FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
+# the largest |log| of a multiplier that is tried
+FARTHEST = 1e6
 EARLY = "the sum knows small weights only: where little is left, first steps with even weights count"
 
 
 def _second(Q: np.ndarray) -> np.ndarray:
-    """y >= 0 that maximises 1^T y - y^T Q y / 2: duals of D on the idle pairs."""
+    """Return the y >= 0 that maximises 1^T y - y^T Q y / 2: the duals of D on idle
+    pairs.
+    """
     lower = np.linalg.cholesky(Q)
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
 
 
 class _ZeroDuals:
-    """One run's law with idle tight pairs, exponential loss, minimal coordinates.
-    PremiseFails: "zero duals" unless `count` tight constraints have none; "score gaps";
-    "second margin" where an idle pair without pull is only just further out.
+    """The law of one run with idle tight pairs, in minimal coordinates, exponential
+    loss.
+
+    Raises PremiseFails with "zero duals" unless exactly `count` tight constraints have
+    a zero dual, with "score gaps" if a tight token scores as high as opt, and with
+    "second margin" if the slope of an idle pair without pull is too close to 1.
     """
 
     def __init__(self, data: TokenSet, count: int = 1):
@@ -51,7 +61,8 @@ class _ZeroDuals:
         at_solution = solution.margins[0].ravel()
         on = beta > SMALLEST_DUAL * beta.max()
         spare = (at_solution - 1 <= TIGHT) & ~on
-        # the idle pairs (k,) among n (T-1), and the support with them (n (T-1),)
+        # The idle pairs (k,), as indices into all n (T-1) pairs, and a mask (n (T-1),)
+        # of the support and the idle pairs.
         self.pairs = np.flatnonzero(spare)
         self.tight = on | spare
         idle = self.pairs
@@ -73,7 +84,7 @@ class _ZeroDuals:
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
         with np.errstate(divide="ignore"):
             rest[idle] = np.where(active, log_slopes[idle] - np.log(y) - mean, np.nan)
-        self.constants = rest[idle]  # offsets less log a_t, NaN where y_k = 0
+        self.constants = rest[idle]  # offsets minus log a_t, NaN where y_k = 0
         self.rest = rest[self.tight]
         self.K = K[np.ix_(self.tight, self.tight)]
         root = np.sqrt(y[active])
@@ -85,7 +96,11 @@ class _ZeroDuals:
         self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:
-        """||rho_0 + D log a|| at `level`: W's part in the tight span across W_mm."""
+        """Return ||rho_0 + D log a|| at a = `level`.
+
+        It is the predicted norm of W's part in the span of the tight pairs, orthogonal
+        to W_mm.
+        """
         drift = np.zeros(len(self.rest))
         drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
         offsets = self.rest + np.multiply.outer(np.log(level), drift)
@@ -95,7 +110,9 @@ class _ZeroDuals:
 
 
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
-    """One run's data, `count` slack constraints made tight along W_mm z."""
+    """Make `count` slack constraints of one run tight, by moving tokens along W_mm
+    z.
+    """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
     available = np.isfinite(slack).sum()
@@ -116,17 +133,21 @@ def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
 
 @dataclass(frozen=True, kw_only=True)
 class _ZeroDualsRun:
-    """A run beside its law at late records (k,)."""
+    """A run with its law, at late records (k,)."""
 
     law: _ZeroDuals
     level: np.ndarray  # a_t
     offsets: np.ndarray  # (k, idle)
-    # Length of W_t's part in the span of the tight pairs, across W_mm
+    # Norm of W_t's part in the span of the tight pairs, orthogonal to W_mm.
     residual: np.ndarray
 
 
 def _run(law, steps: int, decades: int = 1, step: float | None = None):
-    """NGD from zero, steps law.step by default; PremiseFails if unsettled."""
+    """Train by NGD from zero and compare with the law.
+
+    `step` defaults to `law.step`. Raises PremiseFails if the idle pairs have not
+    settled.
+    """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
     V = law.solution.W
@@ -157,8 +178,11 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
 
 
 def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
-    """Problems with `count` tight pairs without a dual, trained: kept, refused. step:
-    of NGD, default half of the longest, at most ||W_mm||.
+    """Train problems with `count` tight pairs without a dual, one per seed.
+
+    `step` is NGD's step size; by default it is half of the longest one that settles,
+    but at most ||W_mm||. Returns the runs whose premises hold, and the reason of
+    exclusion by seed.
     """
 
     def study_seed(seed):
@@ -180,14 +204,17 @@ def _last_offsets(r):
 
 
 def zero_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """The offset of a single idle pair, and its slope in log a_t, at the end."""
+    """Judge the offset of a single idle pair and its slope in log a_t, at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
     return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
 
 
 def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """Offset, slope in log a_t and residual, by the number of idle pairs, worst run."""
+    """Judge offsets, slopes in log a_t and residual by the number of idle pairs.
+
+    Each claim takes the worst run.
+    """
     rows = []
     for count in dict.fromkeys(len(r.law.pairs) for r in runs):
         alike = [r for r in runs if len(r.law.pairs) == count]
@@ -202,20 +229,23 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
         }
         for name, values in parts.items():
             values = np.concatenate(values)
-            values = values[~np.isnan(values)]  # of a pair without pull
+            values = values[~np.isnan(values)]  # NaN belongs to a pair without pull
             rows.append(claim(f"zeros.{name}", values, f"{count}", len(alike)))
     return rows
 
 
 class _Pulls:
-    """The pairs m of one run that ends in its opt tokens, in one axis (m,), minimal
-    coordinates. Masked tokens have no pair.
+    """The pairs (m,) of one run that ends in its opt tokens, in minimal coordinates.
 
-    Outside the span lies sqrt(w^T Q w), w_m what pair m off it has pulled in all.
-    Steepest descent with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of
-    W_mm), c the pull; to first order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m,
-    eps_m the excess; the bound is proved in `notebooks/where_the_law_bends.md`, section
-    5. PremiseFails as `margin_law`, "partial support" and "score gaps".
+    They predict the norm of W outside the support's span. This norm is sqrt(w^T Q w),
+    where w_m is the sum of all pulls of a pair m outside the support. Steepest descent
+    with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm), with c the
+    pulls. To first order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, where eps_m
+    is the excess of the margin over 1. The bound is proved in
+    `notebooks/where_the_law_bends.md`, section 5.
+
+    Masked tokens have no pair. Raises PremiseFails as `margin_law` does, and with
+    "partial support" or "score gaps".
     """
 
     def __init__(self, data: TokenSet):
@@ -242,8 +272,11 @@ class _Pulls:
         self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
-        """c e^{least margin} of -n grad L = sum c_m A_m at margins g (m,)."""
-        margins = np.full(self.scores.shape, np.inf)  # what a masked token has
+        """Return the pulls c (m,) in -n grad L = sum_m c_m A_m at margins g (m,).
+
+        They are multiplied by e^{least margin} so that they do not underflow.
+        """
+        margins = np.full(self.scores.shape, np.inf)  # the margin of a masked token
         margins[self.shown] = g
         rest = np.exp(-margins).sum(1)
         f = (self.best + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
@@ -253,12 +286,16 @@ class _Pulls:
         return pulled[self.shown]
 
     def size(self, w: np.ndarray) -> float:
-        """The norm of what pulls w (m,) leave outside the support's span."""
+        """Return the norm, outside the support's span, of W with the summed pulls w
+        (m,).
+        """
         rest = w[~self.on]
         return float(np.sqrt(max(rest @ self.square @ rest, 0.0)))
 
     def flow(self, level: float) -> float:
-        """That size once the margin level is `level`, by the flow from W = 0."""
+        """Return this norm at the margin level `level`, by the gradient flow from W =
+        0.
+        """
         square = self.law.norm[0] ** 2
 
         def rate(_, w):
@@ -272,7 +309,9 @@ class _Pulls:
         return self.size(path.y[:, -1])
 
     def first_order(self) -> float:
-        """That size at the end of time, to first order in the pulls off the support."""
+        """Return the limit of this norm to first order in the pulls outside the
+        support.
+        """
         _, mean = log_ratios(self.slopes[self.on], self.beta[self.on])
         rho = self.K @ self.law.coefficients[0][self.shown]
         w = np.zeros(len(self.on))
@@ -285,7 +324,10 @@ class _Pulls:
 def _lowest(
     direction: np.ndarray, beta: np.ndarray, slopes: np.ndarray, total: float
 ) -> float:
-    """min <direction, o> for <beta, o> = 0, sum e^{slopes - o} <= e^total."""
+    """Solve min <direction, o> over offsets o (m,).
+
+    The constraints are <beta, o> = 0 and sum e^{slopes - o} <= e^total.
+    """
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta
     spread[first] = 0.0  # without its rounding
@@ -313,7 +355,12 @@ def _bound(
     margins: np.ndarray,
     slopes: np.ndarray,
 ) -> float:
-    """||omega||^2 <= e^D sum h(Y_m)/eps_m, h = Y^2 + 1 where Y > 1, else 2 e^{Y-1}."""
+    """Bound the norm of omega, the part of W outside the support's span.
+
+    The bound is ||omega||^2 <= e^D sum_m h(Y_m)/eps_m, over pairs m outside the
+    support, where h(Y) = Y^2 + 1 if Y > 1, else 2 e^{Y-1}. `K` (m, m) is the Gram
+    matrix of all pairs, and `on` (m,) marks the support.
+    """
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
     inside = np.linalg.solve(K[np.ix_(on, on)], K[np.ix_(on, ~on)]).T
@@ -324,22 +371,31 @@ def _bound(
 
 
 def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Gram matrix of the A_m of `pairs` less the span of `on`, from all's K."""
+    """Return the Gram matrix of `pairs` after the span of the pairs `on` is projected
+    out.
+
+    `K` is the Gram matrix of all pairs.
+    """
     cross = K[np.ix_(pairs, on)]
     return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
 
 
 class Left(NamedTuple):
-    """Norm outside the span after runs with STEPS of the longest step, (k,)."""
+    """Norm outside the support's span after runs with `STEPS` of the longest step,
+    (k,).
+    """
 
     measured: np.ndarray
-    predicted: np.ndarray  # of the flow, at the level where each run stood
+    predicted: np.ndarray  # by the flow, at the level that each run reached
     first: float  # the first-order sum
-    bound: float  # the one that is proved for the saturated flow
+    bound: float  # the bound that is proved for the saturated flow
 
 
 def _left(problem, steps):
-    """NGD from zero with STEPS, all to one level; `steps` of the shortest."""
+    """Train by NGD with each of `STEPS` until all runs have about the same level.
+
+    `steps` is the number of steps of the shortest step size.
+    """
     measured = []
     predicted = []
     data = problem.tokens
@@ -372,7 +428,10 @@ PROBLEMS = {
 
 
 def left_study(name: str, seeds: Sequence[int], steps: int):
-    """Every seed of PROBLEMS[name]: the runs that are kept, and seed -> refusal."""
+    """Measure every seed of PROBLEMS[name].
+
+    Returns the results, and the reason of exclusion by seed.
+    """
 
     def study_seed(seed):
         return _left(_Pulls(PROBLEMS[name](seed)), steps)
@@ -381,7 +440,12 @@ def left_study(name: str, seeds: Sequence[int], steps: int):
 
 
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
-    """Size from the flow, its order in the step; sum and bound are above it."""
+    """Judge the norm outside the span against the flow, the first-order sum and the
+    bound.
+
+    The deviation from the flow is of first order in the step. Sum and bound must be
+    larger than the measured norm.
+    """
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]
     off = np.array([run.measured / run.predicted - 1 for run in runs])

@@ -1,9 +1,9 @@
-"""Studies of networks on real data as experiments with a protocol,
-notebooks/confirmation.md.
+"""Studies of networks on real data, as experiments with a protocol.
 
-What is fixed before is in `confirm.toml`, and `confirm` runs it. `family` has the 21
-claims and what each measures, `intervals` the two intervals, `decide` Holm's rule.
-Three commands plan the seeds or read their files: `blinded` (the one look before a
-study is full), `judge` (the verdicts) and `simulate` (how many claims are decided if
-the first round is right).
+The protocol is notebooks/confirmation.md. What is fixed in advance is in
+`confirm.toml`, and `confirm` runs it. `family` has the 21 claims and what each of them
+measures, `intervals` the two kinds of intervals, and `decide` Holm's rule. Three
+commands plan the seeds or read their files: `blinded` (the one look before a study is
+full), `judge` (the verdicts) and `simulate` (how many claims are decided if the first
+round is right).
 """

@@ -1,13 +1,15 @@
-"""The one blinded look: how far a rule's steps scatter over the first six seeds, and no
-ratio.
+"""The one blinded look: how much the steps of a rule vary over the first six seeds.
 
-`python -m papers.studies.blinded STUDY` prints the standard deviation within a rule of
-the logarithm of its steps to the last target, pooled over the rules that a claim names
-(SGD among them, as the reference), the planned one, their factor f, and the number of
-seeds: the next whole number above n f^2, at most 1.5 n, or n if f is at most 1. Steps
-are counted to the middle of the three readings whose mean reaches the target. A run
-that missed its target counts with the horizon, since the protocol does not say how it
-counts (our reading).
+`python -m papers.studies.blinded STUDY` prints the standard deviation, within a rule,
+of the logarithm of its steps to the last target. It is pooled over SGD, the reference,
+and the rules that a claim names. The command also prints the planned deviation, the
+ratio f of the two, and the number of seeds. This number is n if f is at most 1, and
+otherwise the next whole number above n f^2, at most 1.5 n. No ratio between rules is
+shown.
+
+Steps are counted to the middle of the three readings whose mean reaches the target. A
+run that missed its target counts with the horizon, since the protocol does not say how
+it counts (our reading).
 """
 
 import argparse
@@ -68,7 +70,9 @@ def pooled_deviation(steps: Mapping[str, np.ndarray]) -> float:
 
 
 def planned_deviation(plan: Plan) -> float:
-    """Return the planned deviation of a speed study; ValueError for another study."""
+    """Return the planned deviation of a speed study; raise ValueError for other
+    studies.
+    """
     if plan.deviation is None:
         raise ValueError(
             f"{plan.name} is not about speed, so its number of seeds is fixed"
@@ -155,7 +159,7 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     if name not in known:
         raise ValueError(f"there is no plan for {name!r}, only for {', '.join(known)}")
     plan = known[name]
-    planned_deviation(plan)  # refuses a study that is not about speed
+    planned_deviation(plan)  # raises ValueError for a study that is not about speed
     of_study = Path(folder) / name
     paths = [of_study / f"{seed}.npz" for seed in first_seeds(plan)]
     whole = sum(path.exists() for path in paths)

@@ -1,11 +1,11 @@
-"""Run the confirmation: fresh seeds for every claim on real data, one file a seed.
+"""Run the confirmation: fresh seeds for every claim on real data, one file per seed.
 
 `python -m papers.studies.confirm multi_nli_200 --state DIR` races two rates of each
-rule, then trains seed after seed with every rule. A seed's file is written when all its
-rules have run, so a file is whole or not there. The same command goes on where it
-stopped, several processes may run it at once, and a file that is already there is not
-trained again. What is run, and how often, stands in confirm.toml; why, in
-notebooks/confirmation.md.
+rule, then trains one seed after another with every rule. The file of a seed is written
+once all its rules have run, so that a file is either complete or missing. The same
+command resumes where it stopped, several processes may run it at once, and a seed that
+has a file is not trained again. confirm.toml lists what is run and how often, and
+notebooks/confirmation.md says why.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from lib.training.work import OutOfTime, Run, Work
 
 TABLE = files.read_table(Path(__file__).with_suffix(".toml"))
 FOLDER = files.ROOT / "figures" / "desk" / "confirm"
-RACE = "race"  # the name of the file of a study's races
+RACE = "race"  # the name of the file that holds a study's races
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Plan:
 
     @property
     def first_round(self) -> Study:
-        """The study of the first round, whose data, network, batch and targets are
-        kept.
+        """The study of the first round, which fixes data, network, batch and
+        targets.
         """
         return STUDIES[self.name]
 
@@ -87,15 +87,15 @@ class Plan:
 
     @property
     def numbers(self) -> range:
-        """The judged seeds."""
+        """The numbers of the judged seeds."""
         return range(TABLE["first_seed"], TABLE["first_seed"] + self.seeds)
 
     def grows(self, seed: int) -> bool:
-        """Whether `seed` is one of those on which the growth of norms is measured."""
+        """Return whether the growth of norms is measured on `seed`."""
         return seed < TABLE["first_seed"] + self.grown
 
     def rules(self, seed: int) -> list[str]:
-        """The rules that `seed` runs, in the order of the plan."""
+        """Return the rules that `seed` runs, in the order of the plan."""
         if self.grows(seed) or not self.later:
             return list(self.rates)
         return list(self.later)
@@ -103,9 +103,10 @@ class Plan:
     def study(self, rates: Mapping[str, Sequence[float]], grows: bool = False) -> Study:
         """Return the study with these candidate `rates`.
 
-        A run of a speed study ends at the first reading of its last target, on the
-        seeds that measure growth not before the step `stop_from`. Other studies run to
-        their horizon: the evaluations that judge them are then known beforehand.
+        A run of a speed study ends at the first reading of its last target. If it
+        measures growth (`grows`), it does not end before the step `stop_from`. Other
+        studies run to their horizon, so that the evaluations that judge them are known
+        in advance.
         """
         last_target = self.first_round.targets[-1]
         return replace(
@@ -154,10 +155,11 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
 
 
 def cost(plan: Plan, run: Curve) -> float:
-    """How a raced run counts, the smaller the better.
+    """Return how a raced run counts; smaller is better.
 
-    The steps to the last target, infinite if it was not reached; of other studies minus
-    the mean of the last four accuracies on held-out training rows.
+    In a speed study it is the number of steps to the last target, infinite if this was
+    not reached. In other studies it is minus the mean of the last four accuracies on
+    held-out training rows.
     """
     steps_or_zero, accuracy_or_reading = plan.first_round.score(run)
     return steps_or_zero if plan.speed else accuracy_or_reading
@@ -166,7 +168,7 @@ def cost(plan: Plan, run: Curve) -> float:
 def chosen(plan: Plan, rule: str, races: Sequence[Curve]) -> float:
     """Return the rate of `rule` whose median cost over the race's seeds is smallest.
 
-    Of equal ones the rate of the first round is taken. ValueError if a seed is missing.
+    In a tie the rate of the first round wins. Raises ValueError if a seed is missing.
     """
     candidates = plan.rates[rule]
     if len(candidates) == 1:
@@ -228,10 +230,11 @@ class Confirmation:
         return work
 
     def race(self) -> dict[str, float]:
-        """Run the races that are not kept yet, and return the rate of each rule.
+        """Run the races that have no file yet, and return the rate of each rule.
 
-        SPS comes before SNGD, whose cap is the rate of SPS if the plan gives none. A
-        trial of the first round counts if its rate and its cap are those of the race.
+        SPS comes before SNGD, because SNGD's cap is the rate of SPS if the plan gives
+        none. A trial of the first round counts if its rate and its cap are those of the
+        race.
         """
         path = self.folder / f"{RACE}.npz"
         if path.exists():
@@ -254,7 +257,9 @@ class Confirmation:
         return decided
 
     def run(self) -> None:
-        """Run the races and every seed that has no file; raises `OutOfTime`."""
+        """Run the races and every seed without a file; raise `OutOfTime` when time is
+        over.
+        """
         decided = self.race()
         works: dict[tuple, Work] = {}
         for seed in self.plan.numbers:
@@ -279,14 +284,14 @@ class Confirmation:
 
 
 def _cap(plan: Plan, decided: Mapping[str, float]) -> float | None:
-    """The cap of SNGD: the plan's, else the rate at which SPS is judged."""
+    """Return the cap of SNGD: the plan's, or the rate at which SPS is judged."""
     if plan.cap is not None:
         return plan.cap
     return decided.get("SPS")
 
 
 def _matching(known: Sequence[Curve], wanted: Run) -> Curve | None:
-    """The curve in `known` that is the `wanted` run, if there is one."""
+    """Return the curve in `known` that belongs to the run `wanted`, if there is one."""
     names = ("rule", "rate", "cap", "seed")
     for curve in known:
         if all(getattr(curve, name) == getattr(wanted, name) for name in names):
@@ -300,10 +305,11 @@ def first_round(plan: Plan) -> Curves:
 
 
 def usable_trials(plan: Plan) -> list[Curve]:
-    """The trials of the first round that count in the race.
+    """Return the trials of the first round that count in the race.
 
-    One that was dropped early says nothing of how it would have ended: of a speed study
-    those count that reached the last target, of others those that ran to the horizon.
+    A trial that was dropped early does not show how it would have ended. So in a speed
+    study a trial counts if it reached the last target, in other studies if it ran to
+    the horizon.
     """
     trials = [run for run in first_round(plan).curves if run.part == "trial"]
     if plan.speed:
@@ -312,9 +318,7 @@ def usable_trials(plan: Plan) -> list[Curve]:
 
 
 def rates(plan: Plan, race: Curves) -> dict[str, float]:
-    """Return the rate of each rule, from the kept `race` and the first round's
-    trials.
-    """
+    """Return the rate of each rule, from the `race` and the first round's trials."""
     decided: dict[str, float] = {}
     for rule in plan.rates:
         decided[rule] = chosen(plan, rule, raced_runs(plan, rule, race, decided))
@@ -349,7 +353,7 @@ def raced_runs(
 
 
 def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[Run]:
-    """The runs of the race of `rule`, none if its rate is given."""
+    """Return the runs of the race of `rule`, or none if its rate is given."""
     if len(plan.rates[rule]) == 1:
         return []
     return [
@@ -360,8 +364,7 @@ def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[Run]:
 
 
 def refuse_other_code(path: Path, run: Curve) -> None:
-    """Raise ValueError if a run was made by other code, torch or threads than is
-    planned.
+    """Raise ValueError if a run was made by other code, torch or threads than planned.
 
     Parameters
     ----------

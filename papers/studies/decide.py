@@ -1,4 +1,4 @@
-"""From the intervals of a family of claims to their words, by Holm's rule at 5 %."""
+"""Decide a family of claims from their intervals, by Holm's rule at 5 %."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,9 @@ class Case:
     intervals: Sequence
 
     def says(self, level: float) -> str:
-        """Return the word that all intervals say at `level`, else "undecided"."""
+        """Return the word that all intervals say at `level`, or "undecided" if they
+        differ.
+        """
         words = {
             self.word(replace(interval, level=level)) for interval in self.intervals
         }
@@ -34,8 +36,9 @@ class Case:
 
     @property
     def p(self) -> float:
-        """The level at which the intervals would just decide; 1 if none does, or they
-        disagree.
+        """The level at which the intervals would just decide.
+
+        It is 1 if none decides, or if they disagree.
         """
         if not self.intervals:
             return 1.0
@@ -93,7 +96,7 @@ def decide(cases: Mapping[str, Case]) -> dict[str, Decision]:
     and both are kept.
     """
     p = {name: case.p for name, case in cases.items()}
-    adjusted = verdicts.holm(p)  # in rising order of p
+    adjusted = verdicts.holm(p)  # in ascending order of p
     decisions = {}
     for rank, name in enumerate(adjusted):
         level = 1 - ALPHA / (len(cases) - rank)

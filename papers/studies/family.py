@@ -1,9 +1,9 @@
-"""The 21 claims of the confirmation: what each measures on fresh seeds, and which word
-it asks for.
+"""The 21 claims of the confirmation: what each of them measures, and its possible
+words.
 
 The words, the bounds and what is measured are those of notebooks/confirmation.md. A
-claim's measure takes the runs of its study and returns the intervals that judge it:
-one, or of the claims on sparsity two that must agree.
+claim's measure takes the runs of its study and returns the intervals that judge it.
+This is one interval, or for claims on sparsity two that must agree.
 """
 
 import math
@@ -32,11 +32,9 @@ from papers.studies.run_measures import (
 
 Interval = MeanInterval | RankInterval
 
-REFERENCE = "SGD"  # the rule whose steps divide those of the others
-LAST = 4  # evaluations whose mean accuracy is judged
-ROUNDING = (
-    1e-6  # relative, of a fitted reading that equals its target: readings are float32
-)
+REFERENCE = "SGD"  # the rule by whose steps other rules' steps are divided
+LAST = 4  # how many evaluations are averaged for the judged accuracy
+ROUNDING = 1e-6  # relative rounding of a fitted reading; readings are float32
 PARTS = ("K", "Q", "V")
 # Paper C's last test accuracy on IMDb, model size 3.
 PAPER_ACCURACY = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
@@ -78,7 +76,7 @@ class Runs:
     rates: Mapping[str, float]
 
     def of(self, rule: str) -> list[Curve]:
-        """The runs of `rule` in the order of the seeds, of those that it has run."""
+        """Return the runs of `rule` in the order of the seeds that it has run."""
         mine = self.curves.get(rule, {})
         return [mine[seed] for seed in self.seeds if seed in mine]
 
@@ -210,7 +208,7 @@ def steps_interval(
     steps = np.asarray(steps, dtype=float)
     reference = np.asarray(reference, dtype=float)
     if ranked:
-        with np.errstate(invalid="ignore"):  # infinite minus infinite: both missed
+        with np.errstate(invalid="ignore"):  # infinite minus infinite, if both missed
             return rank_interval(np.log(steps) - np.log(reference))
     rounding = tick**2 / 12 * (1 / steps**2 + 1 / reference**2)
     return ratio_interval(steps / reference, float(rounding.mean()))
@@ -237,8 +235,9 @@ def named_rules(study: str) -> list[str]:
 
 
 def _ratio(runs: Runs, rule: str, count: Callable[[Curve], float]) -> Interval:
-    """The ratio of what `count` counts; by signed rank if any run that a claim names
-    missed.
+    """Return the interval of the ratio of what `count` counts.
+
+    Signed ranks are used if any run that a claim names missed its target.
     """
     counted = {}
     for each in named_rules(runs.plan.name):
@@ -255,7 +254,7 @@ def _speed(rule: str, runs: Runs) -> list[Interval]:
 
 
 def _beside_speed(rule: str, runs: Runs) -> dict:
-    """What the protocol tells beside a verdict on speed."""
+    """Return what the protocol reports next to a verdict on speed."""
     last = runs.targets[-1]
     at_targets = {}
     for target in runs.targets:
@@ -274,9 +273,11 @@ def _beside_speed(rule: str, runs: Runs) -> dict:
 
 
 def _at_two_rates(runs: Runs, rule: str) -> list[float] | None:
-    """The least and largest ratio of median steps, at the raced rates of both rules.
+    """Return the least and largest ratio of median steps at the raced rates of both
+    rules.
 
-    None if a rule has a given rate, or if the median run of a rate missed the target.
+    The result is None if a rule has a given rate, or if the median run of a rate missed
+    the target.
     """
     medians = {}
     for each in (rule, REFERENCE):
@@ -306,8 +307,10 @@ def ends(interval: Interval) -> list[float]:
 
 
 def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every weight matrix the norm at the start and after `step` steps, and its walk
-    by then.
+    """Return norms and walk of every weight matrix.
+
+    They are the norm at the start, the norm after `step` steps, and the sum of squared
+    steps until then.
     """
     found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
     if len(found) == 0:
@@ -347,11 +350,10 @@ def smallest_log_growth(run: Curve, step: int) -> float:
 
 
 def smallest_beyond_walk(run: Curve, step: int) -> float:
-    """Return the smallest growth of a weight matrix minus that of a random walk of its
-    steps.
+    """Return the smallest growth of a weight matrix minus that of a random walk.
 
-    The arguments are those of `smallest_log_growth`. It is the measure of the first
-    round.
+    The walk has the same step lengths. The arguments are those of
+    `smallest_log_growth`. The first round used this measure.
     """
     first, last, walked = _norms(run, step)
     return float((last / first - 1 - random_walk_growth(first, walked)).min())
@@ -382,8 +384,9 @@ def _beside_growth(rule: str, runs: Runs) -> dict:
 
 
 def _matched(runs: Runs, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
-    """A metric of two rules where both reach the same level of another one: (2,
-    seeds).
+    """Return a metric of two rules where both reach the same level of another one.
+
+    The result is (2, seeds).
     """
     pairs = zip(runs.of(rules[0]), runs.of(rules[1]), strict=True)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
@@ -405,8 +408,9 @@ def late_accuracy(run: Curve) -> float:
 
 
 def _row_variance(apart: np.ndarray) -> float:
-    """The variance that a finite number of test rows leaves, from paired rows (seeds,
-    rows).
+    """Return the variance that a finite number of test rows leaves in a mean.
+
+    `apart` holds paired differences (seeds, rows).
     """
     return float(apart.mean(0).var(ddof=1) / apart.shape[1])
 
@@ -434,7 +438,7 @@ def _beside_sparsity(part: str, runs: Runs) -> dict:
 
 
 def _tokens_used(runs: Runs, rule: str) -> np.ndarray:
-    """Tokens attended to in the last layer, per token present: (seeds, reviews)."""
+    """Return the share of tokens attended to in the last layer, (seeds, reviews)."""
     shares = []
     for run in runs.of(rule):
         used = run.end["last.tokens_used"][:, -1].astype(float)

@@ -1,7 +1,7 @@
-"""The two intervals by which the confirmation judges: by t, and by signed ranks.
+"""The two kinds of intervals that judge the confirmation: by t, and by signed ranks.
 
 Both have `estimate`, `low`, `high` and `level`, so that the words and the p of
-`papers.verdicts` read them as they read an `Interval`.
+`papers.verdicts` treat them like an `Interval`.
 """
 
 import math
@@ -48,7 +48,7 @@ class MeanInterval:
 
     @property
     def estimate(self) -> float:
-        """The mean over the seeds, of ratios the geometric one."""
+        """The mean over the seeds; for ratios the geometric mean."""
         return self._shown(self.mean)
 
     @property
@@ -258,9 +258,7 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
             f"an interval needs two seeds or more, got shape {values.shape}"
         )
     first, second = np.triu_indices(len(values))
-    with np.errstate(
-        invalid="ignore"
-    ):  # infinite minus infinite is NaN, as it should be
+    with np.errstate(invalid="ignore"):  # infinite minus infinite is NaN, as intended
         averages = (values[first] + values[second]) / 2
     undefined = np.isnan(averages)
     defined = averages[~undefined]
@@ -273,8 +271,9 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
 
 
 def _median(values: np.ndarray) -> float:
-    """The median of sorted or unsorted values, NaN of none; infinite ones may be among
-    them.
+    """Return the median of sorted or unsorted values, which may be infinite.
+
+    It is NaN if there are none.
     """
     if len(values) == 0:
         return math.nan

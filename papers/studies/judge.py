@@ -2,10 +2,10 @@
 verdict.
 
 `python -m papers.studies.judge` judges the family of 21 claims from the seeds' files
-below figures/desk/confirm. It refuses while a study's number of seeds is not full,
-unless `--hours-ended` says that no more will run; every verdict then says on how many
-seeds it rests. With names of studies only these are judged, and the claims of the
-others count with p = 1, which can only make a verdict harder to reach.
+below figures/desk/confirm. It stops with an error while a study has fewer seeds than it
+needs, unless `--hours-ended` says that no more will run; then every verdict says on how
+many seeds it rests. If studies are named, only these are judged. The claims of the
+other studies then count with p = 1, which can only make a verdict harder to reach.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from papers.studies.family import (
 )
 from papers.verdicts import SAME, UNDECIDED
 
-FEWEST = 2  # seeds from which an interval can be computed
+FEWEST = 2  # fewest seeds from which an interval can be computed
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
         confirm.refuse_other_code(race_path, run)
     decided = confirm.rates(plan, race)
 
-    # The look may have raised the number of seeds, so more than planned are read at
-    # first.
+    # The look may have raised the number of seeds, so that more files than planned are
+    # read first.
     if plan.speed:
         most = math.floor(TABLE["most"] * plan.seeds)
     else:
@@ -166,7 +166,7 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
-    """ValueError for two files whose names say the same seed, such as 30 and 030."""
+    """Raise ValueError if two file names say the same seed, such as 30 and 030."""
     known: dict[int, Path] = {}
     for path in paths:
         if not path.stem.isdecimal():
@@ -180,7 +180,9 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
 
 
 def _refuse_other_data(paths: Sequence[Path], kept: Sequence[Curves]) -> None:
-    """ValueError for a file whose data or network are not those of the first file."""
+    """Raise ValueError if a file's data or network differ from those of the first
+    file.
+    """
     for path, curves in zip(paths, kept, strict=True):
         if curves.configuration["problem"] != kept[0].configuration["problem"]:
             raise ValueError(
@@ -257,7 +259,7 @@ def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
 
 
 def _measured(claim: FamilyClaim, runs: Runs | None) -> tuple[list, str]:
-    """The intervals of a claim, or none and why."""
+    """Return the intervals of a claim, or none and the reason."""
     if runs is None:
         return [], "no seed has run"
     fewest = min(len(runs.of(rule)) for rule in claim.rules)
@@ -304,7 +306,7 @@ def _verdict(
 
 
 def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
-    """How many seeds a claim was planned to have, and how many judge it."""
+    """Return how many seeds a claim was planned to have, and how many judge it."""
     if runs is None:
         plan = confirm.plans()[claim.study]
     else:
@@ -320,7 +322,7 @@ def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
 
 
 def _notes(claim: FamilyClaim, runs: Runs, case: Case, decision: Decision) -> list[str]:
-    """What the protocol has a verdict bear."""
+    """Return the notes that the protocol adds to a verdict."""
     notes = []
     first = replace(case.intervals[0], level=decision.level)
     is_ratio = claim.word is not verdicts.above
@@ -340,7 +342,7 @@ def _notes(claim: FamilyClaim, runs: Runs, case: Case, decision: Decision) -> li
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become words."""
+    """Return a value as JSON can hold it; numbers that are not finite become words."""
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

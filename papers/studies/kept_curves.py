@@ -1,4 +1,4 @@
-"""What papers A and C share where they judge and draw the kept curves of a study."""
+"""Judge and draw the kept curves of a study: what papers A and C have in common."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ from lib.training.curves import READINGS, Curve, Curves, load
 from papers import pieces, verdicts
 from papers.verdicts import BOUNDS, UNDECIDED, Interval
 
-FEWEST = 3  # seeds below which there is no verdict
-LEAD = 1e-9  # in accuracy, over a plain classifier: more than rounding
+FEWEST = 3  # with fewer seeds there is no verdict
+LEAD = 1e-9  # least lead in accuracy over a plain classifier, larger than rounding
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
 # The study whose curves a figure draws, and which its claims are judged by.
 STUDIES = {
@@ -26,7 +26,7 @@ STUDIES = {
     "vit": "vit_48000",
     "imdb": "imdb_256",
 }
-# What nobody else can get, by the revision that a study's data had.
+# Data that are not public, by the revision that a study used.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
     "fa619d477c022b72": "CivilComments, a private sample (6,988 training comments, half toxic)",
@@ -34,8 +34,10 @@ PRIVATE = {
 
 
 def kept(name: str) -> Curves:
-    """The committed curves of a study, or of a figure in `STUDIES`; FileNotFoundError
-    where there are none, ValueError where they have fewer than FEWEST seeds.
+    """Return the committed curves of a study, or of a figure in `STUDIES`.
+
+    Raises FileNotFoundError if there are none, and ValueError if they have fewer than
+    FEWEST seeds.
     """
     name = STUDIES.get(name, name)
     curves = load(files.ROOT / f"figures/desk/{name}.npz")
@@ -49,10 +51,10 @@ def kept(name: str) -> Curves:
 def judge(
     curves: Curves, id: str, text: str, source: str, word: Callable, measure: Callable
 ) -> Claim:
-    """The claim with the verdict that `word` reads off all intervals, and its p.
+    """Return the claim with the verdict that `word` reads off all intervals, and its p.
 
     `measure()` gives the rest of the text, and the intervals, of which the claim shows
-    the first. Where the study cannot speak, the claim is undecided and says why.
+    the first. If the study cannot decide, the claim is undecided and says why.
     """
     bound = BOUNDS[word]
     seeds = len(curves.seeds())
@@ -79,7 +81,7 @@ def judge(
 
 
 def _silent(curves: Curves) -> str:
-    """Why a study has no verdict, or ""."""
+    """Return why a study has no verdict, or ""."""
     if (count := len(curves.seeds())) < FEWEST:
         return f"{count} of {FEWEST} seeds that a verdict needs have run"
     if curves.configuration["problem"]["data"]["source"] == "demo":
@@ -99,7 +101,7 @@ def _silent(curves: Curves) -> str:
 
 
 def _best_rule(curves: Curves) -> tuple[str, float]:
-    """The rule of the highest mean test accuracy, and that accuracy."""
+    """Return the rule with the highest mean test accuracy, and this accuracy."""
 
     def right(rule):
         return float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
@@ -109,8 +111,9 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> str:
-    """In words, rules whose rate is at an edge of those tried, with it; not SPS if its
-    cap hardly binds, and no rule whose one rate was given, not chosen.
+    """List in words the rules whose rate is the smallest or largest that was tried.
+
+    SPS is left out if its cap hardly binds, and so are rules with a given rate.
     """
     at_edge = []
     for rule, rate in curves.rates().items():
@@ -128,7 +131,9 @@ def edges(curves: Curves) -> str:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """For a record: accuracy and rate of each rule, plain classifiers, seeds, hours."""
+    """Return numbers for a record: accuracy and rate by rule, plain classifiers, seeds,
+    hours.
+    """
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule, rate in curves.rates().items():
         name = rule.lower().replace(".", "_")
@@ -141,7 +146,9 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def ends(name: str, interval: Interval) -> dict[str, Number]:
-    """For a record: the estimate of an interval under `name`, and its ends."""
+    """Return numbers for a record: the estimate of an interval under `name`, and its
+    ends.
+    """
     low, high = (finite(end, 1e-6) for end in (interval.low, interval.high))
     return {
         name: finite(interval.estimate, 1e-9),
@@ -151,12 +158,14 @@ def ends(name: str, interval: Interval) -> dict[str, Number]:
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:
-    """Rows of different lengths as (rows, shortest): what every run has."""
+    """Cut rows of different lengths to the shortest: (rows, shortest)."""
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
 def medians(ax, runs: Sequence[tuple], rule: str) -> None:
-    """The median of the runs (x, values) that still go on, and a dot where each ends."""
+    """Draw the median of the runs (x, values) that still go on, and a dot where each
+    ends.
+    """
     longest = max((x for x, _ in runs), key=len)
     padded = np.full((len(runs), len(longest)), np.nan)
     for row, (_, values) in zip(padded, runs, strict=True):
@@ -169,12 +178,12 @@ def medians(ax, runs: Sequence[tuple], rule: str) -> None:
 
 
 def shown(rule: str) -> str:
-    """The name of a rule as the text writes it: l1.1 as $\\ell_{1.1}$."""
+    r"""Write the name of a rule as the text does: l1.1 as $\ell_{1.1}$."""
     return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
 def losses(ax, curves: Curves) -> None:
-    """The clock's readings, by which targets are judged."""
+    """Draw the clock's readings, by which targets are judged."""
     for rule in curves.configuration["rates"]:
         read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
         late = [(x[READINGS:], loss[READINGS:]) for x, loss in read]
@@ -183,15 +192,18 @@ def losses(ax, curves: Curves) -> None:
 
 
 def accuracies(ax, curves: Curves) -> None:
-    """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end,
-    on all rows. Dotted: that of the best plain classifier.
+    """Draw the test accuracy over steps on sampled rows.
+
+    Marks are the mean over seeds at the end, on all rows. The dotted line is the best
+    plain classifier.
     """
     ends = []
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
         look = plots.look(rule)
         known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
-        later = [(x[1:], accuracy[1:]) for x, accuracy in known]  # no guesses
+        # without the untrained network, which guesses
+        later = [(x[1:], accuracy[1:]) for x, accuracy in known]
         medians(ax, later, rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
         end = np.median([run.clock["at"][-1] for run in runs])
@@ -209,7 +221,7 @@ def accuracies(ax, curves: Curves) -> None:
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
-    """`last` of every trial that did not diverge; a ring marks the rate chosen."""
+    """Draw `last` of every trial that did not diverge; a ring marks the chosen rate."""
     figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
         ends = {
@@ -248,10 +260,11 @@ def caption(
     stop: str = "",
     size: str = "reduced",
 ) -> str:
-    """One sentence for below the picture, with its `marks`; setting, rates, verdicts.
+    """Write a caption whose first sentence, with `marks`, goes below the picture.
 
-    `chosen` says how the rates were chosen, up to a full stop; `stop` follows the
-    epochs; `size` says how large the network is against the paper's.
+    The rest are setting, rates and verdicts. `chosen` says how the rates were chosen,
+    up to a full stop; `stop` follows the epochs; `size` compares the network with the
+    paper's.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
     words = f"{number}, {size}: {data}, {len(curves.seeds())} seeds; {marks}."
@@ -275,11 +288,11 @@ def caption(
 
 
 def _setting(curves: Curves, stop: str) -> str:
-    """Data, network, batch, steps, seeds, rates in words."""
+    """Describe data, network, batch, steps, seeds and rates in words."""
     study = curves.configuration
     problem = curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
-    # {'width': 32} as width 32
+    # This writes {'width': 32} as width 32.
     network = re.sub(r"[{}']|(?<='):", "", problem["network"])
     network = network.replace(
         "SPT and LSA", "shifted patches (SPT), locality attention (LSA)"
@@ -299,7 +312,7 @@ def _setting(curves: Curves, stop: str) -> str:
 
 
 def captioned(figure: Figure, caption: str) -> Figure:
-    """The figure with the first sentence of its caption below it."""
+    """Write the first sentence of the caption below the figure."""
     return plots.caption(figure, caption.partition(". ")[0])
 
 
@@ -317,7 +330,7 @@ def save(
     """Save a figure of `curves` with the seeds of its runs; no other data were read."""
     problem = curves.configuration["problem"]
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
-    if run.scale != "demo":  # nothing was trained
+    if run.scale != "demo":  # the demo trains nothing
         rows = [row | {"source": "kept", "trained_on": row["source"]} for row in rows]
     run.save(
         figure,

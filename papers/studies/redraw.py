@@ -1,10 +1,10 @@
-"""Every figure and verdict of the real-data studies from their kept curves, without
-training.
+"""Draw every figure and verdict of the real-data studies from their kept curves.
 
 `python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture
-to runs/redrawn/ and prints each study's verdicts in words, and where all are drawn,
-every verdict's p value beside the others', and draws them all as verdicts.png, of which
-figures/verdicts.png is a copy. A study without kept curves is named and left out.
+to runs/redrawn/ and prints each study's verdicts in words. It trains nothing. If all
+studies are drawn, it also prints the p values of all verdicts and draws the verdicts as
+verdicts.png, of which figures/verdicts.png is a copy. A study without kept curves is
+named and left out.
 """
 
 import argparse
@@ -27,7 +27,8 @@ from lib.training.curves import Curves
 from papers import pieces, verdicts
 from papers.studies import kept_curves, reviews, speed
 
-# Of every study the pictures by slug: the claims that its curves judge, and the figure.
+# For every study its pictures by slug: the claims that its curves judge, and the
+# figure.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
     kept_curves.STUDIES[name]: {
         f"fastrates_{name}": (
@@ -43,13 +44,11 @@ PICTURES[kept_curves.STUDIES["vit"]] = {
 
 
 def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
-    """What `draw` makes of the reviews' curves, with the reduced network's beside
-    them.
-    """
+    """Draw the reviews' curves by `draw`, with those of the reduced network."""
     return draw(curves, kept_curves.kept("imdb"))
 
 
-# Film reviews: the network of the paper's own size is drawn, a reduced one beside it.
+# Film reviews: the network of the paper's size is drawn together with a reduced one.
 PICTURES["imdb_paper"] = {
     "mirror_imdb": (
         reviews.accuracy_table,
@@ -65,8 +64,8 @@ PICTURES["imdb_paper"] = {
     ),
 }
 
-# The reduced network's claims on film reviews are of the 24, as its protocol has it.
-# Those of the paper's own size are a family of their own, of seven.
+# The reduced network's claims on film reviews belong to the family of 24, as its
+# protocol says. Those of the paper's size are a separate family of seven.
 REVIEWS = kept_curves.STUDIES["imdb"]
 REVIEW_TABLES = (
     reviews.accuracy_table,
@@ -74,17 +73,19 @@ REVIEW_TABLES = (
     reviews.attention_table,
 )
 OTHER_FAMILY = "imdb_paper"
-# Paper A's sentence "norms grow" was read as a claim after the runs: it is in no
-# family.
+# Paper A's sentence "norms grow" was read as a claim after the runs, so that it is in
+# no family.
 LATER = "fig7.grows."
 
-# Judged at first, and no claims of the papers' any more, or of a rule that is not run
-# any more.
+# These were judged at first. Later they turned out to be no claims of the papers, or
+# their rule is no longer run.
 GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
 def _judged() -> dict[str, Claim]:
-    """Every claim of the studies that has a verdict, but those of another family."""
+    """Return every claim of the studies that has a verdict, except those of another
+    family.
+    """
     tables = [
         table(kept_curves.kept(study))
         for study, pictures in PICTURES.items()
@@ -96,8 +97,11 @@ def _judged() -> dict[str, Claim]:
 
 
 def _family() -> dict[str, tuple[Claim, float]]:
-    """Every claim of the studies with Holm's adjusted p value over all, in rising
-    order. One that was given up, or not judged, counts with p = 1: no other gains.
+    """Return every claim of the studies with Holm's adjusted p over all, in ascending
+    order.
+
+    A claim that was given up, or could not be judged, counts with p = 1, so that no
+    other claim gains.
     """
     claims = {id: claim for id, claim in _judged().items() if not id.startswith(LATER)}
     known = {
@@ -108,15 +112,16 @@ def _family() -> dict[str, tuple[Claim, float]]:
 
 
 def _of_papers(judged: dict[str, tuple[Claim, float]]) -> list[Claim]:
-    """The claims that the papers make: of a layer's growth, "norms grow" and not our
-    own.
+    """Return the claims that the papers make.
+
+    Of the claims on the growth of layers it takes "norms grow", and not our own.
     """
     theirs = [claim for claim, _ in judged.values() if claim.kind != "finding"]
     return theirs + [claim for id, claim in _judged().items() if id.startswith(LATER)]
 
 
 def _family_table(claims: dict[str, tuple[Claim, float]]) -> str:
-    """`_family` as a table: p, p within the family, claim and verdict."""
+    """Write `_family` as a table: p, p within the family, claim and verdict."""
     lines = [f"{'p':>8} {'Holm':>8}  {len({*claims, *GIVEN_UP})} claims of the studies"]
     for name, (claim, p) in claims.items():
         alone = 1.0 if claim.p is None else claim.p
@@ -125,11 +130,13 @@ def _family_table(claims: dict[str, tuple[Claim, float]]) -> str:
 
 
 class Block(NamedTuple):
-    """Claims of one unit in the picture of verdicts: how their axis is drawn."""
+    """The claims with one unit in the picture of verdicts, and how their axis is
+    drawn.
+    """
 
     title: str
-    claims: Sequence[str]  # beginnings of the claims' ids
-    axis: str  # what the axis says
+    claims: Sequence[str]  # how the ids of its claims begin
+    axis: str  # the label of the axis
     zero: float = 0.0
     scale: float = 1.0
     logarithmic: bool = False
@@ -166,7 +173,7 @@ BLOCKS = (
         scale=100.0,
     ),
 )
-STUDIED = {  # by the beginning of a claim's id: where the papers say it
+STUDIED = {  # where the papers say it, by the beginning of a claim's id
     "fig1": "A Fig. 1, sentence pairs",
     "fig4": "A Fig. 4, comments",
     "fig6": "A Fig. 6, digits",
@@ -176,7 +183,7 @@ STUDIED = {  # by the beginning of a claim's id: where the papers say it
     "attention": "C, film reviews",
     "vit": "C, CIFAR-10",
 }
-SENTENCES = {  # what the papers say, in short, with the rules by their names
+SENTENCES = {  # what the papers say in short, with the rules' usual names
     "norms grow under SNGD": "norms grow under normalised SGD",
     "SNGD faster": "normalised SGD is faster",
     "SNGD slower": "normalised SGD is slower",
@@ -195,14 +202,16 @@ ROW = 0.2  # inches
 
 
 def _sentence(claim: Claim) -> str:
-    """What the paper says, from the claim's statement."""
+    """Write what the paper says, from the claim's statement."""
     words = re.split(r":| \(", claim.statement)[0]
     said = SENTENCES.get(words, words)
     return re.sub(r"(?<!\{)\bl([\d.]*\d)", r"$\\ell_{\1}$", said)
 
 
 def _estimates(claim: Claim) -> tuple[float, float, float]:
-    """A claim's value and interval; of one that is not judged, those it would have."""
+    """Return a claim's value and interval; if it is not judged, those that it would
+    have.
+    """
     if claim.interval:
         return claim.measured, *claim.interval
     ways = reviews.intervals(kept_curves.kept(REVIEWS))[claim.id]
@@ -211,7 +220,7 @@ def _estimates(claim: Claim) -> tuple[float, float, float]:
 
 
 def _block(axis: Axes, block: Block, claims: Sequence[Claim]) -> None:
-    """Draw the claims of one unit, a row each: interval, number and verdict."""
+    """Draw the claims with one unit, one per row: interval, number and verdict."""
     said = ""
     drawn = [block.zero]
     right = {"transform": axis.get_yaxis_transform(), "va": "center", "fontsize": 7}
@@ -255,7 +264,9 @@ def _block(axis: Axes, block: Block, claims: Sequence[Claim]) -> None:
 
 
 def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
-    """Every claim of papers A and C on real data: a block a unit, a row a claim."""
+    """Draw every claim of papers A and C on real data, one per row, in blocks by
+    unit.
+    """
     claims = sorted(_of_papers(judged), key=lambda claim: claim.id)
     blocks = [
         (block, [one for one in claims if one.id.startswith(tuple(block.claims))])
@@ -293,13 +304,15 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 
 def _redraw(study: str, out: Path) -> list[str]:
-    """Draw the pictures of `study` into `out`; a line for each and each verdict."""
+    """Draw the pictures of `study` into `out`, and return a line for each and its
+    verdicts.
+    """
     curves = kept_curves.kept(study)
     lines = []
     for slug, (table, draw) in PICTURES[study].items():
         figure = draw(curves)
         path = files.ROOT / "figures" / "desk" / f"{slug}.json"
-        if path.exists():  # its record says whether the headline is true
+        if path.exists():  # the record says whether the headline is true
             plots.heading(figure, *headlines.above(slug, record.read(path)))
         figure.savefig(out / f"{slug}.png")
         lines += [slug, textwrap.indent(table(curves).words(), "  ")]
@@ -307,7 +320,7 @@ def _redraw(study: str, out: Path) -> list[str]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """The command line; 1 where a study could not be redrawn."""
+    """Run the command line; return 1 if a study could not be redrawn."""
     parser = argparse.ArgumentParser(
         prog="python -m papers.studies.redraw", description=__doc__
     )

@@ -1,5 +1,6 @@
-"""Paper C on real data, from kept curves: what the output of its authors' code shows of
-IMDb and of vision, drawn.
+"""Paper C on real data: IMDb reviews and vision, judged and drawn from kept curves.
+
+What is claimed is the stored output of its authors' code.
 """
 
 from itertools import product
@@ -17,10 +18,11 @@ from papers.studies.kept_curves import judge, shown, together
 from papers.studies.run_measures import at_common_level
 from papers.verdicts import Interval
 
-# Of a claim. Our copy of the paper has no experiments: we read the code's stored output.
+# The source of a claim. Our copy of the paper has no experiments, so that we read the
+# stored output of its code.
 SOURCE = "authors' code of paper C, {} (our reading)"
-SHOWN = 2_500  # test reviews of an evaluation
-LAST = 4  # evaluations whose mean accuracy is judged
+SHOWN = 2_500  # test reviews in an evaluation
+LAST = 4  # how many evaluations are averaged for the judged accuracy
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
 # Largest test accuracy, model size 3
@@ -36,26 +38,30 @@ PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
 # Limit of the Hoyer index of entries of one uniform law, about 0.134
 UNIFORM = 1 - np.sqrt(3) / 2
-CHARACTERS = 118  # of a line of words in boxes
-# What is compared, and where: along which metric both runs are at one level.
+CHARACTERS = 118  # characters in a line of words in boxes
+# What is compared, and the metric in which both runs are at the same level.
 EARLY = ("steps", "test_accuracy")
 SPARSER = ("hoyer", "control_loss")
 WHEN = {"start": "start", "last": "end"}
 
 
 def _late(run: Curve) -> float:
-    """Mean test accuracy of the last `LAST` evaluations, on a sample of rows."""
+    """Return the mean test accuracy of the last `LAST` evaluations, on a sample of
+    rows.
+    """
     return run.metrics["test_accuracy"][-LAST:].mean()
 
 
 def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """`_late` of every seed, (seeds,)."""
+    """Return `_late` of every seed, (seeds,)."""
     return np.array([_late(run) for run in curves.runs(rule)])
 
 
 def _right(curves: Curves, first: str, second: str) -> np.ndarray:
-    """Which test rows `first` has right at its end, less those of `second`: (seeds,
-    rows).
+    """Return which test rows `first` classifies correctly at its end, minus those of
+    `second`.
+
+    The result is (seeds, rows), with entries -1, 0 and 1.
     """
     hits = [
         np.stack([run.hits for run in curves.runs(rule)]) for rule in (first, second)
@@ -64,25 +70,30 @@ def _right(curves: Curves, first: str, second: str) -> np.ndarray:
 
 
 def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Test accuracy of `first` minus `second`, paired by seed and by test row."""
+    """Return the test accuracy of `first` minus `second`, paired by seed and by test
+    row.
+    """
     return _paired(_right(curves, first, second))
 
 
-def _paired(apart):  # differences (seeds, rows), with the error that both samples leave
+def _paired(apart):  # `apart` (seeds, rows); the interval has the error of both samples
     return verdicts.mean_interval(
         apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1]
     )
 
 
 def _late_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Late accuracy of `first` less `second`; the error is of the rows sampled."""
+    """Return the late accuracy of `first` minus `second`.
+
+    Its error includes that of the sampled rows.
+    """
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     between = _right(curves, first, second).mean(0).var(ddof=1)
     return verdicts.mean_interval(values, between / SHOWN)
 
 
 def _ordered(curves: Curves, better: str, worse: str) -> Claim:
-    """The claim that `better` ends with a higher test accuracy than `worse`."""
+    """Judge that `better` ends with a higher test accuracy than `worse`."""
 
     def measure():
         measured = _late_difference(curves, better, worse)
@@ -98,34 +109,36 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
 
 
 def accuracy_table(curves: Curves) -> Table:
-    """The order of the three rules, each pair a claim."""
+    """Judge the order of the three rules, one claim per pair."""
     return Table([_ordered(curves, *pair) for pair in PAIRS])
 
 
 def _at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
-    """The last value of `metric`, (seeds,)."""
+    """Return the last value of `metric`, (seeds,)."""
     return np.array([float(run.metrics[metric][-1]) for run in curves.runs(rule)])
 
 
 def _matched(
     curves: Curves, rules: tuple[str, str], name: str, along: str
 ) -> np.ndarray:
-    """`at_common_level` of two rules, seed by seed: (2, seeds)."""
+    """Return `at_common_level` of two rules for each seed, (2, seeds)."""
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
 
 
 def _apart(curves: Curves, metric: str) -> Interval:
-    """The last value of `metric` under l1.1 less that under l2."""
+    """Return the last value of `metric` under l1.1 minus the one under l2."""
     return verdicts.mean_interval(
         _at_end(curves, "l1.1", metric) - _at_end(curves, "l2", metric)
     )
 
 
 def _sparser(curves: Curves, part: str) -> Claim:
-    """l1.1 has a higher Hoyer index, which no scale of entries changes, than l2, at the
-    end and at matched training accuracy. Shares above a threshold are shown and not
-    judged: a sparser matrix' heavier tail can raise them.
+    """Judge that l1.1 has a higher Hoyer index than l2.
+
+    The index does not depend on the scale of the entries. It is compared at the end and
+    at matched training accuracy. Shares above a threshold are shown and not judged,
+    because the heavier tail of a sparser matrix can raise them.
     """
 
     def measure():
@@ -146,19 +159,19 @@ def _sparser(curves: Curves, part: str) -> Claim:
 
 
 def sparsity_table(curves: Curves) -> Table:
-    """Sparsity of keys, queries and values."""
+    """Judge the sparsity of keys, queries and values."""
     return Table([_sparser(curves, part) for part in PARTS])
 
 
 def _tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
-    """Tokens attended to per token present: (seeds, reviews, layers)."""
+    """Return the share of tokens attended to, (seeds, reviews, layers)."""
     ends = [run.end for run in curves.runs(rule)]
     shares = [end[f"{when}.tokens_used"] / end["present"][:, None] for end in ends]
     return np.stack(shares).astype(float)
 
 
 def attention_table(curves: Curves) -> Table:
-    """l1.1 attends more sharply than l2, in the last layer."""
+    """Judge that l1.1 attends more sharply than l2 in the last layer."""
 
     def measure():
         (measured,) = intervals(curves)["attention.sharper"].values()
@@ -178,8 +191,9 @@ def attention_table(curves: Curves) -> Table:
 
 
 def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
-    """Of each claim on reviews, by its id, the intervals that judge it, by their names.
-    Matched is at the best training accuracy that both runs of a seed reach.
+    """Return the intervals that judge each claim on reviews, by claim id and name.
+
+    The name "matched" means the best training accuracy that both runs of a seed reach.
     """
     known = {}
     rules = ("l1.1", "l2")
@@ -197,8 +211,10 @@ def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
 
 
 def summary(curves: Curves) -> str:
-    """Verdict, Holm's p over all, and intervals of every claim on reviews; where the
-    study cannot speak, p and intervals are those by which it would have been judged.
+    """Describe every claim on reviews: verdict, Holm's p over all, and intervals.
+
+    If the study cannot decide, p and intervals are those by which it would have been
+    judged.
     """
     known = intervals(curves)
     alone = {}
@@ -218,7 +234,9 @@ def summary(curves: Curves) -> str:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Those of `kept_curves`, late and training accuracy, sparsity, tokens used."""
+    """Return the numbers of `kept_curves`, late and training accuracy, sparsity, tokens
+    used.
+    """
     measured = kept_curves.numbers(curves)
     for rule in curves.rates():
         values = {
@@ -244,13 +262,15 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def numbers_beside(curves: Curves, reduced: Curves) -> dict[str, Number]:
-    """`numbers` of a study, and the same of the `reduced` one, named "reduced_..."."""
+    """Return `numbers` of a study, and those of the `reduced` study as
+    "reduced_...".
+    """
     smaller = {f"reduced_{name}": number for name, number in numbers(reduced).items()}
     return numbers(curves) | smaller
 
 
 def _early(curves: Curves) -> Claim:
-    """Adam gets to the accuracy that both reach in fewer steps."""
+    """Judge that Adam reaches the accuracy that both rules reach in fewer steps."""
 
     def measure():
         adam, mirror = _matched(curves, VISION, *EARLY)
@@ -265,7 +285,9 @@ def _early(curves: Curves) -> Claim:
 
 
 def _sparser_vision(curves: Curves) -> Claim:
-    """The median Hoyer index is larger under l1.1, at matched training loss."""
+    """Judge that the median Hoyer index is larger under l1.1, at matched training
+    loss.
+    """
 
     def measure():
         adam, mirror = _matched(curves, VISION, *SPARSER)
@@ -282,8 +304,9 @@ def _sparser_vision(curves: Curves) -> Claim:
 
 
 def _two_rates(curves: Curves, compared, name: str, *along) -> str:
-    """Least and most that is `compared` at the best two rates of both, in the
-    trials.
+    """Write the least and largest of `compared` at the best two rates of both rules.
+
+    The runs are the trials.
     """
     best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
     values = [compared(*at_common_level(pair, name, *along)) for pair in product(*best)]
@@ -291,12 +314,17 @@ def _two_rates(curves: Curves, compared, name: str, *along) -> str:
 
 
 def vision_table(curves: Curves) -> Table:
-    """Adam ahead early, l1.1 sparser; equal ends after 1,000 epochs are not tested."""
+    """Judge that Adam is ahead early and l1.1 sparser.
+
+    That both end equal after 1,000 epochs is not tested.
+    """
     return Table([_early(curves), _sparser_vision(curves)])
 
 
 def vision_numbers(curves: Curves) -> dict[str, Number]:
-    """Those of `kept_curves`, Hoyer indices, accuracies apart at the end."""
+    """Return the numbers of `kept_curves`, Hoyer indices, and how far accuracies end
+    apart.
+    """
     measured = kept_curves.numbers(curves)
     for rule in VISION:
         index = _at_end(curves, rule, "hoyer").mean()
@@ -307,7 +335,9 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
 
 
 def rates(curves: Curves) -> Figure:
-    """Held-out accuracy of every rate that was tried; a ring marks the rate chosen."""
+    """Draw the held-out accuracy of every rate that was tried; a ring marks the chosen
+    rate.
+    """
 
     def percent(run):
         return 100 * float(_late(run))
@@ -318,8 +348,9 @@ def rates(curves: Curves) -> Figure:
 def _differences(
     ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1
 ) -> None:
-    """A forest of the intervals of a table, to `digits`, with room for the values
-    `also`.
+    """Draw the intervals of a table as a forest, to `digits`.
+
+    The axis leaves room for the values `also`.
     """
     bars = []
     known = intervals(curves)
@@ -341,22 +372,22 @@ def _differences(
 
 
 def _most_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """The largest test accuracy of every seed, on the sampled rows, (seeds,)."""
+    """Return the largest test accuracy of every seed on the sampled rows, (seeds,)."""
     return np.array([run.metrics["test_accuracy"].max() for run in curves.runs(rule)])
 
 
 def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """The test accuracy of every seed at its end, on all test rows, (seeds,)."""
+    """Return the test accuracy of every seed at its end on all test rows, (seeds,)."""
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
 def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
-    """The accuracy table as a panel: last and largest accuracy of each rule, and the
+    """Draw the accuracy table as a panel: last and largest accuracy by rule, with the
     paper's.
 
     Each rule has two rows, "last" and "largest". Dots are seeds, the mark is their
-    mean, a star is the paper's mean. The hollow mark is the mean of the `reduced`
-    network. The same means stand right of each row, in per cent.
+    mean, and a star is the paper's mean. The hollow mark is the mean of the `reduced`
+    network. The means are also written to the right of each row, in per cent.
     """
     names = []
     words = []
@@ -415,9 +446,7 @@ def difference_figure(curves: Curves) -> Figure:
 
 
 def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
-    """How many entries of `part` (K, Q or V) are above THRESHOLD at the end,
-    (seeds,).
-    """
+    """Count the entries of `part` (K, Q or V) above THRESHOLD at the end, (seeds,)."""
     entries = np.array(
         [run.end[f"last.histogram.{part}"].sum() for run in curves.runs(rule)]
     )
@@ -425,10 +454,11 @@ def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
 
 
 def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
-    """The rows of the table of counts: K, Q, V, each a mean over seeds with its change.
+    """Return the rows of the table of counts: K, Q, V, each a mean over seeds with its
+    change.
 
-    The counts of two rules differ by less than two starts do, so the paired difference
-    to the last rule but one stands beside them.
+    The counts of two rules differ by less than those of two starts. So the table also
+    shows the paired difference to the last rule but one.
     """
     rows = [
         (shown(rule), [f"{counts(curves, rule, part).mean():,.0f}" for part in PARTS])
@@ -478,7 +508,10 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
 
 
 def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Attention maps as words in boxes; the share of tokens used, beside `reduced`."""
+    """Draw attention maps as words in boxes, and the share of tokens used.
+
+    The means of the study `reduced` are drawn as well.
+    """
     height = 2.6 + 0.55 * len(curves.rates())
     figure = Figure(figsize=(plots.WIDTH, height), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=(height - 2.0, 2.0))
@@ -509,12 +542,12 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
 
 
 def _word_boxes(ax, curves: Curves) -> None:
-    """Two reviews by their words, of the first seed: the darker a box, the more weight.
+    """Draw two reviews of the first seed by their words; a darker box has more weight.
 
-    The weights are those with which the first token reads the words, in the last layer,
-    mean over the heads. Of a row the darkest box has the row's largest weight, which is
-    written at its left: rows share no scale, since their largest weights differ by
-    orders of magnitude.
+    The weights are those with which the first token reads the words in the last layer,
+    as the mean over heads. The darkest box of a row has the row's largest weight, which
+    is written to the left of the row. Rows do not share a scale, because their largest
+    weights differ by orders of magnitude.
     """
     runs = {rule: curves.runs(rule)[0] for rule in curves.rates()}
     texts = next(iter(runs.values())).end["words"]
@@ -555,7 +588,9 @@ def _word_boxes(ax, curves: Curves) -> None:
 
 
 def vision_figure(curves: Curves) -> Figure:
-    """Loss, test accuracy with steps to equal accuracy, Hoyer against the loss."""
+    """Draw the loss, the test accuracy with steps to equal accuracy, and Hoyer over the
+    loss.
+    """
     figure, axes = plots.panels(1, 3, height=2.7)
     kept_curves.losses(axes[0], curves)
     kept_curves.accuracies(axes[1], curves)
@@ -581,7 +616,9 @@ def vision_figure(curves: Curves) -> Figure:
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
-    """Marks of figure `number`, why it is not judged, setting, rates, verdicts."""
+    """Write the caption of figure `number`: marks, why it is not judged, setting,
+    verdicts.
+    """
     study = curves.configuration
     for claim in [claim for claim in table if not claim.interval][:1]:
         marks += f"; not judged: {claim.statement.partition(': ')[2]}"

@@ -1,14 +1,13 @@
-"""What papers A and C measure on one run, and the confirmation measures again on fresh
-seeds.
+"""What papers A and C measure on one run; the confirmation measures it on fresh seeds.
 
-Each function reads one `Curve` (or two that are compared) and judges nothing.
+Each function reads one `Curve`, or two that are compared, and judges nothing.
 """
 
 import numpy as np
 
 from lib.training.curves import Curve
 
-# Parameters that are no weight matrices; "mlp.0.weight" is that of the norm before the
+# Parameters that are not weight matrices; "mlp.0.weight" belongs to the norm before the
 # MLP.
 VECTORS = ("norm", "bias", "class_token", "log_temperature", "head.0")
 
@@ -75,7 +74,8 @@ def rising(run: Curve, metric: str) -> np.ndarray:
 
 
 def at_level(run: Curve, name: str, level: float, along: str) -> float:
-    """Return a metric at the point of a run at which another one first passes a level.
+    """Return a metric at the point of a run at which another metric first passes a
+    level.
 
     Parameters
     ----------

@@ -27,9 +27,9 @@ def once(
     cap: float | None = None,
     rules: Mapping[str, Rule] | None = None,
 ) -> Curves:
-    """One run of every rule of `rates` at its rate, seed 0; `cap` is SNGD's.
+    """Run every rule in `rates` once at its rate, with seed 0; `cap` is SNGD's.
 
-    Rules of one's own are given by name in `rules`, as in `lib.training.race`.
+    `rules` gives further rules by name, as in `lib.training.race`.
     """
     single = replace(
         study,
@@ -50,8 +50,9 @@ def last_losses(
     *,
     rules: Mapping[str, Rule] | None = None,
 ) -> dict[str, float]:
-    """The clock's last reading in each run of `once`, a loss on fixed rows: {rule:
-    loss}.
+    """Return the clock's last reading in each run of `once`, by rule.
+
+    A reading is a loss on fixed rows.
     """
     curves = once(study, rates, rules=rules)
     last = {}

@@ -1,6 +1,4 @@
-"""Paper A's Figures 1, 4, 6 and 7 from the kept curves of a study: what they claim,
-drawn.
-"""
+"""Paper A's Figures 1, 4, 6 and 7, judged and drawn from the kept curves of a study."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,33 +17,36 @@ from papers.verdicts import SAME, Interval, no_gain
 REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative error of a step against its equation
 BEYOND_A_WALK = (
-    "fig7.growth."  # ids of the claims that are ours, beside paper A's "norms grow"
+    # how the ids of our own claims begin, in addition to paper A's "norms grow"
+    "fig7.growth."
 )
-LEAST_GROWTH = 0.01  # of a layer: below it the panel over steps is linear
+LEAST_GROWTH = 0.01  # growth of a layer below which the panel over steps is linear
 HIGHEST_LOSS = (
-    5  # of the panel of rates: above it a trial has diverged, its line leaves the panel
+    5  # top of the panel of rates; the line of a diverged trial leaves the panel
 )
 
 
 def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
-    """Steps to `target` of every seed, (seeds,), infinite where a run was censored."""
+    """Return the steps to `target` of every seed, (seeds,), infinite if a run was
+    censored.
+    """
     return np.array([run.steps_to(target) for run in curves.runs(rule)])
 
 
 def _ratio(curves: Curves, rule: str, target: float) -> Interval:
-    """Steps of `rule` to `target` over SGD's, paired by seed."""
+    """Return the steps of `rule` to `target` divided by SGD's, paired by seed."""
     both = (_steps(curves, name, target) for name in (rule, REFERENCE))
     return verdicts.steps_ratio(*both, curves.configuration["horizon"])
 
 
 def _speed(curves: Curves, rule: str, figure: str) -> Claim:
-    """What paper A says of `rule` in `figure`, judged at the last target."""
+    """Judge what paper A says about `rule` in `figure`, at the last target."""
     word = CLAIMED[figure][rule]
     target = curves.configuration["targets"][-1]
     source = f"paper A, Figure {figure.removeprefix('fig')}"
     if word is no_gain:
         source += " (our bound)"
-    elif rule != "SNGD":  # the text that we have names normalised SGD alone
+    elif rule != "SNGD":  # our copy of the text only names normalised SGD
         source += " (our reading)"
 
     def measure():
@@ -64,8 +65,11 @@ def _speed(curves: Curves, rule: str, figure: str) -> Claim:
 def _at_two_rates(
     curves: Curves, rule: str, target: float
 ) -> tuple[float, float] | None:
-    """The least and largest ratio of steps at the best two rates of `rule` and of SGD
-    in the raced trials; None where less than two of both reached `target`.
+    """Return the least and largest ratio of steps at the best two rates of `rule` and
+    of SGD.
+
+    The runs are the raced trials. The result is None if fewer than two trials of either
+    rule reached `target`.
     """
     theirs, mine = (
         sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
@@ -86,7 +90,7 @@ CLAIMED = {
 
 
 def _step_error(run: Curve) -> float:
-    """The largest relative error of a step, at the run's loss and ‖g‖."""
+    """Return the largest relative error of a step, given the run's loss and ‖g‖."""
     loss = run.loss.astype(float)
     norm = run.gradient_norm.astype(float)
     if run.rule == "SNGD":
@@ -97,7 +101,10 @@ def _step_error(run: Curve) -> float:
 
 
 def _formulas(curves: Curves) -> list[Claim]:
-    """Steps against the equations, worst run of each rule: a check of the code."""
+    """Compare steps with their equations, in the worst run of each rule.
+
+    This checks the code.
+    """
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
     measured = []
     for rule in filter(curves.runs, STEP_SIZED):
@@ -109,8 +116,10 @@ def _formulas(curves: Curves) -> list[Claim]:
 
 
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """‖W‖ / ‖W_0‖ - 1 at the end, of matrices, not of vectors, (layers, seeds), and
-    what steps in no common direction would give, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1.
+    """Return how much matrices grow, ‖W‖ / ‖W_0‖ - 1 at the end, (layers, seeds).
+
+    The second result is the growth if steps had no common direction, sqrt(1 + Σ ‖ΔW‖² /
+    ‖W_0‖²) - 1. Vectors such as biases are left out.
     """
     runs = curves.runs(rule)
     names = _layers(curves)
@@ -123,15 +132,15 @@ def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _layers(curves: Curves) -> list[str]:
-    """Names of the weight matrices, in the network's order."""
+    """Return the names of the weight matrices, in the network's order."""
     return weight_matrices(curves.runs(REFERENCE)[0])
 
 
 def _norms_grow(curves: Curves, rule: str) -> Claim:
-    """Norms grow, as paper A says of "various layers": the median over the matrices.
+    """Judge that norms grow, as paper A says of "various layers".
 
-    The paper does not say that every layer grows, so the median over the matrices is
-    judged (our reading). The words of the claim count the matrices that grow.
+    The paper does not say that every layer grows, so that the median over the matrices
+    is judged (our reading). The words of the claim count the matrices that grow.
     """
 
     def measure():
@@ -150,7 +159,9 @@ def _norms_grow(curves: Curves, rule: str) -> Claim:
 
 
 def _beyond_a_walk(curves: Curves, rule: str) -> Claim:
-    """Every layer grows more than a random walk of its steps: a question of ours."""
+    """Judge that every layer grows more than a random walk of its steps (our
+    question).
+    """
 
     def measure():
         grown, walk = growth(curves, rule)
@@ -171,7 +182,9 @@ def _beyond_a_walk(curves: Curves, rule: str) -> Claim:
 
 
 def table(curves: Curves, figure: str) -> Table:
-    """The claims of Figure 1, 4, 6 or 7 ("fig1", ...) on the curves of its study."""
+    """Return the claims of Figure 1, 4, 6 or 7 ("fig1", ...) on the curves of its
+    study.
+    """
     rows = [_speed(curves, rule, figure) for rule in CLAIMED[figure]]
     if curves.configuration["walk"]:
         rules = curves.configuration["rates"]
@@ -181,7 +194,9 @@ def table(curves: Curves, figure: str) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Those of `kept_curves`, median last loss and steps ratio of every rule."""
+    """Return the numbers of `kept_curves`, the median last loss and steps ratio of
+    every rule.
+    """
     study = curves.configuration
     measured = kept_curves.numbers(curves)
     for rule in study["rates"]:
@@ -249,7 +264,9 @@ def beside(curves: Curves) -> Figure:
 
 
 def rates(curves: Curves) -> Figure:
-    """Last loss of every trial over its rate; what diverged leaves the panel."""
+    """Draw the last loss of every trial over its rate; diverged trials leave the
+    panel.
+    """
     window = curves.configuration["window"]
     figure = rates_figure(
         curves, lambda trial: float(trial.smooth(window)[-1]), "Last loss"
@@ -262,7 +279,7 @@ def rates(curves: Curves) -> Figure:
 
 
 def _step_sizes(ax, curves: Curves) -> None:
-    """Step sizes as taken, running means; SGD's one rate is a level line."""
+    """Draw running means of the steps taken; SGD's constant rate is a level line."""
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
@@ -283,8 +300,10 @@ def _step_sizes(ax, curves: Curves) -> None:
 
 
 def _ratios(ax, curves: Curves, name: str) -> None:
-    """Steps to the last target divided by SGD's, a row a rule, with the verdict. A dot
-    is a seed, hollow where its run or SGD's missed the target.
+    """Draw the steps to the last target divided by SGD's, one rule per row, with
+    verdicts.
+
+    A dot is a seed. It is hollow if its run or SGD's missed the target.
     """
     rules = [r for r in curves.configuration["rates"] if r != REFERENCE]
     bars = []
@@ -317,7 +336,9 @@ def _ratios(ax, curves: Curves, name: str) -> None:
 
 
 def _norms(ax, curves: Curves) -> None:
-    """Growth of the weight matrices: a line for the median layer, a dot for each."""
+    """Draw the growth of the weight matrices: a line for the median layer, a dot for
+    each.
+    """
     ends = []
     rules = list(curves.configuration["rates"])
     for place, rule in enumerate(rules):
@@ -341,8 +362,9 @@ def _norms(ax, curves: Curves) -> None:
 
 
 def _growth(ax, curves: Curves) -> None:
-    """Growth of matrices over that of a random walk, hollow where less: our
-    question.
+    """Draw the growth of matrices over that of a random walk, hollow where it is less.
+
+    This is our own question.
     """
     drawn = []
     shrunk = False
@@ -371,7 +393,7 @@ def _growth(ax, curves: Curves) -> None:
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:
-    """Setting, rates and verdicts of figure `name` in words, the marks first."""
+    """Write setting, rates and verdicts of figure `name` in words, the marks first."""
     study = curves.configuration
     at_edge = edges(curves)
     top = curves.rates().get("SPS") == max(

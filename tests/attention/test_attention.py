@@ -1,5 +1,6 @@
-"""Losses, softmax slopes, gradients: a wrong one would send every training elsewhere in
-silence.
+"""Tests of losses, softmax slopes and gradients.
+
+An error here would change every training run without a warning.
 """
 
 import mpmath as mp
@@ -82,7 +83,7 @@ def test_slopes_agree_with_many_digits_at_any_logits(a, gamma, loss):
         e = [mp.exp(v - max(a)) for v in a]
         p = [v / mp.fsum(e) for v in e]
         lag = mp.fsum(x * (max(gamma) - g) for x, g in zip(p, gamma, strict=True))
-        with mp.workdps(2500):  # tells l(best - e^-4000) from l(best)
+        with mp.workdps(2500):  # the scores distinguish l(best - e^-4000) from l(best)
             gap = value(max(gamma) - lag) - value(max(gamma))
         slope = -derivative(mp.fsum(x * g for x, g in zip(p, gamma, strict=True)))
         lead = [
@@ -118,7 +119,7 @@ def test_gap_of_a_loss_on_both_sides_of_zero_and_across_it(loss):
 def test_log_weights_stay_exact_far_below_the_smallest_float():
     at = attention.slopes(np.array([[0.0, -3e4, -3.1e4]]), np.array([[1.0, 0.0, 0.5]]))
     np.testing.assert_allclose(at.log_weights, [[0.0, -3e4, -3.1e4]], rtol=1e-15)
-    # the smallest weight is out of sight, e^-1000 below
+    # the smallest weight is e^-1000 times the largest
     np.testing.assert_allclose(at.pull[0, :2], [1.0, -1.0])
     np.testing.assert_allclose(at.log_gap, -1.0 - 3e4)
 
@@ -147,8 +148,8 @@ def test_first_equal_names_the_first_of_equal_tokens_among_others_that_share_an_
     np.testing.assert_array_equal(coordinates.first_equal(np.array(X)), expected)
 
 
-# What a class shares, tokens repeated, more tokens than coordinates, and a wide set by
-# blocks.
+# Data with tokens that a class shares, repeated tokens, more tokens than coordinates,
+# and a wide set that is treated in blocks.
 DEGENERATE = {
     "one opt token a class": lambda seed: tokens.class_mean_tokens(
         seed, n=8, T=4, d=60

@@ -1,7 +1,8 @@
-"""Samples of different lengths: a masked token changes nothing, anywhere.
+"""Tests of samples of different lengths: a masked token must change nothing.
 
-Two oracles: the same set without a token, where every sample loses one; and a loop over
-a list of arrays in plain numpy, where lengths differ.
+There are two references. One is the same set without a token, if every sample loses
+one. The other is a loop over a list of arrays in plain numpy, for samples whose lengths
+differ.
 """
 
 import pickle
@@ -175,7 +176,7 @@ SLOPE = {"exponential": lambda f: np.exp(-f), "logistic": lambda f: 1 / (1 + np.
 
 
 def plain(samples, y, z, u, W, loss):
-    """W and u after 30 steps of joint gradient descent, sample by sample."""
+    """Train W and u by 30 steps of joint gradient descent, sample by sample."""
     eta = 0.3
     for _ in range(30):
         grad_W = np.zeros_like(W)
@@ -259,7 +260,7 @@ def test_the_token_svm_is_that_without_the_token(norm):
     assert not ours.duals[hidden].any() and not ours.support[hidden].any()
     assert (ours.violation <= ours.accuracy).all()
     assert (ours.gap <= ours.accuracy).all()
-    if norm in ("frobenius", 3.0):  # of the others W need not be unique
+    if norm in ("frobenius", 3.0):  # in the other norms W need not be unique
         np.testing.assert_allclose(ours.W, wanted.W, atol=10 * tolerance)
         np.testing.assert_allclose(
             shown(ours.margins), aligned(wanted.margins), rtol=10 * tolerance

@@ -1,5 +1,7 @@
-"""Data of a reader's own: else a tensor or a list is refused in words of numpy, with no
-argument named.
+"""Tests of a reader's own data.
+
+A failure means that a tensor or a list is rejected by an error of numpy, which names no
+argument.
 """
 
 import numpy as np
@@ -68,7 +70,7 @@ def test_equal_tokens_have_a_way_out_that_works():
     with pytest.raises(svm.Infeasible) as caught:
         svm.token_svm(chosen)
     assert "mask" in str(caught.value)
-    # The way out: the copy is hidden.
+    # The remedy: the copy is masked.
     mask = np.ones((3, 4), bool)
     mask[0, other] = False
     hidden = attention.token_set(twice, Y, u=U, opt=OPT, mask=mask)

@@ -1,5 +1,7 @@
-"""Data models: tokens that break the papers' assumptions, or bad input that is taken as
-it is.
+"""Tests of the data models.
+
+A failure means that tokens violate the papers' assumptions, or that bad input is
+accepted.
 """
 
 from functools import partial
@@ -39,7 +41,7 @@ def test_fixed_head_models_meet_assumption_2_with_an_opt_token_anywhere_but_firs
     # All other tokens score the same
     np.testing.assert_allclose(scores, 0.0, atol=1e-12)
     assert (opt > 0.1).all()
-    # The query, never an opt token
+    # the query, which is never an opt token
     np.testing.assert_array_equal(data.z, data.X[:, :, 0])
     assert np.unique(data.opt).tolist() == [1, 2, 3]
     # 4.6 deviations of 240 fair signs
@@ -66,7 +68,7 @@ def test_two_token_model_repeats_its_additional_token_and_labels_by_a_hyperplane
     data = GENERATORS["two-token"](0)
     np.testing.assert_array_equal(data.X[:, :, 0], data.X[:, :, 1])
     signed = data.y[0][:, None] * data.X[0, :, -1]
-    # independent, so separable by some u
+    # independent, so that some u separates them
     assert np.linalg.lstsq(signed, np.ones(6), rcond=None)[2] == 6
     data = tokens.two_token_gaussian(range(20), n=8, T=3, d=400, signal=3.0, noise=0.1)
     length = np.linalg.norm(data.X, axis=-1).mean((0, 1)) / (0.1 * 400**0.5)

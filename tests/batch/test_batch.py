@@ -1,5 +1,6 @@
-"""companion.batch on a small repository: else a rerun changes what is committed, or blesses
-damage.
+"""Tests of companion.batch on a small repository.
+
+A failure means that a rerun changes committed files, or accepts damaged ones.
 """
 
 import contextlib
@@ -69,8 +70,8 @@ figure = "Figure 2"
 data = [{{ name = "line", rows = "n" }}]
 within = {{ slope = 0.5 }}
 """
-# In every process of a batch: whatever opens, replaces or removes a tracked file is
-# stopped.
+# This runs in every process of a batch. It stops whatever opens, replaces or removes a
+# tracked file.
 GUARD = """import os, sys
 
 with open(os.environ["TRACKED"]) as stream:
@@ -91,9 +92,7 @@ def guard(event, arguments):
 
 sys.addaudithook(guard)
 """
-PATIENCE = (
-    1200  # seconds that a test waits at most for what a busy machine takes long to do
-)
+PATIENCE = 1200  # longest wait in seconds; a busy machine may be slow
 REDIRECTIONS = {
     "FIGURES_DIR",
     "RUNS_DIR",
@@ -102,7 +101,8 @@ REDIRECTIONS = {
     "PYTHONPATH",
     record.TOLD,
 }
-# A copy of the packages may keep its bytecode: many processes import it, and compile it once.
+# The copied packages keep their bytecode, so that the many processes that import them
+# compile them once.
 REDIRECTIONS |= {"PYTHONDONTWRITEBYTECODE"}
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name not in REDIRECTIONS
@@ -135,9 +135,9 @@ class Repository:
                     "[01_good.scales.desk]\nseeds = 20\n",
                 ]
             ),
-            # A parser that jsonschema builds where it is installed: half of what a
-            # worker or kernel takes to start, for a kind of address that no notebook
-            # has.
+            # jsonschema builds this parser if it is installed. That takes half of the
+            # time in which a worker or kernel starts, for a kind of address that no
+            # notebook has.
             "rfc3987_syntax.py": "raise ImportError\n",
             ".gitignore": "runs/\n__pycache__/\n",
         }.items():
@@ -146,7 +146,7 @@ class Repository:
         self.commit()
 
     def guarded(self, place):
-        """The environment in which whatever writes to a tracked file is stopped."""
+        """Return the environment in which every write to a tracked file is stopped."""
         files.write(place / "sitecustomize.py", GUARD.encode())
         names = self.git("ls-files").split()
         tracked = [os.path.realpath(self.root / name) for name in names]
@@ -168,7 +168,9 @@ class Repository:
         )
 
     def inside(self, *arguments):
-        """The command in this process, on this repository: no Dask, no kernel."""
+        """Run the command in this process on this repository, without Dask and
+        kernels.
+        """
         text = io.StringIO()
         with pytest.MonkeyPatch.context() as patch, mpl.rc_context():
             patch.chdir(self.root)
@@ -206,7 +208,7 @@ class Repository:
         self.git("commit", "--quiet", "--allow-empty", "-m", "all")
 
     def changed(self):
-        """The files that differ from the last commit."""
+        """Return the files that differ from the last commit."""
         return sorted(
             line[3:] for line in self.git("status", "--porcelain", "-uall").splitlines()
         )
@@ -222,7 +224,7 @@ class Repository:
 
 
 def until(condition):
-    """The first true value of `condition()`."""
+    """Wait for the first true value of `condition()`, and return it."""
     for _ in range(10 * PATIENCE):
         if value := condition():
             return value
@@ -230,7 +232,7 @@ def until(condition):
     pytest.fail(f"{condition.__name__} is still false after {PATIENCE} s")
 
 
-# A batch with all its processes.
+# Tests of a batch with all its processes.
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +242,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def first(repository, tmp_path_factory):
-    """A batch of which one notebook hangs; another one beside it; Ctrl-C for the
+    """Run a batch in which one notebook hangs, and another batch, and interrupt the
     first.
     """
     guard = repository.guarded(tmp_path_factory.mktemp("guard"))
@@ -280,10 +282,11 @@ def first(repository, tmp_path_factory):
 
 def test_a_batch_leaves_what_is_committed_as_it_is(repository, first, tmp_path):
     assert first.changed == []
-    # The guard was there: in the kernel it has stopped a page that writes to a table.
+    # The guard was active: in the kernel it has stopped a page that writes to a table.
     assert "FAIL 04_writes" in first.others_output
     assert "PermissionError: [Errno 13] this file is tracked" in first.others_output
-    # And in the process of the command, which may write if it is told to.
+    # It was also active in the process of the command, which may write if it is told
+    # to.
     head = repository.git("rev-parse", "HEAD").strip()
     for end in record.ENDS:
         files.write(repository.reference / f"01_good{end}", b"another\n")
@@ -368,9 +371,7 @@ log("end")
 
 @pytest.fixture
 def cluster(repository, first, tmp_path):
-    """The processes of a Dask scheduler, of two workers and of a batch on pages of its
-    own.
-    """
+    """Start a Dask scheduler, two workers and a batch on pages of its own."""
     for name in ("01_long", "02_short"):
         files.write(tmp_path / f"{name}.py", LOGGED.format(name=name).encode())
     folders = {f"{name}_DIR": str(tmp_path / name) for name in ("FIGURES", "RUNS")}
@@ -400,7 +401,9 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
     _, *workers, batch = cluster
 
     def logged(word, name=""):
-        """(name, kernel, worker) of each line of the log that begins so."""
+        """Return (name, kernel, worker) of each line of the log that begins with
+        `word`.
+        """
         log = tmp_path / "log"
         if log.exists():
             rows = [line.split() for line in log.read_text().splitlines()]
@@ -411,7 +414,7 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
     ((_, kernel, parent),) = until(lambda: logged("start", "long"))
     (victim,) = [worker for worker in workers if worker.pid == int(parent)]
     os.kill(victim.pid, signal.SIGKILL)
-    # its kernel ends too, and so cannot finish beside its successor
+    # its kernel ends too, so that it cannot finish at the same time as its successor
     until(lambda: not psutil.pid_exists(int(kernel)))
     until(lambda: len(logged("start", "long")) == 2)
     (tmp_path / "go").touch()
@@ -425,11 +428,11 @@ def test_nothing_is_lost_or_done_twice_when_a_worker_dies(cluster, tmp_path):
     assert sorted(path.name for path in results) == names
 
 
-# The same without Dask and kernels.
+# Tests without Dask and kernels.
 
 
 def execute(notebook, output, parameters, **options):
-    """Stands for papermill: the code cells in this process."""
+    """Run the code cells in this process, in place of papermill."""
     names = {}
     for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
         exec(cell.source, names)
@@ -439,7 +442,7 @@ def execute(notebook, output, parameters, **options):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """Pages run in this process, one after the other."""
+    """Run pages in this process, one after the other."""
     monkeypatch.setattr(papermill, "execute_notebook", execute)
 
     def run_all(todo, asked):
@@ -450,7 +453,7 @@ def at_once(monkeypatch):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A repository whose page 01_good has run and is its own reference."""
+    """Make a repository whose page 01_good has run and is its own reference."""
     small = Repository(tmp_path_factory.mktemp("small"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(papermill, "execute_notebook", execute)
@@ -472,9 +475,9 @@ def small(tmp_path_factory):
 
 @pytest.fixture
 def edited(small):
-    """Replaces `old` in a file for one test, or the whole of it where `old` is None.
+    """Replace `old` in a file for one test, or the whole file if `old` is None.
 
-    What a test has left is taken back: figures, pages and runs.
+    After the test, figures, pages and runs are restored.
     """
     runs = small.root / "runs"
     kept = small.root.with_name(f"{small.root.name}-runs")
@@ -527,7 +530,7 @@ def test_a_second_run_changes_nothing(small):
             b"import",
             b"import ",
             "",
-        ),  # nothing that the page draws on
+        ),  # the page does not depend on this file
         (PAGE, b"as small as they get", b"smaller still", "source changed"),
         (PAGE, b"seeds = 5", b"seeds = 4", "source changed; parameters changed: seeds"),
         (PAGE, b"[1, 2]", b"[1, 3]", "source changed; parameters changed: things"),
@@ -578,7 +581,9 @@ def test_a_damaged_marker_makes_the_page_run_again(small, edited, at_once, conte
 def test_what_is_damaged_in_runs_is_healed_by_the_next_run(
     small, edited, at_once, name
 ):
-    """A folder in the place of a file, and a file in the place of the folder."""
+    """The damage is a folder in the place of a file, and a file in the place of the
+    folder.
+    """
     path = small.root / name
     folder = path.is_dir()
     files.remove(path)
@@ -594,7 +599,7 @@ def test_what_is_damaged_in_runs_is_healed_by_the_next_run(
 def test_a_file_that_may_not_be_read_is_named_or_healed(
     small, edited, at_once, monkeypatch
 ):
-    """As root may read all, the system's answer is given here."""
+    """root may read all files, so that the error of the system is simulated."""
     read_text = type(small.root).read_text
     forbidden = []
 
@@ -625,7 +630,7 @@ def test_a_scale_that_is_not_offered_is_skipped(small):
 
 
 def rewritten(small, edited, **changes):
-    """The reference with `changes`."""
+    """Rewrite the reference with `changes`."""
     saved = json.loads((small.root / RECORD).read_text()) | changes
     edited(RECORD, None, json.dumps(saved).encode())
     return saved
@@ -1015,7 +1020,7 @@ SAVED = {
 
 @pytest.fixture
 def job(tmp_path):
-    """A run at desk scale."""
+    """Make a run at desk scale."""
     return jobs.Job(
         notebook="01_good",
         scale="desk",
@@ -1065,7 +1070,7 @@ def test_a_run_begins_anew_and_one_that_fails_leaves_the_last_results(
 
 
 def ended(job, **changes):
-    """The job after a run that saved the record SAVED with `changes`."""
+    """Return the job after a run that saved the record SAVED with `changes`."""
     files.write(job.work / job.executed, b"{}")
     for end in record.ENDS:
         files.write(job.work / f"one{end}", json.dumps(SAVED | changes).encode())

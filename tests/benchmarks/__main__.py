@@ -1,8 +1,8 @@
-"""Run the named benchmarks, or all: a table, runs/bench.json, exit status 1 if a bar is
-missed.
+"""Run the named benchmarks, or all of them, and print a table.
 
-Each has a process of its own: what ran before leaves a heap and thread pools behind
-that moved the ratio of a call under a millisecond from 2.7 to 5.
+The results are written to runs/bench.json. The exit status is 1 if a bar is missed.
+Each benchmark has a process of its own: heap and thread pools that earlier benchmarks
+leave behind changed the ratio of a call under a millisecond from 2.7 to 5.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from tests.benchmarks.entries import ENTRIES, measured
 from tests.benchmarks.measure import HEADER, line, save
 
-PEERS = "daqp", "piqp", "jax"  # a row is skipped without its own
+PEERS = "daqp", "piqp", "jax"  # a row is skipped if its peer is not installed
 
 
 def main():

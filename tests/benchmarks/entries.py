@@ -39,7 +39,9 @@ AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still
 
 
 def _memory(name, workload, limit):
-    """Peak memory of a workload in a process of its own, over a limit in MB."""
+    """Measure the peak memory of a workload in its own process, divided by a limit in
+    MB.
+    """
     began = time.perf_counter()
     command = [sys.executable, "-m", "tests.benchmarks.memory", workload]
     # Two threads mostly wait on a busy machine
@@ -61,7 +63,7 @@ def _memory(name, workload, limit):
 
 
 def _problem(data):
-    """A token set in minimal coordinates, its W_mm in them, and the seconds on one
+    """Return a token set in minimal coordinates, its W_mm there, and the seconds on one
     thread.
     """
     with threads(1):
@@ -85,8 +87,9 @@ def _products(K, run, c, out, count):
 
 
 def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
-    """NGD on what `draw` gives, per run and iteration, against autograd on W of the
-    first run.
+    """Time NGD on the data of `draw`, per run and iteration.
+
+    The reference is autograd on W of the first run.
     """
     data = draw()
     problem, W_mm, setup = _problem(data)
@@ -130,10 +133,11 @@ _spent = partial(seconds, at_least=0.05, clock=time.process_time)  # of the proc
 
 
 def _spent_in_turns(ours, reference, count, enough=ENOUGH):
-    """Processor seconds of both by turns, over `count` units of work; both have run
-    before.
+    """Measure the processor seconds of two functions by turns, over `count` units of
+    work.
 
-    On one thread of every library: of several, processor time means little.
+    Both have run before. They use one thread, since with several threads processor time
+    means little.
     """
     with threads(1):
         taken = [
@@ -144,11 +148,11 @@ def _spent_in_turns(ours, reference, count, enough=ENOUGH):
 
 
 def _over_products(name, bar, draw, step_size, steps, head="fixed"):
-    """Training per run and iteration over its products with Gram matrices: processor
-    time of both.
+    """Time training per run and iteration, divided by the time of its Gram-matrix
+    products.
 
-    Both run on one thread, in turns, since a busy machine and idle threads stretch the
-    clock.
+    Processor time is measured. Both run on one thread, in turns, because a busy machine
+    and idle threads stretch the clock.
     """
     problem, W_mm, _ = _problem(data := draw())
     reduced = problem.tokens
@@ -173,8 +177,9 @@ def _over_products(name, bar, draw, step_size, steps, head="fixed"):
 
 
 def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
-    """A token SVM against cvxpy: the gate holds ||W_mm|| to `agree` and W_mm to its
-    square root.
+    """Time a token SVM against cvxpy.
+
+    ||W_mm|| must agree to `agree`, and W_mm to the square root of it.
     """
     data = draw()
 
@@ -195,8 +200,9 @@ def _token_svm(name, bar, draw, of=plain.svm_per_constraint, p=2, agree=1e-6):
 
 
 def mirror_runs() -> Entry:
-    """lp-AttGD with p = 1.75, 2 and 3 on 100 random problems of n=6, T=8, d=10 in one
-    call.
+    """Time lp-AttGD with p = 1.75, 2 and 3 on 100 random problems in one call.
+
+    The problems have n=6, T=8, d=10.
     """
     name = "mirror_runs"
     steps = 2000
@@ -240,8 +246,9 @@ def mirror_runs() -> Entry:
 
 
 def _along(name, bar, table):
-    """Rules of `engine` on unit tokens, against autograd along what a rule's maker
-    makes.
+    """Time rules of `engine` on unit tokens.
+
+    The reference is autograd along the direction that a rule's maker builds.
     """
     rules = {kind: rule for kind, (rule, _) in table.items()}
     steps = 5000
@@ -290,10 +297,10 @@ SPECTRAL = {"polar": (dynamics.SteepestDescent("spectral", 1e-2), lambda: plain.
 
 
 def _svm_peers(name, bar, draw):
-    """A token SVM over the fastest QP solver on its dual: processor time of one thread.
+    """Time a token SVM against the fastest QP solver on its dual, on one thread.
 
-    Both start from the tokens: a peer's time includes its dual's matrix, made by our
-    code.
+    Processor time is measured. Both start from the tokens: a peer's time includes the
+    matrix of the dual, which our code builds.
     """
     data = draw()
 
@@ -315,8 +322,9 @@ def _svm_peers(name, bar, draw):
 
 
 def _beside(solvers, problem, data):
-    """Processor times of `token_svm` and of the fastest of `solvers` on problem(), in
-    turns; and words on who was the fastest, with what each took.
+    """Time `token_svm` and the fastest of `solvers` on problem(), in turns.
+
+    Returns both processor times, and words on which solver was fastest with all times.
     """
     ours = []
     taken = {peer: [] for peer in solvers}
@@ -330,7 +338,7 @@ def _beside(solvers, problem, data):
 
 
 def _planted(n, T, d):
-    """Random unit tokens and queries; the opt tokens are those that a random W selects."""
+    """Draw unit tokens and queries; a random W selects the opt tokens."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, T, d))
     X /= np.linalg.norm(X, axis=-1, keepdims=True)
@@ -342,10 +350,10 @@ def _planted(n, T, d):
 
 
 def _svm_at_scale(name, bar, n, T, d):
-    """A token SVM with many more constraints than unknowns, over the fastest QP solver
-    on its primal: processor time of one thread.
+    """Time a token SVM with many more constraints than unknowns, on one thread.
 
-    Both start from the tokens: a peer's time includes the rows of its constraints.
+    The reference is the fastest QP solver on the primal. Processor time is measured.
+    Both start from the tokens: a peer's time includes building the constraints.
     """
     data = _planted(n, T, d)
 
@@ -364,8 +372,9 @@ def _svm_at_scale(name, bar, n, T, d):
 
 
 def _jax(name, bar, draw, step_size, steps):
-    """NGD over the same closed form by JAX in minimal coordinates: processor time a
-    step.
+    """Time NGD against the same closed form by JAX in minimal coordinates.
+
+    Processor time per step is measured.
     """
     problem, W_mm, _ = _problem(draw())
     runs = len(problem.tokens.y)
@@ -384,8 +393,10 @@ def _jax(name, bar, draw, step_size, steps):
 
 
 def _at_scale(name, bar, draw, steps):
-    """NGD where pairs of tokens are many, over the faster of numpy and JAX in the
-    coordinates of W: processor time a step.
+    """Time NGD with many pairs of tokens.
+
+    The reference is the faster of numpy and JAX in the coordinates of W. Processor time
+    per step is measured.
     """
     data = draw()
     step_size = 0.05
@@ -420,14 +431,15 @@ def _at_scale(name, bar, draw, steps):
 
 
 def dimension() -> Entry:
-    """Training at d = 100,000 against d = 300, both n=20, T=10, once the basis is
-    built.
+    """Time training at d = 100,000 against d = 300, once the basis is built.
+
+    Both have n=20, T=10.
     """
     small, large = (_problem(class_means(d=d)) for d in (300, 100_000))
     steps = 10_000
     runs = [partial(_ours, *problem[:2], 0.05, steps) for problem in (large, small)]
     first, second = (run().norm[0] for run in runs)
-    # Two draws of the same law
+    # two data sets from the same distribution
     gate("dimension: norm of W at both d", first, second, 0.5)
     times = in_turns(*runs, units=steps, reference_units=steps)
     note = f"d = 100,000 over d = 300, per iteration; basis and W_mm apart: {large[2]:.1f} s"
@@ -435,7 +447,7 @@ def dimension() -> Entry:
 
 
 def minibatch_gradient() -> Entry:
-    """Paper B's in-sample gradient on a minibatch of 500, d = k = 10, against
+    """Time paper B's in-sample gradient on a minibatch of 500, d = k = 10, against
     autograd.
     """
     problem = regression.random_regression(0, d=10, k=10)
@@ -456,11 +468,10 @@ def minibatch_gradient() -> Entry:
 
 
 def long_horizon() -> Entry:
-    """Ten million NGD steps of Figure 2's problem, per step, against one million,
-    processor time.
+    """Time ten million NGD steps of Figure 2's problem, per step, against one million.
 
-    The gate: the direction error at the end of both is the one that the law of the
-    margins sets.
+    Processor time is measured. The direction error at the end of both must be the one
+    that the law of the margins predicts.
     """
     name = "long_horizon"
     steps = 10_000_000
@@ -493,12 +504,11 @@ def long_horizon() -> Entry:
 
 
 def _optimizer_step(name, make):
-    """One step over BERT-base's parameters, gradients given, against SGD, which needs
-    no norm.
+    """Time one step over BERT-base's parameters, with given gradients, against SGD.
 
-    A pass for the norm reads g, SGD's own reads g and θ and writes θ: where no cache
-    holds a part of g, a step that measures ‖g‖ first takes 4/3 of SGD's time or more.
-    The bar is 1.2 times that.
+    SGD needs no norm. A pass for the norm reads g, while SGD's pass reads g and θ and
+    writes θ. If no cache holds a part of g, a step that first measures ‖g‖ takes at
+    least 4/3 of SGD's time. The bar is 1.2 times that.
     """
     generator = torch.Generator().manual_seed(0)
     draw = partial(torch.randn, generator=generator)
@@ -530,11 +540,11 @@ def _optimizer_step(name, make):
 
 
 def _loop_step(name, make):
-    """A whole step of `training.Trainer` on a vision transformer, against the same with
+    """Time a whole step of `training.Trainer` on a vision transformer against one with
     SGD.
 
-    Processor time of one thread: a host that takes one of two cores away moves the
-    clock by a half.
+    Processor time of one thread is measured, because a host that takes away one of two
+    cores changes wall-clock time by a half.
     """
     os.environ["TQDM_DISABLE"] = "1"
     generator = torch.Generator().manual_seed(0)
@@ -570,8 +580,7 @@ class_means = partial(tokens.class_mean_tokens, 0, n=20, T=10)
 many = partial(tokens.unit_tokens, range(100), n=6, T=8, d=10)
 two_tokens = partial(tokens.two_token_gaussian, 0, n=20, T=2, d=1000)
 one = partial(tokens.unit_tokens, 0)
-# rows of which several are made alike: the function, then what it takes behind the
-# row's name
+# Rows that one function makes: the function, then its arguments after the row's name.
 ROWS = {
     "dimension_memory": (_memory, "dimension", 1500),
     "svm_memory": (_memory, "svm", 2000),
@@ -626,5 +635,5 @@ ENTRIES |= {entry.__name__: entry for entry in ALONE}
 
 
 def measured(name: str) -> Entry:
-    """The row of the entry `name`."""
+    """Measure the row of the entry `name`."""
     return ENTRIES[name]()

@@ -18,19 +18,18 @@ from threadpoolctl import ThreadpoolController
 
 from lib import files
 
-# turns of a row
+# number of turns of a row
 FEWEST = 5
 MOST = 51
-ENOUGH = 12.0  # seconds of turns after which a row that has its fewest ends
+ENOUGH = 12.0  # a row ends after so many seconds once it has the fewest turns
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the report: median seconds per unit of work (None for memory), ratio,
-    its spread.
+    """One row of the report: median seconds per unit of work, ratio, and its spread.
 
-    The ratio is the median over the turns: reference/ours for the sense "at least",
-    else ours/reference.
+    The seconds are None for memory. The ratio is the median over the turns of
+    reference/ours for the sense "at least", and of ours/reference otherwise.
     """
 
     name: str
@@ -46,30 +45,31 @@ class Entry:
 
     @property
     def holds(self) -> bool:
-        """Whether the bar is reached."""
+        """Return whether the bar is reached."""
         if self.sense == "at least":
             return self.ratio >= self.bar
         return self.ratio <= self.bar
 
     def as_dict(self) -> dict:
-        """The row of runs/bench.json."""
+        """Return the row of runs/bench.json."""
         return asdict(self) | {"holds": self.holds}
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per unit of work of each repeat, in the order they were measured."""
+    """Seconds per unit of work of each repeat, in the order of measurement."""
 
     ours: list[float]
     reference: list[float]
     threads: tuple[int, int]
 
     def entry(self, name: str, bar: float, note: str, sense: str = "at least") -> Entry:
-        """The row for these times."""
+        """Return the row for these times."""
         ours = median(self.ours)
         reference = median(self.reference)
         power = 1 if sense == "at least" else -1
-        # Of each turn, since a host that slows for a second slows both sides of it.
+        # The ratio is taken in each turn, because a host that is slow for a second
+        # slows both sides of a turn.
         each = [
             (r / o) ** power for o, r in zip(self.ours, self.reference, strict=True)
         ]
@@ -100,8 +100,8 @@ def threads(count: int) -> Iterator[None]:
 
 
 def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:
-    """Seconds per call of `work`, called as often as it takes to fill `at_least`
-    seconds.
+    """Measure seconds per call of `work`, over calls that take `at_least` seconds
+    together.
     """
     calls = 0
     began = clock()
@@ -114,12 +114,12 @@ def seconds(work, at_least: float = 0.0, clock=time.perf_counter) -> float:
 
 
 def turns(enough: float = ENOUGH) -> Iterator[int]:
-    """Numbers of turns: FEWEST, then on until there are MOST or `enough` seconds are
+    """Yield the numbers of turns: FEWEST, then more until MOST or `enough` seconds are
     over.
 
-    The pace of a busy host swings within seconds. Many short turns, of which each gives
-    a ratio, meet every pace with both sides; few long ones gave medians that differed
-    by a half.
+    The speed of a busy host changes within seconds. Many short turns, each with a ratio
+    of its own, let both sides meet every speed. With few long turns the medians
+    differed by a half.
     """
     began = time.perf_counter()
     for turn in range(MOST):
@@ -129,11 +129,12 @@ def turns(enough: float = ENOUGH) -> Iterator[int]:
 
 
 def in_turns(ours, reference, units=1, reference_units=1, enough=ENOUGH) -> Times:
-    """Time both in turns, with one thread and with two, and keep each side's faster
+    """Time both sides in turns, with one and with two threads; keep each side's faster
     count.
 
-    units, reference_units: what one call does, in units of work (iterations). Counts
-    chosen by a look or two beforehand were now and then the slower ones.
+    `units` and `reference_units` say what one call does, in units of work (iterations).
+    Thread counts that were chosen in advance by one or two tries were sometimes the
+    slower ones.
     """
     sides = ((reference, reference_units), (ours, units))
     counts = (1, 2)
@@ -169,7 +170,7 @@ def gate(what: str, ours, reference, tolerance: float) -> None:
 
 
 def duration(value: float) -> str:
-    """Seconds in the unit that suits them."""
+    """Write seconds in a suitable unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
@@ -180,7 +181,7 @@ HEADER = f"{'name':<22} {'ours':>10} {'reference':>10} {'ratio':>8}  {'spread':<
 
 
 def line(entry: Entry) -> str:
-    """The entry as a line of the table, its note below."""
+    """Return the entry as a line of the table, with its note below."""
     low, high = (f"{value:.3g}" for value in entry.spread)
     bar = f"{'>=' if entry.sense == 'at least' else '<='} {entry.bar:g}"
     spread = f"{low} .. {high}"
@@ -189,7 +190,7 @@ def line(entry: Entry) -> str:
 
 
 def save(entries: list[Entry]) -> Path:
-    """Write runs/bench.json, atomically."""
+    """Write runs/bench.json atomically."""
     path = files.folder("runs") / "bench.json"
     files.write(path, files.dumps([entry.as_dict() for entry in entries]).encode())
     return path

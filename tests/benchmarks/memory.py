@@ -1,5 +1,6 @@
-"""Workloads whose peak memory counts; `python -m tests.benchmarks.memory NAME` prints
-one in MB.
+"""Workloads whose peak memory is measured.
+
+`python -m tests.benchmarks.memory NAME` prints the peak of one in MB.
 """
 
 import sys

@@ -1,9 +1,8 @@
-"""The strongest peers: good solvers on the same dual, and the same closed form compiled
-by JAX.
+"""The strongest peers: good solvers of the same dual, and the same closed form in JAX.
 
-The token SVM's dual is the least of b^T K b / 2 - sum(b) over b >= 0, with K the Gram
-matrix of its constraints; every solver here is given K. A peer that is not installed
-raises ImportError.
+The token SVM's dual is the least of b^T K b / 2 - sum(b) over b >= 0, where K is the
+Gram matrix of its constraints. Every solver here is given K. A peer that is not
+installed raises ImportError.
 """
 
 import numpy as np
@@ -14,7 +13,7 @@ from lib.attention.token_sets import TokenSet
 
 
 def by_daqp(K: np.ndarray) -> np.ndarray:
-    """The duals (m,) by DAQP's active-set method."""
+    """Solve for the duals (m,) by DAQP's active-set method."""
     import daqp
 
     m = len(K)
@@ -26,7 +25,9 @@ def by_daqp(K: np.ndarray) -> np.ndarray:
 
 
 def by_piqp(K: np.ndarray) -> np.ndarray:
-    """The duals (m,) by PIQP's interior-point method, at its own tolerance of 1e-8."""
+    """Solve for the duals (m,) by PIQP's interior-point method, at its own tolerance of
+    1e-8.
+    """
     import piqp
 
     solver = piqp.DenseSolver()
@@ -37,15 +38,13 @@ def by_piqp(K: np.ndarray) -> np.ndarray:
 
 
 def by_nnls(K: np.ndarray) -> np.ndarray:
-    """The duals (m,) by scipy's non-negative least squares on the Cholesky factor of
-    K.
-    """
+    """Solve for the duals (m,) by scipy's nnls on the Cholesky factor of K."""
     L = cholesky(K, lower=True)
     return nnls(L.T, solve_triangular(L, np.ones(len(K)), lower=True))[0]
 
 
 def by_daqp_primal(A: np.ndarray) -> np.ndarray:
-    """The least w (D,) with A w >= 1, by DAQP's active-set method."""
+    """Find the least w (D,) with A w >= 1 by DAQP's active-set method."""
     import daqp
 
     m, D = A.shape
@@ -55,7 +54,7 @@ def by_daqp_primal(A: np.ndarray) -> np.ndarray:
 
 
 def by_piqp_primal(A: np.ndarray) -> np.ndarray:
-    """The least w (D,) with A w >= 1, by PIQP's interior-point method."""
+    """Find the least w (D,) with A w >= 1 by PIQP's interior-point method."""
     import piqp
 
     m, D = A.shape
@@ -72,10 +71,10 @@ SOLVERS = {"DAQP": by_daqp, "PIQP": by_piqp, "scipy nnls": by_nnls}
 
 
 def jax_ngd(tokens: TokenSet, step_size: float, steps: int):
-    """NGD on W of all runs by `vmap`, `scan` and `jit`; the function returned gives
-    ||W|| (runs,).
+    """Build NGD on W of all runs by `vmap`, `scan` and `jit`, in float64.
 
-    Exponential loss, the gradient written out, float64.
+    The returned function gives ||W|| (runs,). The loss is exponential, and its gradient
+    is written out.
     """
     import jax
     from jax import numpy as jnp

@@ -1,8 +1,9 @@
-"""The references: what a good engineer writes with standard tools and none of the
-library's ideas.
+"""The references: what a good engineer writes with standard tools and without our
+ideas.
 
 Training differentiates the loss with torch autograd in the d x d unknowns of W, one run
-at a time; W_mm comes from cvxpy in the d^2 unknowns of the primal. All in float64.
+at a time. W_mm comes from cvxpy in the d^2 unknowns of the primal. Everything is in
+float64.
 """
 
 import cvxpy as cp
@@ -40,10 +41,10 @@ class Model:
 def train(
     model: Model, step, steps: int, record, start=None, joint=False
 ) -> list[np.ndarray]:
-    """W, and u where `joint`, at the iterations of `record`: (k, d, d_z) and (k, d).
+    """Train W, and u if `joint`; return them at the iterations `record`.
 
-    `step` changes one of them in place, given its gradient. W_0 is `start` or zero, u_0
-    zero.
+    They are (k, d, d_z) and (k, d). `step` changes one of them in place, given its
+    gradient. W_0 is `start` or zero, u_0 is zero.
     """
     if start is None:
         W = np.zeros((model.X.shape[-1], model.z.shape[-1]))
@@ -64,10 +65,9 @@ def train(
 
 
 def numpy_ngd(tokens: TokenSet, step_size: float, steps: int):
-    """NGD on W of the first run, the gradient written out in numpy; the function
-    returned gives ||W|| (1,).
+    """Build NGD on W of the first run, with the gradient written out in numpy.
 
-    Exponential loss.
+    The returned function gives ||W|| (1,). The loss is exponential.
     """
     X = tokens.X[0]
     z = tokens.z[0]
@@ -89,19 +89,19 @@ def numpy_ngd(tokens: TokenSet, step_size: float, steps: int):
 
 
 def normalised(step_size: float):
-    """NGD's step (paper A, Eq. 4, and of u Eq. 13)."""
+    """Return NGD's step (paper A, Eq. 4; for u Eq. 13)."""
 
     def step(parameter, gradient):
         if (
             norm := torch.linalg.norm(gradient).item()
-        ) > 0:  # at u = 0 the loss does not see W
+        ) > 0:  # at u = 0 the loss does not depend on W
             parameter.sub_(gradient, alpha=step_size / norm)
 
     return step
 
 
 def mirrored(p: float, step_size: float):
-    """The step of lp-AttGD, normalised (paper C)."""
+    """Return the step of normalised lp-AttGD (paper C)."""
     q = p / (p - 1)
 
     def step(W, gradient):
@@ -113,8 +113,9 @@ def mirrored(p: float, step_size: float):
 
 
 def polar(G: torch.Tensor) -> torch.Tensor:
-    """U V^T of the singular value decomposition, without singular values that are
-    rounding.
+    """Return U V^T of the singular value decomposition.
+
+    Singular values that are rounding are left out.
     """
     U, S, V = torch.linalg.svd(G, full_matrices=False)
     return (U * (S > 1e-12 * S[0])) @ V
@@ -137,8 +138,9 @@ class AdamDirection:
 
 
 def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
-    """grad_A and grad_B of paper B's in-sample loss (Eq. 1), queries and keys both
-    X.
+    """Return grad_A and grad_B of paper B's in-sample loss (Eq. 1).
+
+    Queries and keys are both X.
     """
     A, B = (matrix.clone().requires_grad_() for matrix in (A, B))
     prediction = torch.softmax(X @ B @ X.T, -1) @ X @ A.T
@@ -147,8 +149,9 @@ def regression_gradients(X, Y, A, B) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bert_base_shapes() -> list[tuple[int, ...]]:
-    """The 199 parameters of BERT-base, 109.5 million numbers: embeddings, 12 layers,
-    pooler.
+    """Return the shapes of the 199 parameters of BERT-base, 109.5 million numbers.
+
+    They belong to embeddings, 12 layers and the pooler.
     """
     norm = [(768,), (768,)]
     layer = (
@@ -169,7 +172,9 @@ def bert_base_shapes() -> list[tuple[int, ...]]:
 
 
 def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
-    """W_mm (d, d_z) from the primal, one constraint per pair of tokens."""
+    """Solve for W_mm (d, d_z) from the primal, with one constraint per pair of
+    tokens.
+    """
     X = tokens.X[0]
     z = tokens.z[0]
     opt = tokens.opt[0]
@@ -185,7 +190,9 @@ def svm_per_constraint(tokens: TokenSet, norm: float = 2) -> np.ndarray:
 
 
 def svm_vectorised(tokens: TokenSet) -> np.ndarray:
-    """W_mm (d, d_z) from the primal, all constraints as one matrix on vec(W)."""
+    """Solve for W_mm (d, d_z) from the primal, with all constraints as one matrix on
+    vec(W).
+    """
     X = tokens.X[0]
     z = tokens.z[0]
     opt = tokens.opt[0]

@@ -1,5 +1,6 @@
-"""Figures beside the papers, conditions of findings: else a claim loses what it is
-about.
+"""Tests of figures shown with those of the papers, and of the conditions of findings.
+
+A failure means that a claim loses its subject.
 """
 
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Claims and ledgers: else what fails is counted as holding, or is printed as if it
-held.
+"""Tests of claims and ledgers.
+
+A failure means that a claim that fails counts as holding, or is printed as if it held.
 """
 
 import json
@@ -114,7 +115,9 @@ def test_a_failing_claim_is_printed_with_digits_that_fail(bound, off, relation):
 def test_a_miss_of_a_hair_is_printed_beyond_the_tolerance(
     measured, expected, tolerance, shown
 ):
-    """-1.1 is no miss of -1 +- 0.1 in print, though float64's -1.1 + 1 is above 0.1 in size."""
+    """In print -1.1 lies within -1 +- 0.1, but in float64 |-1.1 + 1| is larger than
+    0.1.
+    """
     claim = near(measured, tolerance, expected)
     assert not claim.holds and claims.shown(claim) == shown
     assert claim.bound == f"{expected:g} ± {tolerance:g}"
@@ -301,7 +304,7 @@ def test_failures_of_records_are_collected_with_their_digits():
 
 
 def _measured(id, value, **more):
-    """A claim named `id` that shows `value`."""
+    """Return a claim named `id` that shows `value`."""
     return claims.at_most(id, id, "ours", value, 2.0, **more)
 
 

@@ -1,4 +1,6 @@
-"""Headlines: each is short, says a result, and is true of its committed record."""
+"""Tests of headlines: each is short, states a result, and is true of its committed
+record.
+"""
 
 import re
 

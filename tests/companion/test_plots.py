@@ -1,4 +1,8 @@
-"""Pictures: else two rules look alike, words overlap, or a changed picture passes."""
+"""Tests of pictures.
+
+A failure means that two rules look alike, that words overlap, or that a changed picture
+passes.
+"""
 
 import itertools
 import re
@@ -40,8 +44,9 @@ def lab(colour, sight):
 
 @pytest.mark.parametrize("table", plots.TABLES)
 def test_two_of_one_table_are_told_apart_by_everybody(table):
-    """By colour in every kind of sight, or by dash and by marker; synonyms share one
-    look.
+    """Two looks differ in colour for every kind of vision, or in dash and marker.
+
+    Synonyms have one look.
     """
     looks = set(plots.TABLES[table].values())
     for one, two in itertools.combinations(looks, 2):
@@ -128,12 +133,13 @@ def test_a_forest_shows_intervals_verdicts_arrows_and_an_empty_row():
     assert [line.get_marker() for line in axis.lines].count(">") == 1
 
 
-LEAST = 0.3  # of an axis that the data must fill
-SLACK = 1.5  # points by which two boxes of letters may touch: accents and descents are empty
+LEAST = 0.3  # share of an axis that the data must fill
+# Boxes of letters may overlap by so many points, because most of the margin is empty.
+SLACK = 1.5
 
 
 def texts(figure):
-    """Every visible text of a drawn figure with its box, in pixels."""
+    """Return every visible text of a drawn figure with its box in pixels."""
     figure.draw_without_rendering()
     shown = [
         one
@@ -141,9 +147,9 @@ def texts(figure):
         if one.get_visible() and one.get_text().strip()
     ]
     boxes = {id(one): one.get_window_extent() for one in shown}
-    for axis in (
-        figure.axes
-    ):  # an axis that is off, or ends before a tick, does not draw its label
+    for (
+        axis
+    ) in figure.axes:  # a label is not drawn if its axis is off or ends before the tick
         for line in (axis.xaxis, axis.yaxis):
             drawn = {id(tick.label1) for tick in line._update_ticks() if axis.axison}
             for label in line.get_ticklabels(which="both"):
@@ -153,7 +159,9 @@ def texts(figure):
 
 
 def collisions(figure):
-    """Pairs of texts whose boxes overlap by more than SLACK in both directions."""
+    """Return pairs of texts whose boxes overlap by more than SLACK in both
+    directions.
+    """
     pixels = SLACK * figure.dpi / 72
     return [
         (one, two)
@@ -164,7 +172,7 @@ def collisions(figure):
 
 
 def outside(figure):
-    """Texts that leave the figure by more than SLACK."""
+    """Return texts that leave the figure by more than SLACK."""
     page = figure.bbox
     pixels = SLACK * figure.dpi / 72
     return [
@@ -176,7 +184,7 @@ def outside(figure):
 
 
 def empty(figure):
-    """Titles of the panels in which nothing but lines across them is drawn."""
+    """Return titles of panels in which nothing but lines across them is drawn."""
 
     def across(line):
         return len(line.get_xdata()) == 2
@@ -197,8 +205,10 @@ def empty(figure):
 
 
 def narrow(figure):
-    """(title, "x" or "y") of panels whose points fill less than LEAST of that axis."""
-    figure.draw_without_rendering()  # limits that nobody set are known from then on
+    """Return (title, "x" or "y") of panels whose points fill less than LEAST of that
+    axis.
+    """
+    figure.draw_without_rendering()  # this fixes limits that were not set
     found = []
     for axis in (axis for axis in figure.axes if axis.axison and not axis.images):
         points = [line.get_xydata() for line in axis.lines if _of_data(line, axis)]
@@ -214,7 +224,9 @@ def narrow(figure):
 
 
 def _of_data(line, axis):
-    """Whether a line has both its places on the axes: one across the panel has one."""
+    """Return whether both coordinates of a line are data; a line across the panel has
+    one.
+    """
     return all(line.get_transform().contains_branch_seperately(axis.transData))
 
 

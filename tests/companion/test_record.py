@@ -1,5 +1,7 @@
-"""companion.record: else a page run by hand overwrites a figure, or a number drifts
-unseen.
+"""Tests of companion.record.
+
+A failure means that a page run by hand overwrites a figure, or that a number changes
+unnoticed.
 """
 
 import errno
@@ -42,7 +44,7 @@ def picture():
 
 
 def line(by=0.0, title=""):
-    """A drawing without letters but `title`: it is quick."""
+    """Draw a figure without letters except `title`, which is fast."""
     figure = Figure(figsize=(1, 1))
     ax = figure.subplots()
     ax.plot([by, 1 + by, 2 + by])
@@ -171,7 +173,7 @@ USUAL = {"scale": "demo", "seeds": 5, "n": 20, "rates": [1, 2]}
 
 @pytest.fixture
 def notebook(tmp_path):
-    """The notebook as CELL."""
+    """Write a notebook with the cell CELL."""
     (tmp_path / "01_x.py").write_text(CELL)
 
 

@@ -1,5 +1,6 @@
-"""The committed copy of a page: else each `make notebooks` changes files that nobody
-edited.
+"""Tests of the committed copies of pages.
+
+A failure means that `make notebooks` changes files that nobody edited.
 """
 
 import nbformat

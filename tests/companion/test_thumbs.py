@@ -1,4 +1,6 @@
-"""Narrow pictures: the panels below one another, each as large as it was drawn."""
+"""Tests of narrow pictures: panels lie below each other, as large as they were
+drawn.
+"""
 
 import numpy as np
 from PIL import Image

@@ -1,5 +1,6 @@
-"""The cache of compiled functions: else old code runs after an edit, or a damaged file
-ends it.
+"""Tests of the cache of compiled functions.
+
+A failure means that old code runs after an edit, or that a damaged file ends a program.
 """
 
 import os
@@ -41,7 +42,7 @@ CACHED = "from lib.loops import loop; print(loop.run(1.0), sum(loop.run.stats.ca
 
 @pytest.fixture
 def loops(tmp_path):
-    """A room of its own with a loop and a rule: the numbers that code prints there, its
+    """Make a package with a loop and a rule; return a function that runs code, and its
     folder.
     """
     folder = tmp_path / "lib" / "loops"

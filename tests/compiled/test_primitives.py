@@ -1,5 +1,6 @@
-"""Exponentials, products and softmax on lanes against mpmath: else long runs are off
-unseen.
+"""Tests of exponentials, products and softmax against mpmath.
+
+An error here would spoil long runs unnoticed.
 """
 
 import math
@@ -73,7 +74,7 @@ def test_packed_gram_products_are_those_of_the_matrix(n, T):
     K = rows @ rows.swapaxes(1, 2)
     packed = gram.pack(K, n)
     assert packed.shape[1] % gram.WIDTH == 0
-    # Both ways of multiplying are asked
+    # both ways of multiplying are tested
     assert (packed.shape[1] > gram.FITS) == (m > gram.FITS)
     for s in range(2):
         c = rng.standard_normal((n, T))
@@ -104,7 +105,7 @@ T = 4
 
 
 def by_hand(logits, scores, logistic):
-    """-l', p, f and l of one sample, in many digits."""
+    """Compute -l', p, f and l of one sample in many digits."""
     p = [mp.exp(mp.mpf(x)) for x in logits]
     p = [x / sum(p) for x in p]
     f = sum(x * mp.mpf(s) for x, s in zip(p, scores, strict=True))

@@ -1,4 +1,6 @@
-"""Data sets: else a study trains on other rows than its record says, or on damaged
+"""Tests of data sets.
+
+A failure means that a study trains on other rows than its record says, or on damaged
 ones.
 """
 
@@ -55,7 +57,7 @@ def encoded(contents, labels, column="img"):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A DATA_DIR with a small cifar10/ whose train split has two shards, and pairs."""
+    """Make a DATA_DIR with sentence pairs and a small cifar10/ in two train shards."""
     for k in (0, 1):
         shard = encoded(map(png, pictures(4, seed=k)), [k] * 4)
         write(tmp_path / "cifar10", shard, number=f"0000{k}-of-00002")
@@ -143,13 +145,13 @@ def test_the_folder_data_comes_after_data_dir_and_before_all_else(nowhere, monke
     monkeypatch.setattr(places, "reachable", lambda: pytest.fail("the hub was asked"))
     assert texts.load("imdb", "train", demo=True).texts == ["good", "bad"]
     assert texts.identity("imdb", demo=True)["source"] == "data"
-    monkeypatch.setenv("DATA_DIR", "data")  # counts from the repository too
+    monkeypatch.setenv("DATA_DIR", "data")  # a relative path starts at the repository
     monkeypatch.chdir(os.path.expanduser("~"))
     assert texts.identity("imdb")["source"] == "data_dir"
 
 
 def among(content):
-    """Images of which the third is `content`."""
+    """Return images of which the third is `content`."""
     return encoded([*map(png, pictures(2)), content], [0, 1, 2])
 
 
@@ -286,8 +288,8 @@ def test_the_hub_is_read_at_the_pinned_revision(home, nowhere, monkeypatch):
 
 @pytest.fixture
 def hub(nowhere, monkeypatch):
-    """A local server in the hub's place; it answers nobody who does not ask for an
-    answer.
+    """Start a local server in place of the hub, which only answers expected
+    requests.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
@@ -333,7 +335,7 @@ def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(
     parts = [kind.load(name, split, demo=True) for split in places.SPLITS]
     assert tuple(map(len, parts)) == sizes
     identity = kind.identity(name, demo=True)
-    revision = identity["revision"]  # which every record made on them quotes
+    revision = identity["revision"]  # every record made on these data quotes it
     expected = {
         "name": called,
         "source": "demo",
@@ -411,7 +413,7 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     again.batch(3)
     assert torch.equal(first.batch(7)[0], again.batch(7)[0])
     assert not torch.equal(first.batch(7)[0], make(1).batch(7)[0])
-    # the rows as without augmentation, but other pictures
+    # the same rows as without augmentation, but other pictures
     assert torch.equal(first.batch(2)[1], plain.batch(2)[1])
     assert not torch.equal(first.batch(2)[0], plain.batch(2)[0])
     parts = zip(*(first.on("cpu", (k, 2)).batch(4) for k in range(2)))
@@ -446,5 +448,5 @@ def test_a_balanced_sample_is_drawn_alike_by_whoever_has_the_rows():
         == whole.balanced(8, 14).content()
         != whole.balanced(6, 14).content()
     )
-    # As many of each class as the rarer has
+    # each class has as many rows as the rarer one
     assert len(whole.balanced(1000, 100)) == 12

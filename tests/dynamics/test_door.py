@@ -1,5 +1,7 @@
-"""One door for all rules: else a rule is trained by another engine's arithmetic, or in
-silence with another head, loss or start than was asked for.
+"""Tests that all rules have one entry point.
+
+A failure means that a rule is trained by another engine's arithmetic, or silently with
+another head, loss or start than requested.
 """
 
 import copy
@@ -40,7 +42,7 @@ SEES_COORDINATES = [
 
 @dataclass(frozen=True, repr=False)
 class Momentum(dynamics.Rule):
-    """Heavy-ball descent, as a reader writes it."""
+    """Heavy-ball descent as a reader would write it."""
 
     step_size: float
 
@@ -72,7 +74,8 @@ def test_a_mapping_of_all_kinds_is_each_rule_alone(head):
         np.testing.assert_array_equal(alone.u, together[name].u)
 
 
-PAIRS = {  # a rule that sees coordinates and does not use it, and one along the gradient
+# one rule sees coordinates but does not use them, the other follows the gradient
+PAIRS = {
     "mirror descent": (
         dynamics.MirrorDescent(2.0, 0.5, normalised=False),
         dynamics.GD(0.5),
@@ -163,7 +166,7 @@ def test_a_rule_of_a_readers_own_ends_as_others_do():
     wild = dynamics.train(DATA, Momentum(1e300), 50, start=START)
     assert (wild.status == "diverged").all() and (wild.ended < 50).all()
     assert np.isfinite(wild.W[:, 0]).all() and np.isnan(wild.W[:, -1]).all()
-    # float64 has no gradient where the opt tokens lead by thousands
+    # float64 has no gradient if the opt tokens lead by thousands
     far = 1e4 * svm.token_svm(DATA).W
     still = dynamics.train(DATA, Momentum(0.1), 50, start=far)
     assert (still.status == "stalled").all() and (still.ended == 0).all()
@@ -184,7 +187,7 @@ class Both(Momentum):
 
 ADAM = dynamics.Adam(0.1)
 PROBLEM = attention.minimal(DATA)
-REFUSED = {  # what the message names
+REFUSED = {  # what the message must name
     'head = "joint", but Adam': lambda: dynamics.train(DATA, ADAM, 5, head="joint"),
     'head = "joint", but Momentum': lambda: dynamics.train(
         DATA, Momentum(0.1), 5, head="joint"

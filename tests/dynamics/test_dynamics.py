@@ -1,5 +1,6 @@
-"""The exact engine against plain d x d training: another path, or another number of a
-history.
+"""Tests of the exact engine against plain d x d training.
+
+A failure means another path, or another number in a history.
 """
 
 import math
@@ -45,13 +46,15 @@ def problem(head):
 
 
 def compared(W, target):
-    """Direction error and alignment of matrices (runs, d, d)."""
+    """Return direction error and alignment of matrices (runs, d, d)."""
     W, target = (M / np.linalg.norm(M, axis=(1, 2), keepdims=True) for M in (W, target))
     return np.linalg.norm(W - target, axis=(1, 2)), (W * target).sum((1, 2))
 
 
 def step(rule, W, gradient, loss_gap, t, buffer=0.0):
-    """One step of `rule` in plain arithmetic: W_{t+1} and the momentum buffer m_t."""
+    """Take one step of `rule` in plain arithmetic; return W_{t+1} and the momentum
+    buffer m_t.
+    """
     norm = np.linalg.norm(gradient.reshape(len(gradient), -1), axis=1)  # (runs,)
     moving = norm > 0
     log_norm, log_gap = (
@@ -66,9 +69,7 @@ def step(rule, W, gradient, loss_gap, t, buffer=0.0):
 
 
 def ambient(data, rule, start, head="fixed", loss="exponential", steps=30):
-    """Training in plain d x d arithmetic through `attention.gradients` and plain
-    steps.
-    """
+    """Train in plain d x d arithmetic through `attention.gradients` and plain steps."""
     W = start
     u = data.u
     buffer = 0.0
@@ -155,7 +156,7 @@ def test_every_number_of_a_history_equals_plain_ambient_training(head, name, los
 
 
 def flipped():
-    """A sample whose minimal coordinates have the shape of its own and the other
+    """Return a sample whose minimal coordinates have the shape of its own, with other
     signs.
     """
     X = [[[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]]]
@@ -171,8 +172,8 @@ def flipped():
     ],
 )
 def test_targets_are_in_the_coordinates_of_what_is_trained(data):
-    """In the first two the shapes coincide, in the first the basis is -1 times the
-    identity.
+    """In the first two data sets the shapes coincide; in the first the basis is -1
+    times the identity.
     """
     inner = attention.minimal(data)
     solution = svm.token_svm(data)
@@ -244,7 +245,7 @@ def test_the_longest_step_is_that_of_the_documentation(log_length, status):
 
 
 def test_zero_gradient_is_reported_as_stalled():
-    # Head zero, so that nothing pulls on W
+    # the head is zero, so that W has no gradient
     data = tokens.two_token_gaussian(0, n=3, d=12)
     history = dynamics.train(data, rules.NGD(0.1), 10, range(11))
     assert history.status.tolist() == ["stalled"] and history.ended.tolist() == [0]
@@ -265,7 +266,7 @@ def test_gaussian_start_has_the_law_of_independent_entries():
 def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
     data = DEGENERATE[kind](seed)
 
-    def start_logits(given):  # all that training sees of W_0
+    def start_logits(given):  # the part of W_0 that training sees
         space = coordinates.minimal(given)
         W_0 = dynamics.gaussian_start(space, 1.0, [seed]).inside
         return attention.logits(space.tokens, W_0)

@@ -1,5 +1,6 @@
-"""A run that is not finite is never "completed", or an overflow would be read as a
-finding.
+"""Tests that a run with numbers that are not finite never counts as "completed".
+
+Otherwise an overflow would be read as a finding.
 """
 
 import warnings
@@ -93,7 +94,7 @@ def test_a_run_ends_at_its_first_record_that_is_not_finite():
 
 
 def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
-    """Two samples whose opt tokens cannot both win from zero: L - L* stays, the steps
+    """The opt tokens of two samples cannot both win from zero: L - L* stays, and steps
     grow.
     """
     q, d_1, d_2 = np.array([[0, 0, 0, 1], [3, 0, 0.001, 0], [-1, 0.5, 0.1, 0]])
@@ -128,7 +129,7 @@ RULES = {
 def test_optimisers_on_tokens_of_unequal_scale_complete_finite_or_not_at_all():
     ended = []
     for seed in range(12):
-        # decades to either side
+        # decades in either direction
         draw = np.random.default_rng(seed)
         wide = 8.0 * seed
         sizes = 10.0 ** draw.uniform(-wide, wide, (1, 3, 1, 1))

@@ -1,5 +1,6 @@
-"""The engine against 60 digits, far beyond float64: else margins of long runs are
-rounding.
+"""Tests of the engine against 60 digits, far beyond float64.
+
+A failure means that the margins of long runs are rounding.
 """
 
 import decimal
@@ -45,7 +46,7 @@ def length(M):
 
 
 def expm1(x):
-    """exp(x) - 1 for x >= 0, also where exp(x) is 1 to any number of digits."""
+    """Return exp(x) - 1 for x >= 0, also if exp(x) is 1 to any number of digits."""
     if x > Decimal("1e-20"):
         return x.exp() - 1
     return x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
@@ -64,7 +65,9 @@ class Oracle:
         self.fixed = fixed
 
     def derivatives(self):
-        """L - L* (L in joint training), and the descent directions of W and u."""
+        """Return L - L* (L in joint training), and the descent directions of W and
+        u.
+        """
         down_W = 0 * self.W
         down_u = 0 * self.u
         gap = Decimal(0)
@@ -98,7 +101,7 @@ class Oracle:
         return eta
 
     def train(self, rule, targets, times):
-        """{t: (||W||, direction error, margins, ||u||, direction error of u)} at
+        """Return {t: (||W||, direction error, margins, ||u||, direction error of u)} at
         `times`.
         """
         move = 0 * self.W
@@ -129,15 +132,15 @@ class Oracle:
         def error(M, target):
             return length(M), length(M / length(M) - target / length(target))
 
-        # Log weight of the opt token relative to each other: no range of numbers cuts
-        # it off.
+        # The log weight of the opt token relative to each other token, which cannot
+        # underflow.
         a = [X @ (self.W @ z) for X, z in zip(self.X, self.z)]
         margins = [v[o] - np.delete(v, o) for o, v in zip(self.opt, a)]
         head = () if self.fixed else error(self.u, u_target)
         return *error(self.W, W_target), np.concatenate(margins), *head
 
 
-# seeds whose scores all differ: Assumption 2 fails
+# all scores differ, so that Assumption 2 fails
 REACHES_OPT = 2
 ENDS_ELSEWHERE = 5
 CASES = [(name, REACHES_OPT) for name in RULES]
@@ -181,7 +184,7 @@ def test_joint_training_agrees_with_60_digits(name):
 
 
 def worst(history, oracle, rule, V, v, head=False):
-    """Largest relative error of what the history recorded, against the oracle."""
+    """Return the largest relative error of the history, compared with the oracle."""
     with decimal.localcontext(prec=60):
         seen = oracle.train(
             rule, (exact(V[0]), exact(v[0])), history.iterations.tolist()
@@ -216,7 +219,9 @@ def test_equal_tokens_stay_equal_to_the_bit():
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_many_tiny_steps_add_up_to_their_exact_sum(momentum):
-    """Each step is below half a unit of the value's last digit: a plain sum stays."""
+    """Each step is below half a unit of the value's last digit, so that a plain sum
+    would stay.
+    """
     steps = 3000
     c = np.array([1.0, -0.7, 1e-3])
     start = np.array([1.0, 3.0, -1e-3])

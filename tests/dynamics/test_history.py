@@ -1,5 +1,6 @@
-"""Histories and rules leave the process that made them: else no run can be kept, or
-sent to another core.
+"""Tests that histories and rules can leave the process that made them.
+
+A failure means that no run can be kept, or sent to another core.
 """
 
 import copy
@@ -29,7 +30,7 @@ def run(request):
 
 
 def same(one, other):
-    """Whether two histories agree in every array, W and u among them."""
+    """Return whether two histories agree in every array, including W and u."""
     tables = [history.to_dataframe() for history in (one, other)]
     ends = [(history.weights(-1), history.head(-1)) for history in (one, other)]
     return tables[0].equals(tables[1]) and all(map(np.array_equal, *ends))
@@ -88,7 +89,7 @@ def test_a_rule_takes_its_settings_by_name():
 
 @dataclass(frozen=True, repr=False)
 class Halving(dynamics.Rule):
-    """A rule of a reader's own: step lengths that halve."""
+    """A reader's own rule whose step lengths halve."""
 
     first: float
 

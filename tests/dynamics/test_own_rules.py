@@ -1,5 +1,7 @@
-"""Rules of a reader's own: else a mistake in one is an error deep in the loop, a wrong
-trajectory without a word, or a run that is said to have diverged.
+"""Tests of a reader's own rules.
+
+A failure means that a mistake in such a rule becomes an error deep in the loop, a wrong
+trajectory without a message, or a run that is said to have diverged.
 """
 
 from collections.abc import Callable
@@ -99,7 +101,7 @@ def test_a_step_size_of_no_use_is_named(name):
     law, kind, words = LAWS[name]
     with pytest.raises(kind, match=words):
         dynamics.train(DATA, dynamics.Custom(law), 5)
-    if name != "below zero":  # a logarithm may be
+    if name != "below zero":  # a logarithm may be negative infinity
         with pytest.raises(kind, match=words):
             dynamics.train(DATA, InLogs(law), 5)
 

@@ -1,5 +1,6 @@
-"""The two forms of a product with a Gram matrix: else what a reader gets depends on the
-size of the data.
+"""Tests of the two forms of a product with a Gram matrix.
+
+A failure means that results depend on which form the size of the data selects.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ MEASURED = ("norm", "head_norm", "log_gap", "log_gradient", "log_gradient_head")
 
 
 def with_equal_tokens():
-    """Two runs; in each sample two tokens beside the opt token are equal."""
+    """Return two runs in whose samples two tokens other than opt are equal."""
     data = attention.unit_tokens([0, 1], n=7, T=5, d=6)
     X = data.X.copy()
     for r, i in np.ndindex(data.y.shape):

@@ -1,4 +1,6 @@
-"""The explorer: else it draws another run than its controls say, or freezes at a
+"""Tests of the explorer.
+
+A failure means that it draws another run than its controls say, or freezes at a
 setting.
 """
 

@@ -1,4 +1,7 @@
-"""Mirror descent on samples of different lengths: a masked token changes nothing."""
+"""Tests of mirror descent on samples of different lengths.
+
+A masked token must change nothing.
+"""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
-"""l_p mirror descent against plain numpy: another map or step would be another
-algorithm.
+"""Tests of l_p mirror descent against plain numpy.
+
+A failure means another map or another step, which would be another algorithm.
 """
 
 from types import SimpleNamespace
@@ -39,7 +40,7 @@ def test_kernel_equals_its_twin(p, head, normalised):
     raw = twin(DATA, rule, 40, start, head, loss)
     found = run.W.reshape(raw.path.shape)
     np.testing.assert_allclose(found, raw.path, rtol=1e-9, atol=1e-12)
-    if p < 2:  # for p near 1 what moves from zero is far below any absolute tolerance
+    if p < 2:  # for p near 1 the moves from zero are far below any absolute tolerance
         np.testing.assert_allclose(found[2], raw.path[2], rtol=1e-8)
         assert found[2, -1].all()
     np.testing.assert_allclose(run.u, raw.head, rtol=1e-9, atol=1e-12)
@@ -100,7 +101,9 @@ def test_divergence_of_directions_and_the_map_back(pairs, p):
 @any_time
 @given(st.lists(st.tuples(few, few, few), min_size=1, max_size=9), exponents)
 def test_law_of_cosines(abc, p):
-    """Paper C, Lemma 26; and 23, where c is a step from b: ∇ψ(b) - ∇ψ(c) = η ∇L(b)."""
+    """Tests paper C, Lemma 26, and Lemma 23, in which c is one step from b: ∇ψ(b) -
+    ∇ψ(c) = η ∇L(b).
+    """
     a, b, c = np.array(abc).T
 
     def D(first, second):
@@ -200,14 +203,12 @@ def test_a_history_measures_divergence_with_any_exponent(q):
 
 
 def from_mirror(U, p):
-    """The inverse of the mirror map, W = |U|^{1/(p-1)} sgn(U), infinite beyond
-    float64.
-    """
+    """Invert the mirror map: W = |U|^{1/(p-1)} sgn(U), infinite beyond float64."""
     return np.sign(U) * np.abs(U) ** (1 / (p - 1))
 
 
 def twin(data, rule, steps, start, head="fixed", loss="logistic"):
-    """Path, head, logs (runs, steps + 1, ...) and losses (runs, steps + 1) of a
+    """Return path, head, logs (runs, steps + 1, ...) and losses (runs, steps + 1) of a
     rule.
     """
     joint = head == "joint"

@@ -1,10 +1,10 @@
-"""`make mutate`: do the tests notice formulas that nobody chose to make wrong?
+"""`make mutate`: check that the tests notice formulas that were changed at random.
 
 `python -m tests.mutations [WORD ...] --random N --seed S` draws N mutants of the files
-that have one of the words in their path (of all without a word). In a copy of the
+that have one of the words in their path (of all files without a word). In a copy of the
 tracked files one formula at a time is wrong, and the tests that import its module must
-turn red. The exit status is 1 if a test is red without a mutant, or if fewer than 85 %
-of the mutants die.
+fail. The exit status is 1 if a test fails without a mutant, or if fewer than 85 % of
+the mutants are detected.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tests.mutations.random_mutants import ROOT, draw, line
 HEAVY = "cvxpy matplotlib.pyplot mpmath numba pytest scipy.stats torch".split()
 FORK = multiprocessing.get_context("fork")
 SECONDS = (
-    600  # on a processor, for the tests of one mutant: longer than those of any file
+    600  # processor seconds for the tests of one mutant, more than any test file takes
 )
 
 
@@ -40,7 +40,7 @@ class Mutant(NamedTuple):
 
 
 def _pytest(copy: Path, tests: tuple[str, ...], cache: str, seconds: int) -> None:
-    """The process of the `tests` in `copy`: its status is that of pytest."""
+    """Start the `tests` in `copy`; the status of the process is that of pytest."""
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     with open(copy.with_suffix(".report"), "w") as report:
         os.dup2(report.fileno(), 1), os.dup2(report.fileno(), 2)
@@ -62,8 +62,9 @@ def _pytest(copy: Path, tests: tuple[str, ...], cache: str, seconds: int) -> Non
 
 
 def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
-    """The test that fails with `mutant` in `copy`; "late" after `seconds` on a
-    processor; or "".
+    """Return the test that fails with `mutant` in `copy`.
+
+    The result is "late" after `seconds` of processor time, and "" if no test fails.
     """
     path = copy / mutant.file
     before = path.read_text(encoding="utf-8")
@@ -71,7 +72,7 @@ def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
     path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
     with (
         tempfile.TemporaryDirectory() as apart
-    ):  # numba forgets what it has of a changed file
+    ):  # numba discards what it has kept of a changed file
         cache = f"{copy}/numba"
         if mutant.old:
             cache = shutil.copytree(cache, apart, dirs_exist_ok=True)
@@ -93,7 +94,9 @@ def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
 
 
 def main() -> int:
-    """Run what is asked for, a line each as it ends; returns the exit status."""
+    """Test the mutants that are requested, with a line for each; return the exit
+    status.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutations", description=__doc__
     )

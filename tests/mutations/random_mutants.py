@@ -1,7 +1,7 @@
-"""Mutants that nobody chose: `python -m tests.mutations --random 60 --seed 1`.
+"""Random mutants: `python -m tests.mutations --random 60 --seed 1`.
 
-Each changes one operator, comparison, number, index, sign or minimum in a function of
-`lib` or `papers`, drawn with equal chances over all places; the tests that import its
+Each mutant changes one operator, comparison, number, index, sign or minimum in a
+function of `lib` or `papers`. All places have equal chances. The tests that import its
 module should notice.
 """
 
@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Rooms without formulas: drawing, pages, records, texts.
+# Packages without formulas: drawing, pages, records, texts.
 WITHOUT = (
     "site batch explorer data files provenance representation plots record".split()
 )
@@ -39,8 +39,8 @@ def _span(node, text):
 
 
 def _places(node, text, inside=False, above=None):
-    """(start, end, new text) of every mutant of `node` and below, in offsets of
-    bytes.
+    """Yield (start, end, new text) of every mutant of `node` and below, in byte
+    offsets.
     """
     if isinstance(
         node, ast.Raise | ast.JoinedStr | ast.Assert | ast.arguments | ast.AnnAssign
@@ -80,9 +80,9 @@ def _places(node, text, inside=False, above=None):
 def draw(
     count: int, seed: int, words=()
 ) -> list[tuple[str, tuple[str, ...], str, str]]:
-    """`count` mutants (file, the tests that import it, its text, its new text).
+    """Draw `count` mutants: the file, the tests that import it, its text, its new text.
 
-    Of all files, or of those whose path has one of the `words`.
+    Files are those whose path has one of the `words`, or all files.
     """
     places = []
     for path in sorted(
@@ -106,7 +106,7 @@ def draw(
 
 
 def _importing(file: Path) -> tuple[str, ...]:
-    """The tests of the room of `file` that import it, all of the room where none
+    """Return the tests in the folder of `file` that import it, or all of them if none
     does.
     """
     package, *room = file.relative_to(ROOT).parts[:-1]
@@ -122,6 +122,6 @@ def _importing(file: Path) -> tuple[str, ...]:
 
 
 def line(old: str, new: str) -> tuple[str, str]:
-    """The first line in which two texts differ, as it is in each."""
+    """Return the first line in which two texts differ, as each text has it."""
     pairs = zip(old.splitlines(), new.splitlines(), strict=False)
     return next(((a.strip(), b.strip()) for a, b in pairs if a != b), (old, new))

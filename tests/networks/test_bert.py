@@ -1,4 +1,8 @@
-"""BERT: else another network's weights, words or padding are trained under its name."""
+"""Tests of BERT.
+
+A failure means that another network's weights, words or padding are trained under its
+name.
+"""
 
 import json
 import shutil
@@ -33,8 +37,8 @@ def pairs(rows=40):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A folder with a BERT of 12 words, two layers and width 8, as `save_pretrained`
-    writes it.
+    """Make a folder with a BERT of 12 words, two layers and width 8, as
+    `save_pretrained` does.
     """
     folder = tmp_path_factory.mktemp("tiny")
     sizes = dict(

@@ -1,5 +1,5 @@
-"""Accuracy, loss and sparsity against counts by hand: the figures quote them as they
-are.
+"""Tests of accuracy, loss and sparsity against counts by hand, since figures quote
+them.
 """
 
 import numpy as np

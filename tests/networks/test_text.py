@@ -1,5 +1,6 @@
-"""Paper C's text classifier by its formulas: else another network bears the paper's
-name.
+"""Tests of paper C's text classifier against its formulas.
+
+A failure means that another network has the paper's name.
 """
 
 import re
@@ -67,7 +68,7 @@ def test_a_block_normalises_after_each_sum():
 
 
 def test_reading_the_first_token_alone_changes_nothing():
-    """The last block works out one token; against all of them, from the same
+    """The last block computes one token; the reference computes all, with the same
     modules.
     """
     model = network()
@@ -140,10 +141,9 @@ def test_the_loss_is_a_sum_and_attended_tokens_count():
 
 @pytest.mark.parametrize("size", [50, 400, 10_000])
 def test_ids_are_those_of_the_words_counted_by_hand(size):
-    """302 texts, some with what is hard: marks, breaks, other alphabets, "[CLS]"
-    itself.
+    """The 302 texts include hard cases: marks, breaks, other alphabets, "[CLS]" itself.
 
-    Letters are made small one by one, so that a final Σ is σ, where Python has ς.
+    Letters are made lower case one by one. So a final Σ becomes σ, while Python has ς.
     """
     hard = [
         "A<br /><br />B's İstanbul, naïve [CLS] [PAD] 'quoted'",

@@ -1,5 +1,6 @@
-"""The vision transformer by its formulas: else another network bears the named code's
-name.
+"""Tests of the vision transformer against its formulas.
+
+A failure means that another network has the name of the published code.
 """
 
 import math
@@ -104,14 +105,14 @@ def test_sizes_that_do_not_fit_are_refused(call, words):
 
 
 def plain_small_data_vit(model, images, patch, heads, head_width):
-    """vit_for_small_dataset written out, from the description of its code, with
-    `model`'s weights.
+    """Evaluate vit_for_small_dataset, written out from the description of its code.
 
-    Beside an image its four copies moved by one pixel along the axes; patches as rows,
-    then columns, then channels; LayerNorm and a linear map; a class token first,
-    positions added; blocks of pre-norm attention, whose logits are q k exp(log
-    temperature) and -inf on the diagonal, and of a pre-norm MLP with GELU; LayerNorm
-    and a linear map of the class token.
+    It has the weights of `model`. An image is joined with four copies that are moved by
+    one pixel along the axes. Patches are flattened as rows, then columns, then
+    channels, and pass a LayerNorm and a linear map. A class token comes first, and
+    positions are added. Blocks have pre-norm attention, whose logits are q k exp(log
+    temperature) and -inf on the diagonal, and a pre-norm MLP with GELU. The end is a
+    LayerNorm and a linear map of the class token.
     """
 
     def linear(x, module):
@@ -185,7 +186,7 @@ def test_with_its_weights_the_network_is_the_plain_writing_of_the_named_code(
     ).double()
     for (
         parameter
-    ) in model.parameters():  # norms and temperatures too: none at its start
+    ) in model.parameters():  # norms and temperatures differ from their start too
         parameter.data += 0.1 * torch.randn_like(parameter)
     images = torch.randn(3, channels, size, size, dtype=torch.float64)
     plain = plain_small_data_vit(model, images, patch, heads, 64)

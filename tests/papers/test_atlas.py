@@ -1,5 +1,7 @@
-"""The atlas: else a rule is said to reach a norm that it does not, and no wrong world
-shows it.
+"""Tests of the atlas.
+
+A failure means that a rule is said to reach a norm that it does not reach, and that no
+wrong world shows it.
 """
 
 from dataclasses import replace
@@ -20,7 +22,7 @@ NAMES = list(atlas.NORMS)
 
 
 def path(W, status="completed"):
-    """A path of two records that both hold W (runs, d, d)."""
+    """Return a path of two records that both hold W (runs, d, d)."""
     W = np.repeat(W[:, None], 2, 1)
     times = np.array([1, 2])
     return SimpleNamespace(iterations=times, W=W, status=np.array([status] * len(W)))
@@ -28,10 +30,10 @@ def path(W, status="completed"):
 
 @pytest.fixture(scope="module")
 def solved():
-    """The ratios of the token SVMs' own solutions, under the names of steepest
-    descents.
+    """Return the ratios of the token SVMs' own solutions, as if steepest descents
+    reached them.
 
-    The second run selects other tokens than the opt ones.
+    The second run selects other tokens than opt.
     """
     best = atlas.BestMargins(DATA)
     chosen = (DATA.opt + [[0], [1]]) % 3
@@ -143,14 +145,14 @@ def test_rows_stop_where_they_say(tmp_path):
 
 
 def known(ratio):
-    """Ratios of three runs at two records, the same in every norm."""
+    """Return ratios of three runs at two records, the same in every norm."""
     value = np.full((3, 2, len(NAMES)), ratio)
     return atlas.Ratios(np.array([1, 2]), value, None, None)
 
 
 def test_a_wrong_memory_is_caught():
-    """Either way: a short memory run as a long one, or the reverse; and in the map's
-    own rows.
+    """A short memory runs as a long one, or a long one as a short one, also in the
+    map's rows.
     """
 
     def judged(short, long):
@@ -187,7 +189,9 @@ TRAINED = tokens.unit_tokens([0, 3], n=3, T=4, d=4)
 
 
 def test_growing_steps_lose_the_norm_of_every_rule_but_gradient_descent():
-    """Trained here, small: steps that move the margins by two."""
+    """The rules are trained here, at small size, with steps that move the margins by
+    two.
+    """
     best = atlas.BestMargins(TRAINED)
     least = {}
     for norm, name in ((2, "Frobenius"), (np.inf, "l_inf"), ("spectral", "spectral")):
@@ -254,7 +258,9 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
 
 @pytest.mark.parametrize("name", ["decay", "gauge"])
 def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
-    """Or with another decay or size of R, where the identity is the metric."""
+    """Rows whose metric is the identity fail with another decay or another size of
+    R.
+    """
     monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
     power = falsify._power(falsify._sections("atlas")[name])
     assert [
@@ -271,7 +277,7 @@ def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     ],
 )
 def test_the_least_loss_in_a_ball_lacks_what_the_law_says_to_first_order(name, size):
-    """Solved for by cvxpy: nothing is trained. Margins of 3 and of 3,000 allowed."""
+    """cvxpy solves for it without training, with allowed margins of 3 and of 3,000."""
     kappa = saturation.saturated_slopes(ONE)[0].ravel()
     off = []
     for allowed in (3, 3_000):

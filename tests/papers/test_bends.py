@@ -1,5 +1,6 @@
-"""Where the law bends: a wrong prediction must fail, and a run that does not qualify be
-refused.
+"""Tests of where the law bends.
+
+A wrong prediction must fail, and a run that does not qualify must be excluded.
 """
 
 import re
@@ -30,7 +31,9 @@ from tests.papers.wrong_laws import amiss, but
 
 
 def refused(premise, call):
-    """The words of the refusal of `call`, which must be of this premise."""
+    """Return the words of the PremiseFails of `call`, which must be about this
+    premise.
+    """
     with pytest.raises(PremiseFails) as why:
         call()
     assert why.value.premise == premise and np.isfinite(why.value.amount), why.value
@@ -59,7 +62,7 @@ def test_joint_law_has_the_predicted_head_at_its_level(joint):
     )
     for runs in joint.values():
         norm = np.sqrt(runs.law.head.duals.sum(1))  # sum nu = ||v||^2
-        assert (np.abs(norm - 1) > 0.05).all()  # another power of it would show
+        assert (np.abs(norm - 1) > 0.05).all()  # another power of it would be visible
         assert np.allclose(runs.level * norm, runs.head_norm[:, -1], rtol=0.02)
 
 
@@ -133,8 +136,7 @@ def test_first_step_decides_in_wide_data():
     one_fails = replace(found, reached=found.reached & (np.arange(12) < 11))
     assert "global.missed" in failing(one_fails)
     assert "global.formula.1024" in failing(replace(found, alphas=1.25 * found.alphas))
-    # Of the shares of wide data the smallest is asked; one that is level is crossed at
-    # its start.
+    # The smallest share of wide data is judged. A level share is crossed at its start.
     late = replace(
         found,
         reached=found.reached & (np.arange(12) > 5 * (found.alphas >= 2)[:, None]),
@@ -221,7 +223,7 @@ def test_map_claims_hold_and_notice_wrong_numbers():
         for p in points
     ]
     assert not constant_map._noise_power(of_one_power).holds
-    loud = [p for p in points if p.value >= 1]  # the power law is asked from 1 on
+    loud = [p for p in points if p.value >= 1]  # the power law is judged from 1 on
     assert constant_map._noise_power(points) == constant_map._noise_power(loud)
 
 
@@ -338,10 +340,11 @@ def test_zero_dual_claims_hold_and_notice_wrong_numbers():
 
 
 def test_zero_duals_of_the_corner_by_hand():
-    """Margins w_1, w_1 + w_2, w_1 + 2 w_2 + w_3/2: the second pushes the third to 2 log
-    a.
+    """The margins are w_1, w_1 + w_2 and w_1 + 2 w_2 + w_3/2; the second pushes the
+    third to 2 log a.
 
-    Q y = 1 where both carry D; where Q^-1 1 has a negative entry, one carries it alone.
+    If both carry D, then Q y = 1. If Q^-1 1 has a negative entry, one of them carries D
+    alone.
     """
     assert np.allclose(
         zero_duals._second(np.array([[2.0, 0.0], [0.0, 4.0]])), [0.5, 0.25]
@@ -392,8 +395,8 @@ def test_outside_the_span_claims_hold_and_notice_wrong_numbers():
 
 @pytest.mark.parametrize("name", zero_duals.PROBLEMS)
 def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(name):
-    """On the support kappa e^{-<A, rho>}/beta is one number; off it a pull over that
-    decays.
+    """On the support kappa e^{-<A, rho>}/beta is constant. Off it a pull divided by
+    this decays.
     """
     of = zero_duals._Pulls(zero_duals.PROBLEMS[name](100))
     data = of.tokens
@@ -419,8 +422,8 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     left = measure.outside_support(of.tokens, of.tokens.opt, of.law.support, W)[0]
     assert np.isclose(zero_duals._left(of, 2000).measured[1], left)
 
-    # the level is the flow's clock: early, while what is left grows, another one would
-    # show
+    # The level is the time of the flow. Another time would be visible early, while the
+    # remainder grows.
     W = dynamics.train(
         of.tokens, dynamics.NGD(2e-3 * of.law.norm[0]), 500, [500]
     ).weights(0)
@@ -431,8 +434,8 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
 
 
 def test_bound_by_hand():
-    """One pair on the support, Y < 0: h = 2 e^{Y-1}. Two, offsets x and -x: h = Y^2 +
-    1.
+    """With one pair on the support and Y < 0, h = 2 e^{Y-1}. With two whose offsets are
+    x and -x, h = Y^2 + 1.
     """
     K = np.eye(2)
     on = np.array([True, False])
@@ -470,7 +473,7 @@ def test_bound_is_that_of_its_convex_problem():
 
 
 def test_lp_law_at_two_is_the_frobenius_law_and_it_knows_uneven_heads():
-    """The problems of the claims have one kappa for all pairs; here it differs."""
+    """In the problems of the claims all pairs have the same kappa; here they differ."""
     data = lp_law._problem(100)
     law = margin_law.margin_law(data, svm.token_svm(data))
     of = lp_law._LpLaw(data, 2.0)
@@ -563,8 +566,8 @@ def test_solutions_are_lost_where_counts_say_along_every_axis(monkeypatch):
 
     monkeypatch.setattr(constant_map, "_has_solution", has_solution)
     lost, claims = constant_map.capacities((100, 101, 102))
-    # Two of three seeds lose it between these two of the values that are tried. Half is
-    # three quarters of the way, in the logarithm, to the value at which they have.
+    # Two of three seeds lose it between these two values. On a logarithmic scale, half
+    # of the seeds lose it at three quarters of the way.
     ends = {"n": (16, 18), "T": (6, 7), "d": (7, 6)}
     sizes = {"n": {"T": 5, "d": 6}, "T": {"n": 12, "d": 6}, "d": {"n": 18, "T": 5}}
     for axis, (kept, gone) in ends.items():
@@ -585,7 +588,8 @@ def test_solutions_are_lost_where_counts_say_along_every_axis(monkeypatch):
 
 def test_the_papers_rule_has_its_factor_at_every_step():
     rules = joint_law.paper_rules(0.2)
-    # Of a gradient of norm e^-5 the step has the length 0.2 (t + 1)^-p, at t = 63.
+    # With a gradient of norm e^-5 the step has the length 0.2 (t + 1)^-p, here at t =
+    # 63.
     lengths = {
         name: np.exp(rule.log_step(63, 0.0, -5.0) - 5.0) for name, rule in rules.items()
     }

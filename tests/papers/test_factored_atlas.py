@@ -1,4 +1,7 @@
-"""Keys and queries in many digits: else factors turn to another norm than is said."""
+"""Tests of keys and queries in many digits.
+
+A failure means that factors turn to another norm than stated.
+"""
 
 import itertools
 from dataclasses import replace
@@ -71,8 +74,8 @@ def test_short_runs_are_those_of_their_definition(name, loss):
 
 
 def test_one_step_where_every_gradient_underflows_is_that_of_mpmath():
-    """Margins of thousands: float64 has no gradient left, its direction is known all
-    the same.
+    """With margins of thousands float64 has no gradient left, but its direction is
+    still known.
     """
     K, Q = factored.small_start(DATA, SEEDS, 4)
     far = factored.train(DATA, {"a": dynamics.SteepestDescent(2, 0.1)}, K, Q, [800])[
@@ -123,7 +126,7 @@ NO_RULES = [
     replace(GD, blocks=2),
 ]
 NO_RULES += [replace(GD, radius=1.0, growth=2.0)]
-REFUSED = [  # K, Q, rule, what the message names
+REFUSED = [  # K, Q, the rule, and what the message must name
     (K_0, Q_0[..., :2], GD, "Q has shape"),
     (K_0[..., :0], Q_0[..., :0], GD, "K has shape"),
     (K_0, np.full_like(Q_0, np.nan), GD, "Q holds NaN"),
@@ -215,7 +218,9 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
 
 
 def claims_of(row, last, alone=None):
-    """The claims on one rule whose runs end at ratios `last` (runs, norms)."""
+    """Return the claims on one rule whose runs end at the ratios `last` (runs,
+    norms).
+    """
     ends = [
         {"a": atlas.Ratios(None, np.array(values)[:, None], None, None)}
         for values in (last, last if alone is None else alone)
@@ -226,7 +231,9 @@ def claims_of(row, last, alone=None):
 
 
 def test_one_run_decides_what_is_asked_of_every_run():
-    """Highest: in every run, or in half of them; above: the least of all runs."""
+    """ "Highest" is required in every run or in half of them, "above" for the least of
+    all runs.
+    """
     rows = factored_atlas.rows()
     norms = factored_atlas.NORMS
     in_sign, in_nuclear, in_l_inf = (

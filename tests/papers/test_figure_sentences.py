@@ -1,5 +1,6 @@
-"""The claims about paper A's Figures 2, 3 and 5 hold where its sentences do, and can
-fail.
+"""Tests of the claims about paper A's Figures 2, 3 and 5.
+
+They hold where the sentences do, and can fail.
 """
 
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Runs kept one by one: else old or damaged runs are handed out for those of today's
-code.
+"""Tests of runs that are kept one by one.
+
+A failure means that old or damaged runs are used as runs of the present code.
 """
 
 import pytest

@@ -1,5 +1,6 @@
-"""The law of the margins on runs: a law that is off by 1 %, or does not apply, must be
-seen.
+"""Tests of the law of the margins on runs.
+
+They must detect a law that is off by 1 %, or that does not apply.
 """
 
 import math
@@ -23,7 +24,7 @@ PAIRS = tokens.gaussian_tokens(0, n=4, T=2, d=40)
 
 
 def with_law(data):
-    """The problem in minimal coordinates, its solution and its law."""
+    """Return the problem in minimal coordinates, its solution and its law."""
     problem = coordinates.minimal(data)
     solution = svm.token_svm(problem.tokens)
     return problem, solution, margin_law.margin_law(problem.tokens, solution)
@@ -36,7 +37,7 @@ def one_run(data, rule, steps):
 
 @pytest.fixture(scope="module")
 def compared():
-    """Partial support, two selections that are not the opt tokens; a Gaussian start;
+    """Train runs with partial support, two other selections than opt, a Gaussian start,
     Polyak.
     """
     unit = tokens.unit_tokens([0, 1, 3, 4], n=6, T=8, d=10)
@@ -53,7 +54,7 @@ def compared():
 
 
 def holds(compared, id):
-    """Whether the claim law.`id` holds of these runs."""
+    """Return whether the claim law.`id` holds for these runs."""
     return next(
         claim.holds for claim in runs.all_claims(compared) if claim.id == f"law.{id}"
     )
@@ -114,7 +115,7 @@ LONGEST = with_law(UNIT)[2].longest_step()[0]
             "1 of 15 tokens",
         ),  # passing through
         (UNIT, dynamics.NGD(4.0), 20_000, "short steps", "2.04"),
-        # below the threshold by 1e-4 the fastest mode has died to 0.9998^steps only
+        # 1e-4 below the threshold the fastest mode has only decayed to 0.9998^steps
         (UNIT, dynamics.NGD(0.9999 * LONGEST), 30_000, "long enough", "2.5e-03"),
     ],
 )
@@ -144,8 +145,8 @@ def test_runs_at_the_edge_that_qualify_and_those_that_cycle_below_it():
 
 
 def test_proof_asks_for_shorter_steps_than_the_threshold(compared):
-    """By hand: sigma_t < 8/D^2, where sigma_t tends to eta ||V|| for NGD, ||V||^2/2 for
-    Polyak.
+    """By hand: sigma_t < 8/D^2, where sigma_t tends to eta ||V|| for NGD and to
+    ||V||^2/2 for Polyak.
     """
 
     def square(run):  # D^2
@@ -241,7 +242,7 @@ def test_threshold_lies_between_two_steps(momentum):
     assert (
         not loud.holds and "large cycle" in loud.remark and loud.id == "law.short.1.04"
     )
-    # As if the threshold were 4 % off
+    # as if the threshold were 4 % off
     short, long = law_steps.threshold(cycles, 1.02, 0.98)
     assert not short.holds and not long.holds
 
@@ -273,7 +274,7 @@ def test_differences_of_iterates_have_their_own_order(small):
 def test_a_trained_head_brings_its_own_duals():
     data = tokens.gaussian_tokens([0, 1], n=4, T=3, d=100)
     together = joint_law.from_start(data, dynamics.NGD(0.1), [25_000, 50_000, 100_000])
-    # Settled long since: what is left is the head's
+    # the tokens settled long ago, so that the remainder is the head's
     assert together.law.slowest.min() > 0.01
     small = coordinates.minimal(data)
     ends = [50_000, 100_000]
@@ -321,8 +322,8 @@ def test_opposite_directions_are_two_apart():
 
 
 def test_selection_and_margins_are_those_of_the_logits():
-    """Of runs, two of which end in other selections than the opt tokens; an ended run
-    has none.
+    """Two of the runs end in other selections than opt; a run that has ended has
+    none.
     """
     problem = coordinates.minimal(tokens.unit_tokens(range(6), n=6, T=8, d=10))
     history = dynamics.train(problem, dynamics.NGD(0.5), 2000, [0, 500, 1000, 2000])

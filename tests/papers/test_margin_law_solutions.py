@@ -1,5 +1,6 @@
-"""The law by its definition, by hand and by brute force: else C and its premises are
-others.
+"""Tests of the law by its definition, by hand and by brute force.
+
+A failure means that C or its premises are wrong.
 """
 
 from dataclasses import replace
@@ -20,7 +21,7 @@ def law_of(data, **more):
 
 
 def one_sample(*constraints, u):
-    """One sample whose constraints are <a, w> >= 1 for each a."""
+    """Return one sample whose constraints are <a, w> >= 1 for each a."""
     zero = np.zeros(len(u))
     return attention.token_set(
         [[zero, *(-np.array(constraints, float))]], [1.0], z=[[1.0]], u=u
@@ -72,9 +73,9 @@ def test_slopes_are_the_models_own(loss):
 
 
 UNIT, OTHER = (tokens.unit_tokens(seed, n=3, T=4, d=8) for seed in (1, 2))
-BEHIND = (UNIT.opt + 1) % 4  # outscored by the opt tokens, which hold them up
-# The last: w_1 >= 1 twice, and w_1 + w_2 >= 1, which is tight at W_mm = (1, 0) and
-# carries nothing
+BEHIND = (UNIT.opt + 1) % 4  # the opt tokens score higher and keep them up
+# The last one has w_1 >= 1 twice, and w_1 + w_2 >= 1, which is tight at W_mm = (1, 0)
+# but has no dual.
 IDLE = one_sample((1, 0), (1, 0), (1, 1), u=[1.0, 0.5])
 
 
@@ -132,7 +133,7 @@ def test_wrong_arguments_are_named():
 @given(st.integers(0, 10_000))
 @settings(max_examples=15, deadline=None)
 def test_dependent_duals_are_those_of_least_entropy(seed):
-    """Among all duals of the same W_mm, found at random, none is nearer to kappa."""
+    """Among random duals of the same W_mm, none is nearer to kappa."""
     draw = np.random.default_rng(seed)
     F = np.c_[np.ones(6), draw.standard_normal((6, 2))]  # 6 constraints in 3 dimensions
     F[:, 1:] -= draw.dirichlet(np.ones(6)) @ F[:, 1:]  # some positive dual exists
@@ -159,7 +160,7 @@ def test_direction_error_is_a_chord_and_adds_what_lies_outside():
 
 
 def test_joint_slopes_are_head_dual_times_score_gap():
-    """On near-orthogonal tokens, whose head SVM all samples carry."""
+    """The tokens are nearly orthogonal, so that all samples carry the head SVM."""
     data = tokens.gaussian_tokens([0], n=4, T=3, d=60)
     head = svm.head_svm(data)
     gaps = saturation.score_gaps(data, head.W)
@@ -170,7 +171,8 @@ def test_joint_slopes_are_head_dual_times_score_gap():
     t = (data.opt[0, 2] + 1) % 3
     gap = data.y[0, i] * (data.X[0, i, data.opt[0, i]] - data.X[0, i, t]) @ head.W[0]
     np.testing.assert_allclose(gaps[0, i, t - (t > data.opt[0, i])], gap)
-    selected = (data.opt + 1) % 3  # tokens that outscore the selected one pull nothing
+    # tokens that score higher than the selected one do not pull
+    selected = (data.opt + 1) % 3
     opt_among = coordinates.others(selected, 3) == data.opt[..., None]
     of_both = (
         margin_law.joint_slopes(data, head, selected),
@@ -187,7 +189,7 @@ def test_joint_slopes_are_head_dual_times_score_gap():
 
 
 def test_copies_share_the_dual_of_their_merged_pair():
-    """The merged pair, with the sum of the kappa, obeys the law; and so do its
+    """The merged pair, with the sum of the kappa, obeys the law, and so do its
     copies.
     """
     X = [[[0.0, 0.0], [-1.0, 0.0]]] * 2  # two samples of one demand

@@ -1,9 +1,8 @@
-"""Each step of the proof in notebooks/law_of_margins.md as an inequality, with its
-constants.
+"""Tests of each step of the proof in notebooks/law_of_margins.md as an inequality.
 
-On random problems: tokens, queries, head, labels, loss, selection and the point W are
-drawn. Beside each inequality stands a world in which a hypothesis fails, and it with
-it, or the code refuses.
+Tokens, queries, head, labels, loss, selection and the point W are random. Next to each
+inequality there is a world in which a hypothesis fails. There the inequality fails as
+well, or the code raises an error.
 """
 
 from itertools import product
@@ -26,8 +25,10 @@ FEW = settings(max_examples=30, deadline=None)
 
 
 def problem(seed, n=3, T=3, d=6, copies=False, masked=False, loss=None):
-    """Tokens, selection and constants of a random selection that meets (D) and (G), or
-    None. masked: samples of different lengths.
+    """Draw tokens and a selection that meets (D) and (G), with its constants, or return
+    None.
+
+    If `masked`, samples have different lengths.
     """
     draw = np.random.default_rng(seed)
     loss = loss or attention.LOSSES[seed % 4]
@@ -61,8 +62,9 @@ def problem(seed, n=3, T=3, d=6, copies=False, masked=False, loss=None):
 
 
 class Model:
-    """From the coordinates of `Local` to matrices W, and gradients back; what the model
-    does.
+    """Convert the coordinates of `Local` to matrices W, and gradients back.
+
+    Its methods say what the model does.
     """
 
     def __init__(self, rows, inverse, data, loss, selected):
@@ -77,7 +79,7 @@ class Model:
         return (self.rows.T @ (self.inverse.T @ w)).reshape(self.shape)
 
     def gradient(self, w):
-        """n times the gradient of the loss."""
+        """Return n times the gradient of the loss."""
         found = attention.gradients(self.data, self.W(w), self.data.u, self.loss)[1]
         return self.data.shape[1] * self.inverse @ (self.rows @ found.ravel())
 
@@ -94,18 +96,18 @@ def drawn(seed, **sizes):
 
 
 def at(of, level, x, omega):
-    """The W of (1), as a vector."""
+    """Return the W of (1) as a vector."""
     return level * of.V + of.rest + of.basis @ x + omega
 
 
 def around(of, draw, size):
-    """A random x of length `size`."""
+    """Draw a random x of length `size`."""
     x = draw.standard_normal(of.basis.shape[1])
     return size * x / max(np.linalg.norm(x), 1e-300)
 
 
 def small(of, g):
-    """delta of (4) at margins g (m,)."""
+    """Return delta of (4) at margins g (m,)."""
     log_Z = np.logaddexp.reduce((of.log_kappa - g)[of.on])
     P = np.bincount(of.sample, np.exp(-g)).max()
     return of.B * P + np.exp(of.log_nu - g - log_Z).sum()
@@ -114,17 +116,18 @@ def small(of, g):
 def off_span(of, draw, size):
     omega = draw.standard_normal(len(of.V))
     omega -= of.spanned @ (of.spanned.T @ omega)
-    return size * omega / max(np.linalg.norm(omega), 1e-9)  # nothing where S spans all
+    # nothing if S spans everything
+    return size * omega / max(np.linalg.norm(omega), 1e-9)
 
 
 def saturated(of, W):
-    """Z and the sum of pi_m A_m over S, at W."""
+    """Return Z and the sum of pi_m A_m over S, at W."""
     pull = np.where(of.on, np.exp(np.where(of.on, of.log_kappa, 0.0) - of.A @ W), 0.0)
     return pull.sum(), pull @ of.A / pull.sum()
 
 
 def ascent(of, x):
-    """- grad F(x) in the coordinates of U."""
+    """Return - grad F(x) in the coordinates of U."""
     return of.basis.T @ saturated(of, at(of, 0.0, x, 0.0))[1]
 
 
@@ -214,7 +217,7 @@ def test_step_2_the_three_parts_of_a_step(seed):
 
 
 def mean_hessian(of, x):
-    """The mean of F's Hessian on the way from 0 to x."""
+    """Return the mean of F's Hessian on the way from 0 to x."""
     nodes, weights = np.polynomial.legendre.leggauss(40)
     H = np.zeros((len(x), len(x)))
     centre = of.A @ of.basis
@@ -280,8 +283,8 @@ def test_step_7_no_step_is_longer_than_sigma_bar(seed, rule):
 
 @pytest.mark.parametrize("rule", [dynamics.NGD(0.3), dynamics.Polyak()])
 def test_step_7_sigma_bar_is_there_for_every_step_that_is_short_enough(rule):
-    """Else the theorem would be silent of runs that it proves, or proved for steps too
-    long.
+    """Otherwise the theorem would be silent about runs that it proves, or prove too
+    much.
     """
     _, _, of = problem(8)
     if isinstance(rule, dynamics.NGD):
@@ -302,7 +305,9 @@ def test_step_7_sigma_bar_is_there_for_every_step_that_is_short_enough(rule):
 
 
 def trained(model, of, rule, W, times):
-    """Margins (k, n, T-1), levels a (k,), x (k, u) and omega (k, d) of a run from W."""
+    """Return margins (k, n, T-1), levels a (k,), x (k, u) and omega (k, d) of a run
+    from W.
+    """
     start = model.W(W)
     history = dynamics.train(
         model.data, rule, times[-1], times, start=start, loss=model.loss
@@ -314,8 +319,8 @@ def trained(model, of, rule, W, times):
 @pytest.mark.parametrize("everywhere", [True, False])
 @pytest.mark.parametrize("seed", [2, 8, 11, 20, 25, 37])
 def test_steps_4_and_5_the_region_is_never_left_and_the_residual_dies(seed, everywhere):
-    """From a start at the level A itself, with each rule whose steps are short
-    enough.
+    """The start has the level A itself; each rule whose steps are short enough is
+    tested.
     """
     (_, model, of) = problem(seed, n=2, T=3, d=12)
     seen = 0
@@ -360,7 +365,8 @@ def test_beyond_the_threshold_the_code_refuses_and_the_residual_does_not_die():
         and proofs[0].A == np.inf
         and proofs[1].holds
     )
-    assert ends[0][-20:].min() > 0.1 and ends[1][-1] < 1e-9  # it cycles, and dies
+    # it first cycles, then decays
+    assert ends[0][-20:].min() > 0.1 and ends[1][-1] < 1e-9
 
 
 def test_below_the_level_the_theorem_is_silent():
@@ -404,8 +410,8 @@ def test_momentum_norms_contract(mu, s):
 @given(SEEDS, st.sampled_from([0.5, 0.9]))
 @FEW
 def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
-    """sigma H-bar = eta ||V|| H^1/2 (1 + Theta) H^1/2, ||Theta|| <= b/d-hat, sigma of
-    (15).
+    """sigma H-bar = eta ||V|| H^1/2 (1 + Theta) H^1/2 with ||Theta|| <= b/d-hat, sigma
+    as in (15).
     """
     model, of, draw = drawn(seed)
     assume(of.basis.shape[1] > 0)
@@ -446,10 +452,10 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
 
 
 def of_16(of, rule, before, g, tau):
-    """From margins `before` to g, with room tau: what is positive by (16), |(x_0,
-    v_0)|, P and s.
+    """Return what (16) requires to be positive, |(x_0, v_0)|, P and s, and (15).
 
-    And (15), and the room that momentum adds for omega.
+    The run goes from the margins `before` to g with room tau. The last result is the
+    room that momentum adds for omega.
     """
     (old, x_old, omega_old) = of.split(before)
     (level, x, omega) = of.split(g)
@@ -472,7 +478,7 @@ def of_16(of, rule, before, g, tau):
 
 
 def test_momentum_the_theorem_begins_where_16_does():
-    """From a start whose omega moves or rests, level by level."""
+    """The omega of the start moves or rests; levels are tested one by one."""
     _, _, of = problem(0)
     rule = dynamics.NGD(0.02, momentum=0.5)
     draw = np.random.default_rng(0)
@@ -504,7 +510,7 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
     draw = np.random.default_rng(seed)
     W = at(of, 40 / of.r, around(of, draw, 1e-3), off_span(of, draw, 0.2))
     margins, levels, x, omega = trained(model, of, rule, W, np.arange(401))
-    first = 100  # from where the steps have their length
+    first = 100  # from the point on at which the steps have their length
     proof = theorem.prove_with_momentum(of, rule, margins[first - 1], margins[first])
     assert proof.holds and proof.level == levels[first], proof
     found = of_16(of, rule, margins[first - 1], margins[first], proof.tau)

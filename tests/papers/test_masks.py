@@ -1,7 +1,9 @@
-"""The laws on samples of different lengths: a masked token changes nothing.
+"""Tests of the laws on samples of different lengths: a masked token must change
+nothing.
 
-Two oracles: the same problem without the token, where every sample loses one; and runs
-on samples of different lengths, which obey the law of their tokens.
+There are two references. One is the same problem without the token, if every sample
+loses one. The other are runs on samples of different lengths, which obey the law of
+their tokens.
 """
 
 from dataclasses import replace
@@ -32,18 +34,20 @@ MASKED = with_a_token_more(DENSE)
 
 
 def hidden_in(data, seed=0):
-    """A place of one masked token for each sample."""
+    """Draw a place for one masked token in each sample."""
     runs, n, T, _ = data.shape
     return np.random.default_rng(seed).integers(0, T + 1, (runs, n))
 
 
 def masked(data):
-    """The same problem with a masked token of junk in every sample."""
+    """Return the same problem with a masked token of junk in every sample."""
     return with_a_token_more(data, hidden_in(data))
 
 
 def ragged(data, lengths, **changes):
-    """One run of samples (T_i, d): the first tokens of each, with the opt token."""
+    """Build one run of samples (T_i, d): the first tokens of each, with the opt
+    token.
+    """
     samples = []
     opt = []
     for i, length in enumerate(lengths):
@@ -87,7 +91,7 @@ def test_a_run_is_held_against_its_law_as_without_the_token():
         np.testing.assert_allclose(a.measured.difference_gap, 0.0, atol=1e-6)
 
 
-# What each law says of a set, as a dictionary of arrays that know no masked pair.
+# What each law predicts for a data set, as arrays without masked pairs.
 
 
 def joint(data):
@@ -247,7 +251,8 @@ def test_heads_with_other_masks_see_other_tokens():
         )
 
 
-LENGTHS = (2, 3, 1, 4, 2, 4)  # of one token: no margin, but a score for the head
+# a sample of one token has no margin, but a score for the head
+LENGTHS = (2, 3, 1, 4, 2, 4)
 
 
 def test_joint_runs_on_texts_of_different_lengths_obey_their_law():

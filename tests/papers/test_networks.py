@@ -1,5 +1,6 @@
-"""Margins of a network's attention: else a rule wins in another one's norm or
-selection.
+"""Tests of the margins of a network's attention.
+
+A failure means that a rule wins in another rule's norm or selection.
 """
 
 from types import SimpleNamespace
@@ -177,7 +178,7 @@ def test_ratios_do_not_see_the_size_of_W_or_how_it_is_shared():
 
 
 def test_the_sign_norm_of_factors_bounds_that_of_W_and_is_reached():
-    """Reached by equal rows of signs: W = x y^T sqrt(d_h)."""
+    """Equal rows of signs reach it: W = x y^T sqrt(d_h)."""
     k = NORMS.index(SIGN)
     K, Q = np.random.default_rng(0).standard_normal((2, 4, 6))
     assert network._norms(K, Q)[k] >= _sign_norm(K.T @ Q / 2)
@@ -229,15 +230,16 @@ def test_runs_of_one_seed_share_start_and_batches():
 
 
 def readings(level, noise=0.0):
-    """Three seeds of readings, log ratios `level` (to be broadcast to seeds, ...,
-    norms).
+    """Return three seeds of readings with log ratios `level`.
+
+    `level` is broadcast to (seeds, ..., norms).
     """
     drawn = noise * np.random.default_rng(0).standard_normal((3, 2, 2, len(NORMS)))
     return [network._MarginReading(np.exp(one), None, None) for one in level + drawn]
 
 
 def world():
-    """Every rule first where it was predicted to be."""
+    """Return readings in which every rule is first where it was predicted to be."""
     level = {
         rule: np.full(len(NORMS), 1e-3 * k) for k, rule in enumerate(network.DIRECTIONS)
     }
@@ -266,8 +268,8 @@ def test_rankings_are_judged_and_exchanged_rules_are_caught():
 
 
 def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
-    """Muon ahead of NGD by 1; of Signum by what the seeds leave open; Adam further
-    back.
+    """Muon is ahead of NGD by 1, and of Signum by an amount that the seeds leave open.
+    Adam is further behind.
     """
 
     def verdict(of_signum):
@@ -355,8 +357,8 @@ def test_equal_margins_are_not_won_and_adam_has_no_norm_of_its_own():
 
 
 def test_the_interval_of_a_share_is_that_of_its_seeds():
-    """Each seed wins all of its disputes or none: many disputes of few seeds say
-    little.
+    """Each seed wins all of its disputes or none, so that many disputes of few seeds
+    say little.
     """
     won = np.tile([1, 0, 1], 8)
     once, often = (network.share(k * won, np.full(24, k)) for k in (1, 100))
@@ -370,7 +372,9 @@ def test_the_interval_of_a_share_is_that_of_its_seeds():
 
 
 def test_norms_that_prefer_the_same_selection_say_nothing():
-    """Run 1: each its own; 2: each the other's; 3, 4: both the same; 5: no dispute."""
+    """In run 1 each norm prefers its own selection, in run 2 the other's. In runs 3 and
+    4 both prefer the same, and run 5 has no dispute.
+    """
     found = {("a", "b"): np.array([1.0, -1, 1, -1, np.nan])}
     found["b", "a"] = np.array([1.0, -1, -1, 1, np.nan])
     assert network.apart(found, ["a", "b"]) == (1, 2)

@@ -1,5 +1,6 @@
-"""Paper A's claims hold where its statements do, fail where not, and measure what is
-known.
+"""Tests of paper A's claims.
+
+They hold where the statements do, fail elsewhere, and measure known values.
 """
 
 from dataclasses import replace
@@ -45,19 +46,19 @@ RUN = Joint.history
 
 
 def with_head(history, factor):
-    """The run with head u_t times factor[k] at record k, scores and norm
-    accordingly.
+    """Return the run with head u_t times factor[k] at record k, and matching scores and
+    norms.
     """
     gaps = history.score_gaps * factor[:, None, None]
     norm = history.head_norm * np.abs(factor)
 
-    assert not history.path.u_0.any()  # so that u_t is all in its coefficients
+    assert not history.path.u_0.any()  # so that its coefficients hold all of u_t
     path = replace(history.path, b=history.path.b * factor[:, None, None])
     return replace(history, score_gaps=gaps, head_norm=norm, path=path)
 
 
 def reference(factor):
-    """The quantities of the independent computation, all off by a factor."""
+    """Return the quantities of the independent computation, all off by a factor."""
     names = joint_training.quantities(RUN, J.tokens, J.head, 100)
     rows = joint_training.REFERENCE.items()
     return {
@@ -79,7 +80,10 @@ def drawn_in(d):
 
 
 def other_tokens(factor):
-    """Lemma 14 where every other token is the opt token times a factor, or as drawn."""
+    """Measure Lemma 14 with every other token equal to the opt token times a factor.
+
+    Without a factor the tokens stay as drawn.
+    """
     X = J.tokens.X.copy()
     X[:, :, 0] = factor * X[:, :, 1] if factor else X[:, :, 0]
     return ledger_rows._lemma14(replace(J.tokens, X=X), J.head)[0]
@@ -94,8 +98,8 @@ def lemma11_exponents(off):
 
 DM = tokens.two_token_gaussian(range(5), n=4, d=100)
 
-# claims of something, something right in which all hold, something wrong in which none
-# does
+# a function that returns claims, data in which all of them hold, and data in which none
+# holds
 RIGHT_AND_WRONG = {
     "theorem2": (lambda factor: joint_training.eq13(
         replace(RUN, log_gap=RUN.log_gap * factor), J.tokens, J.head, 0.3, 200)[0], 1, 0.1),
@@ -163,7 +167,9 @@ def test_smoothness_bounds_the_curvature():
 
 
 def test_smoothness_by_hand():
-    """Tokens 2 apart, a query of length 3, scores 1 and -1: e * 6^2 * (4/16 + 2/4)."""
+    """Tokens are 2 apart, a query has length 3, scores are 1 and -1: e * 6^2 * (4/16 +
+    2/4).
+    """
     data = attention.token_set([[[1.0, 0], [-1.0, 0]]], [1.0], z=[[3.0, 0]], u=[1.0, 0])
     assert fixed_head.smoothness(data) == pytest.approx(27 * np.e)
 
@@ -239,7 +245,7 @@ SHAPE = POLYAK.norm.shape  # (runs, k)
 
 
 def invented(**curves):
-    """A run with invented curves, of shape (k,) or (runs, k)."""
+    """Return a run with invented curves of shape (k,) or (runs, k)."""
     return replace(
         POLYAK, **{name: np.broadcast_to(c, SHAPE) for name, c in curves.items()}
     )
@@ -255,8 +261,10 @@ def theorem5_at_its_rate():
 
 
 def fastest(slowed):
-    """A rule with a loss gap at the level after 50 iterations, `slowed`, against 50 and
-    100.
+    """Judge a rule whose loss gap reaches the level after 50 iterations, times
+    `slowed`.
+
+    The rivals take 50 and 100 iterations.
     """
     gap = np.broadcast_to(np.log(fixed_head.THRESHOLD) * TIMES / 50, SHAPE)
     runs = {
@@ -275,8 +283,9 @@ def never(gap):
 
 
 def joint_lemma(id):
-    """Of a run whose norm is Lemma 12's bound, whose smallest gap grows like S_t,
-    others faster.
+    """Judge a run whose norm is Lemma 12's bound.
+
+    Its smallest gap grows like S_t, the others grow faster.
     """
     data = tokens.two_token_gaussian([0, 1], n=4, d=100)
     problem = coordinates.minimal(data)
@@ -342,8 +351,9 @@ def test_a_start_of_one_logit_stays_within_its_two_sided_quantile():
 
 
 def spanned(scores, overlap=0.0):
-    """One data set of three tokens a sample: scores (2, 3), all else orthogonal but for
-    a pair.
+    """Return one data set of three tokens per sample with scores (2, 3).
+
+    Everything else is orthogonal except one pair.
     """
     X = np.zeros((2, 3, 9))
     X[:, :, 0] = scores
@@ -474,7 +484,7 @@ def test_exponents_at_the_horizon_are_those_of_the_slowest_run_and_of_the_fastes
 
 
 def ended(errors, weights):
-    """Runs that end at these direction errors, their opt weights on two samples."""
+    """Return runs that end at these direction errors and opt weights on two samples."""
     miss = np.log1p(-np.array(weights))
     last = np.array(errors)[:, None]
     return SimpleNamespace(

@@ -1,5 +1,6 @@
-"""Paper B's claims hold on a problem that satisfies them and fail on one that does
-not.
+"""Tests of paper B's claims.
+
+They hold on a problem that satisfies them, and fail on one that does not.
 """
 
 import warnings
@@ -291,7 +292,9 @@ def test_a_tenfold_gain_is_asked_of_the_worst_draw_and_growth_is_an_exponent():
 
 
 def plain_gradients(X, Y, A, B):
-    """Of Eq. 1 by torch: the mean over queries of |A c - y|^2 / 2."""
+    """Return the gradients of Eq. 1 by torch: the mean over queries of |A c - y|^2
+    / 2.
+    """
     A, B = (torch.tensor(part, requires_grad=True) for part in (A, B))
     X, Y = (torch.tensor(part) for part in (X, Y))
     weights = torch.softmax(X @ B @ X.T, dim=1)
@@ -301,7 +304,7 @@ def plain_gradients(X, Y, A, B):
 
 
 def plain_descent(data, s, seed, kind, step_size, batch, steps):
-    """(L - L*)/L* at every iteration of one seed, from the random start."""
+    """Return (L - L*)/L* at every iteration of one seed, from the random start."""
     A, B = (part[s].copy() for part in data.random)
     problem = data.problems[s]
     X = data.X[s]
@@ -375,9 +378,10 @@ def test_the_best_step_is_the_soonest_there_or_else_the_lowest_end(monkeypatch):
         # All seeds are there: 0.1 after 10, 20, 20 iterations, 0.2 after 10, 10, 20.
         ("both", 0.1): [[9, 1, 0.1], [9, 2, 0.1], [9, 2, 0.1]],
         ("both", 0.2): [[9, 1, 0.9], [9, 1, 0.9], [9, 2, 0.9]],
-        # One seed never is, though the others are at once and end lowest.
+        # One seed never arrives, though the others arrive at once and end lowest.
         ("both", 0.4): [[1, 0, 0], [1, 0, 0], [9, 9, 1.1]],
-        # No step has all seeds there: the median end counts, not the mean or the best.
+        # With no step do all seeds arrive. Then the median end counts, not the mean or
+        # the best.
         ("ends", 0.1): [[9, 9, 0.5], [9, 9, 8], [9, 9, 8]],
         ("ends", 0.2): [[9, 9, 2], [9, 9, 3], [9, 9, 90]],
         ("ends", 0.4): [[9, 9, 4], [9, 9, 4], [9, 9, 4]],

@@ -1,5 +1,8 @@
-"""Claims of paper C hold on a problem that satisfies them and fail on one that does
-not; rows of its ledger: test_wrong_worlds."""
+"""Tests of paper C's claims.
+
+They hold on a problem that satisfies them, and fail on one that does not. Rows of the
+ledger are tested in test_wrong_worlds.
+"""
 
 import math
 from dataclasses import replace
@@ -129,8 +132,7 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
 
 
 def test_lemma_21_measures_pi_beside_log_r_over_r(monkeypatch):
-    """With pi = c log R / R the measure is flat: nothing grows. With pi = c / R it
-    falls."""
+    """If pi = c log R / R, the measure is constant. If pi = c / R, it falls."""
     near = FOUND[2]
     multiples = np.geomspace(5, 5e4, 5)
 
@@ -152,7 +154,7 @@ def test_a_selection_with_a_better_support_token_is_not_locally_optimal():
 
 
 def test_lemma_28_sees_a_run_that_rests_and_one_that_leaves_on_the_way():
-    """Else a step a million times too short would pass."""
+    """Otherwise a step that is a million times too short would pass."""
     D = np.full((len(FOUND[2].direction), 5), 0.1)
     mu = np.full(len(FOUND[2].direction), 0.2)
     assert not lemmas.lemma28(FOUND[2], D * np.linspace(1, 0.9999, 5), mu).holds
@@ -203,8 +205,9 @@ def test_lemma_27_notices_a_step_off_by_one_per_cent(p):
 
 @pytest.mark.parametrize("p, notices", [(1.75, True), (2, True), (3, False)])
 def test_lemma_27_fails_inside_the_cone_around_a_rotated_target(p, notices):
-    """By Eq. 25 itself: the runs start in the named cone, else the measure would be
-    NaN."""
+    """It fails by Eq. 25 itself: the runs start in the named cone, or the measure would
+    be NaN.
+    """
     near = lemmas.found_selections(DATA, SEEDS, p, 4000)
     rotated = replace(
         near, solution=World("target rotated", 0.05).target(near.solution)
@@ -234,8 +237,9 @@ def test_no_direction_of_the_cone_needs_more_than_pi_from_r_pi_on(p):
 
 
 def test_the_radius_of_lemma_21_by_hand():
-    """Scores 2, 0 of every sample, no token off the support, delta = infinity and nu =
-    1/2."""
+    """Every sample has scores 2 and 0, no token is off the support, and delta =
+    infinity, nu = 1/2.
+    """
     selection = lemmas.select(HAND, HAND.opt, 2)
     scores = np.zeros((2, 3, 4))
     np.put_along_axis(scores, HAND.opt[..., None], 2.0, -1)
@@ -318,8 +322,9 @@ def test_nearness_is_half_the_least_excess_and_at_most_one_half():
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
-    """mu_0 by Lemmas 12 and 13 backwards: the distance that it allows, and what that
-    moves."""
+    """Lemmas 12 and 13 backwards give the distance that mu_0 allows, and the margin
+    that it moves.
+    """
     selection = SMALL[p]
     mu = lemmas.radius(selection)
     entries = selection.direction.shape[-1]
@@ -339,8 +344,9 @@ def test_the_radius_moves_the_worst_pair_by_the_nearness(p):
 
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_lemma_20_has_no_more_room_than_the_margins_of_its_cone(p):
-    """There they lie within 1 +- nearness/2 at ||W_mm||, so that c grows at most by m_1
-    - m_0."""
+    """At ||W_mm|| the margins lie within 1 +- nearness/2, so that c grows at most by
+    m_1 - m_0.
+    """
     multiples = np.geomspace(5, 5e3, 7)
     _, rate = lemmas.lemma20(SMALL[p], multiples, 3)
     assert 0 <= rate.measured <= multiples[1] - multiples[0] + 1

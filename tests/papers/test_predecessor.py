@@ -1,4 +1,7 @@
-"""Paper C's parents by autograd and SVMs: else it is compared with other algorithms."""
+"""Tests of the paper that C generalises, by autograd and SVMs.
+
+A failure means that paper C is compared with other algorithms.
+"""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
-"""The papers' real-data claims on invented curves: a true world passes, a wrong one is
-caught.
+"""Tests of the papers' claims on real data, on invented curves.
+
+A true world passes, and a wrong one is detected.
 """
 
 from dataclasses import replace
@@ -23,7 +24,7 @@ def words(table):
 
 
 def each(curves, change):
-    """The curves with every run changed."""
+    """Return the curves with every run changed."""
     return replace(curves, curves=tuple(map(change, curves.curves)))
 
 
@@ -63,7 +64,9 @@ def test_a_claim_measures_the_geometric_mean_of_the_ratios_and_its_p():
 
 
 def all_steps(run):
-    """SPS without its 1/2, SNGD a thousandth too long."""
+    """Return a run whose steps are wrong: SPS without its 1/2, SNGD too long by a
+    thousandth.
+    """
     return run.step_size * np.float32(0.5 if run.rule == "SPS" else 1.001)
 
 
@@ -81,10 +84,10 @@ def test_a_step_off_its_equation_is_seen(change):
 
 
 def grown(factor, *others):
-    """Curves whose one layer grows by `factor`, after steps that would double it at
-    random.
+    """Return curves whose one layer grows by `factor`.
 
-    `others`: by how much further layers grow, that no step moved.
+    Its steps would double it if they were random. `others` says by how much further
+    layers grow, which no step moved.
     """
     rng = np.random.default_rng(2)
     further = {f"{k}.weight": np.array([1.0, other]) for k, other in enumerate(others)}
@@ -144,8 +147,9 @@ def test_counts_above_the_papers_threshold_are_of_entries():
 
 
 def evaluated(rules, seeds, measure):
-    """Curves of rules that were evaluated thrice: measure(rule, seed) gives metrics and
-    end.
+    """Return curves of rules that were evaluated three times.
+
+    measure(rule, seed) gives metrics and end.
     """
     runs = tried(rules, 0.1)
     for rule in rules:
@@ -161,7 +165,7 @@ def evaluated(rules, seeds, measure):
 
 
 def on_a_stand_in(curves):
-    """The same curves, as if trained on demo data."""
+    """Return the same curves, as if trained on demo data."""
     problem = curves.configuration["problem"] | {
         "data": {"name": "invented", "source": "demo"}
     }
@@ -169,8 +173,9 @@ def on_a_stand_in(curves):
 
 
 def reviews_world(gap=0.02, shrink=0.8, sharper=0.5, seeds=5):
-    """Curves of three rules: l1.1 is ahead by `gap`, with fewer large entries and
-    tokens used.
+    """Return curves of three rules in which l1.1 is ahead by `gap`.
+
+    It has fewer large entries and uses fewer tokens.
     """
     rng = np.random.default_rng(3)
     hard = rng.random(20_000)
@@ -240,7 +245,7 @@ def test_values_at_matched_accuracy_lie_between_the_evaluations():
 
 
 def test_sparsity_is_judged_by_an_index_that_no_scale_changes():
-    """A sparser matrix with a heavier tail: more entries above the start's quantile,
+    """A sparser matrix with a heavier tail has more entries above the start's quantile,
     not fewer.
     """
 
@@ -289,8 +294,9 @@ def test_sparsity_is_undecided_where_the_end_and_matched_accuracy_disagree():
 
 
 def vision_world(gap, early, sparse):
-    """Adam ends `gap` ahead on all test rows; on the sampled ones it is `early` ahead
-    before.
+    """Return curves in which Adam ends `gap` ahead on all test rows.
+
+    On the sampled rows it is `early` ahead before.
     """
     rng = np.random.default_rng(4)
     hard = rng.random(20_000)

@@ -1,5 +1,6 @@
-"""Real tokens: a wrong constant, a wrong selection or a refusal that is not said would
-mislead.
+"""Tests of the law on real tokens.
+
+A wrong constant, a wrong selection or an unreported exclusion would mislead.
 """
 
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Studies drawn again from kept curves: else figures and verdicts part from what was
-trained.
+"""Tests of studies that are drawn again from kept curves.
+
+A failure means that figures and verdicts differ from what was trained.
 """
 
 import json
@@ -22,15 +23,16 @@ RECORDS = sorted(slug for pictures in redraw.PICTURES.values() for slug in pictu
 
 @pytest.fixture(scope="module")
 def redrawn(tmp_path_factory):
-    """The lines of verdicts; every picture is made and can be read, and none turned
-    into pixels.
+    """Return the lines of verdicts.
+
+    Every picture is made and can be read, and none is turned into pixels.
     """
     out = tmp_path_factory.mktemp("redrawn")
     unread = []
 
     def look(figure, path):
         figure.draw_without_rendering()
-        figure.draw_without_rendering = lambda: None  # once is enough for all questions
+        figure.draw_without_rendering = lambda: None  # one run serves all tests
         unread.extend(unreadable(figure))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +54,7 @@ def test_kept_curves_give_the_committed_verdicts_and_seeds(redrawn, slug):
         if "verdict" in one
     ]
     judged = ["".join(words.split()) for words in judged]
-    # a verdict is wrapped: its further lines stand further in
+    # the further lines of a wrapped verdict are indented
     words = re.split(r"\n {2}(?! )", redrawn[redrawn.index(slug) + 1])
     words = ["".join(each.split()) for each in words]
     assert judged and len(words) == len(judged)
@@ -70,7 +72,7 @@ def family():
 
 
 def test_the_family_has_every_claim_ever_judged(family):
-    """The 24 of the protocol; what was given up counts, with p = 1."""
+    """It has the protocol's 24 claims; a claim that was given up counts with p = 1."""
     assert len({*family, *redraw.GIVEN_UP}) == 24
     assert "fig4.sngd: undecided" in redraw._family_table(family)
     smallest, adjusted = min((claim.p, p) for claim, p in family.values() if claim.p)

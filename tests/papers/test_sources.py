@@ -1,4 +1,4 @@
-"""A claim's source names a statement that the paper's list has."""
+"""Tests that a claim's source names a statement in the paper's list."""
 
 import importlib
 

@@ -1,5 +1,6 @@
-"""Two samples from zero, closed form against runs: else a lost problem is said to be
-won.
+"""Tests of two samples from zero: the closed form against runs.
+
+A failure means that a problem that is lost is said to be won.
 """
 
 from dataclasses import replace
@@ -28,7 +29,7 @@ def drawn(seed):
 
 
 def trained(problems, rule, steps, loss="exponential", record=None):
-    """Margins (problems, records, 2) from zero."""
+    """Return margins (problems, records, 2) of runs from zero."""
     return dynamics.train(
         stacked(*problems), rule, steps, record or [steps], loss=loss
     ).margins[..., 0]
@@ -69,7 +70,7 @@ def test_the_module_and_training_agree_on_the_counterexample():
 
 @pytest.mark.parametrize("k", [0.6, 0.9])
 def test_where_the_slope_is_constant_the_threshold_is_exact(k):
-    """The reciprocal loss is linear below zero: R_0 = R_1, and 1 % decides."""
+    """The reciprocal loss is linear below zero, so that R_0 = R_1, and 1 % decides."""
     K = np.array([[2.0, -k], [-k, 0.5]])
     threshold = (k - 0.5) / (2 - k)
     factors = np.array([0.99, 1.01])

@@ -1,4 +1,7 @@
-"""Verdicts by hand: else few seeds or a small test set would count as a result."""
+"""Tests of verdicts by hand.
+
+A failure means that few seeds or a small test set count as a result.
+"""
 
 import math
 from dataclasses import replace
@@ -15,7 +18,7 @@ from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 
 
 def interval(low, high):
-    """An interval by its ends alone."""
+    """Return an interval with these ends."""
     return SimpleNamespace(low=low, high=high)
 
 
@@ -81,8 +84,8 @@ def test_censored_runs_open_the_end_that_they_do_not_support():
 
 @given(st.lists(st.floats(1, 99), min_size=3, max_size=5), st.integers(0, 2))
 def test_censoring_never_gives_a_word_that_the_whole_run_would_contradict(steps, place):
-    """A run cut off at the horizon would have needed more: "faster" must not hang on
-    it.
+    """A run that is cut off at the horizon would have needed more steps, so that
+    "faster" must not depend on it.
     """
     steps = np.array(steps)
     cut = steps.copy()
@@ -124,7 +127,9 @@ def test_p_is_that_of_the_t_test_and_the_level_at_which_the_interval_decides():
 
 
 def test_holm_is_its_definition_by_hand():
-    """0.01 x 4, 0.02 x 3, then 0.03 x 2 no less than before, then 0.5."""
+    """0.01 x 4, 0.02 x 3, then 0.03 x 2, which is raised to the one before, then
+    0.5.
+    """
     found = verdicts.holm({"d": 0.5, "b": 0.02, "a": 0.01, "c": 0.03})
     assert list(found) == ["a", "b", "c", "d"]
     assert list(found.values()) == pytest.approx([0.04, 0.06, 0.06, 0.5])

@@ -1,5 +1,8 @@
-"""Wrong worlds are as wrong as they say, and the ledgers' rows fail in them: else a
-ledger would claim a power that it has not."""
+"""Tests of the wrong worlds.
+
+They are as wrong as they say, and the ledgers' rows fail in them. Otherwise a ledger
+would claim a power that it does not have.
+"""
 
 import importlib
 import json
@@ -93,8 +96,9 @@ def test_inner_products_are_raised_by_one_vector_that_all_tokens_share():
 
 @pytest.mark.parametrize("size, holds", [(0.0, True), (0.01, False), (-0.01, False)])
 def test_steps_one_per_cent_off_turn_rows_red(size, holds):
-    """Of NGD by the norm and the weights it reaches, of Eq. 13 by the slope of its
-    loss."""
+    """NGD is judged by the norm and the weights it reaches, Eq. 13 by the slope of its
+    loss.
+    """
     rule = World("step off", size).rule
     history = dynamics.train(PROBLEM, rule(rules.NGD(0.05)), 3000)
     data = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
@@ -116,8 +120,9 @@ def test_an_unknown_family_is_refused():
 
 
 def section(world):
-    """Two rows about the norm: one within 10 %, one so loose that no small world breaks
-    it."""
+    """Return two rows about the norm: one within 10 %, and one that no small world
+    breaks.
+    """
     ratio = (world.target(SOLUTION).norm / SOLUTION.norm).max()
     tight = claims.close("tight", "ratio", "paper A", ratio, 1.0, 0.1)
     loose = claims.close("loose", "ratio", "paper A", ratio, 1.0, 0.9)
@@ -152,7 +157,7 @@ def test_a_world_that_does_not_apply_or_lacks_a_row_is_named(rows, named):
 
 
 def smallest(row):
-    """Family: the place of the smallest world of it that the row catches."""
+    """Return, by family, the index of the smallest world that the row detects."""
     order = [str(world) for family in FAMILIES for world in worlds(family)]
     return {world.rpartition(",")[0]: order.index(world) for world in row["catches"]}
 
@@ -181,10 +186,11 @@ def test_rows_of_the_ledgers_catch_worlds_as_small_as_their_page_says(paper, nam
 
 
 def weak(section):
-    """The rows of section(world) that do not hold, and those that no wrong world they
-    name breaks.
+    """Return the rows that do not hold, and those that none of their wrong worlds
+    breaks.
 
-    Of every family the smallest world and the last two, the largest in both directions.
+    Of every family the smallest world and the last two are tried; the last two are the
+    largest in both directions.
     """
     true = list(section(World()))
     wrong = {}
@@ -231,7 +237,7 @@ def test_rows_of_the_ledgers_hold_and_fail_in_worlds_that_they_name(paper, name)
 
 
 def test_rows_keep_their_ids_at_every_size():
-    """What a row catches is measured at small size and found by its id."""
+    """What a row detects is measured at small size and looked up by the row's id."""
     rows = importlib.import_module("papers.c.ledger_rows")
     sizes = (replace(rows.SMALL, draws=draws) for draws in (20, 30))
     made = [list(rows.SECTIONS["inequalities"](size)) for size in sizes]

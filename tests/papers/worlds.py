@@ -1,4 +1,4 @@
-"""Invented curves of a study, of which the truth is known."""
+"""Invented curves of a study, whose truth is known."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from lib.training.curves import Curve, Curves
 
 
 def curve(rule, seed, loss, part="curve", rate=0.1, cap=None, **rest):
-    """A curve of the given loss, with steps that obey the rule's equation."""
+    """Return a curve with the given loss and steps that obey the rule's equation."""
     loss = np.asarray(loss, dtype=np.float32)
     norm = (1 + loss).astype(np.float32)
     if rule == "SNGD":
@@ -32,7 +32,7 @@ def curve(rule, seed, loss, part="curve", rate=0.1, cap=None, **rest):
 def clocked(
     seed, readings, rate=0.1, rule="SGD", every=5, steps=None, part="trial", **rest
 ):
-    """A curve whose clock read these losses, `every` so many steps."""
+    """Return a curve whose clock read these losses, one `every` so many steps."""
     readings = np.asarray(readings, dtype=float)
     clock = {"at": every * np.arange(len(readings)), "loss": readings}
     loss = np.ones(steps or every * (len(readings) - 1))
@@ -40,15 +40,14 @@ def clocked(
 
 
 def answers(hits):
-    """The end of a run that has these test rows right."""
+    """Return the end of a run that classifies these test rows correctly."""
     return {"test_correct": np.packbits(hits), "test_rows": np.array(len(hits))}
 
 
 def tried(rules, share, rates=(0.05, 0.1, 0.2), rows=1000):
-    """Trials of `rules` at `rates`, and a plain classifier with this share of the rows
-    right.
+    """Return trials of `rules` at `rates`, and a plain classifier.
 
-    There is none where `share` is None.
+    The classifier has this share of the rows right; there is none if `share` is None.
     """
     trials = [
         clocked(100, np.ones(3), rate, rule, status="paused", cap=3.0)
@@ -62,7 +61,7 @@ def tried(rules, share, rates=(0.05, 0.1, 0.2), rows=1000):
 
 
 def configuration(rules, horizon, **rest):
-    """A study's configuration."""
+    """Return a study's configuration."""
     problem = {
         "data": {"name": "invented", "source": "hub"},
         "rows": 100,
@@ -77,18 +76,18 @@ def configuration(rules, horizon, **rest):
 
 
 def falling(steps, speed, rng):
-    """A noisy loss that falls like exp(-speed k)."""
+    """Return a noisy loss that falls like exp(-speed k)."""
     return 2 * np.exp(-speed * np.arange(steps)) * rng.lognormal(0, 0.02, steps)
 
 
 def race(
     speeds, seeds=5, horizon=200, network=0.8, plain=0.7, rates=(0.05, 0.1, 0.2), **rest
 ):
-    """Curves of rules that fall at `speeds`, the same for every seed up to a tenth of
-    noise.
+    """Return curves of rules that fall at `speeds`, up to a tenth of noise between
+    seeds.
 
     The clock reads each step's loss. `network` and `plain` are shares of test rows that
-    are right.
+    are classified correctly.
     """
     rng = np.random.default_rng(1)
     runs = tried(speeds, plain, rates)

@@ -1,5 +1,5 @@
-"""Wrong worlds of the laws: whatever number a claim rests on, it must notice another
-one.
+"""Wrong worlds of the laws: a claim must notice a change of any number on which it
+rests.
 """
 
 import warnings
@@ -9,8 +9,8 @@ import numpy as np
 
 
 def caught(true, wrong):
-    """Per wrong world the ids of the claims that hold in the true one and fail in
-    it.
+    """Return, per wrong world, the ids of the claims that hold in the true one and fail
+    in it.
     """
     holding = {claim.id for claim in true if claim.holds}
     return {
@@ -20,7 +20,7 @@ def caught(true, wrong):
 
 
 def caught_after(things, claims_of, changes):
-    """`caught` for claims on a list of things, in worlds that each change every
+    """Return `caught` for claims on a list of things, in worlds that each change every
     thing.
     """
     wrong = {
@@ -31,7 +31,7 @@ def caught_after(things, claims_of, changes):
 
 
 def but(record, **changes):
-    """A copy of nested records with parts changed: but(c, law__norm=2.0), or by a
+    """Copy nested records with parts changed: but(c, law__norm=2.0), or by a
     function.
     """
     changed = copy(record)
@@ -45,12 +45,12 @@ def but(record, **changes):
         if isinstance(changed, tuple):
             changed = changed._replace(**{name: new})
         else:
-            vars(changed)[name] = new  # of a copy: the record itself may be frozen
+            vars(changed)[name] = new  # set on a copy; the record itself may be frozen
     return changed
 
 
 def numbers(record, above=""):
-    """The paths of numbers and arrays of numbers in nested records."""
+    """Return the paths of numbers and arrays of numbers in nested records."""
     for name, part in (
         record._asdict() if isinstance(record, tuple) else vars(record)
     ).items():
@@ -62,7 +62,7 @@ def numbers(record, above=""):
             yield from numbers(part, f"{above}{name}__")
 
 
-SLIGHT = {  # ways in which a number, or an array, is wrong by the share `by`
+SLIGHT = {  # ways in which a number or an array is wrong by the factor 1 + `by`
     "large": lambda x, by: (1 + by) * x,
     "small": lambda x, by: x / (1 + by),
     # over a decade by 0.1 in the exponent
@@ -77,11 +77,10 @@ COARSE = {"raised": lambda x, by: x + by, "a hundredth": lambda x, by: x / 100}
 
 
 def amiss(things, claims_of, by=0.03, bounds=()):
-    """Claims that fail, and those that hold as well whichever number of every thing is
+    """Return claims that fail, and claims that hold whichever number of every thing is
     wrong.
 
-    Those of `bounds`, by the beginning of their ids, may need a number that is wrong by
-    far.
+    Claims whose ids begin with one of `bounds` may need a number that is wrong by far.
     """
     worlds = {
         (way, path): lambda thing, path=path, of=of: but(
@@ -91,7 +90,7 @@ def amiss(things, claims_of, by=0.03, bounds=()):
         for way, of in (SLIGHT | COARSE).items()
     }
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a wrong world may divide by zero
+        warnings.simplefilter("ignore")  # a wrong world may divide by zero here
         noticed = caught_after(things, claims_of, worlds)
     noticing = {
         id

@@ -1,5 +1,7 @@
-"""Paper B's descent: another rule, other minibatches or a biased oracle would pass for
-its own.
+"""Tests of paper B's descent.
+
+A failure means that another rule, other minibatches or a biased oracle are taken for
+the paper's.
 """
 
 import numpy as np
@@ -128,8 +130,8 @@ def test_oracle_has_the_mean_of_fresh_in_sample_gradients(n):
 
 def test_the_oracle_takes_out_what_is_first_order_in_the_keys():
     spread = [np.std(oracle_draws(n, 60, 60), 0).max(1) for n in (100, 1600)]
-    # What is left is quadratic in the keys' fluctuations, 1/n; a part of first order,
-    # 1/sqrt(n).
+    # The remainder is quadratic in the keys' fluctuations, so that it is 1/n. A part of
+    # first order would be 1/sqrt(n).
     assert (spread[0] / spread[1] > 8).all()
 
 

@@ -1,5 +1,7 @@
-"""Arrays as a reader has them: any real type, layout or nested list gives the numbers of
-float64, and what does not fit is named.
+"""Tests of arrays as readers have them.
+
+Any real type, layout or nested list gives the numbers of float64, and an error names
+what does not fit.
 """
 
 import numpy as np
@@ -45,7 +47,7 @@ FORMS = {
 
 
 def flat(values):
-    """All numbers of a result, in a row."""
+    """Return all numbers of a result in a row."""
     if not isinstance(values, tuple):
         values = (values,)
     return np.concatenate([np.ravel(np.asarray(value, float)) for value in values])

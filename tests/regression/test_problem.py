@@ -1,5 +1,6 @@
-"""Paper B's problem by autograd and by hand: else its minima and constants are
-another's.
+"""Tests of paper B's problem by autograd and by hand.
+
+A failure means that minima and constants belong to another problem.
 """
 
 import numpy as np
@@ -28,7 +29,7 @@ def layer(seed, *lead, scale=0.5):
 
 
 def plain_loss(X, Y, A, B):
-    """Eq. 1 as one would write it first, in torch."""
+    """Compute Eq. 1 in torch, as one would write it first."""
     P = torch.softmax(X @ B @ X.mT, -1)
     return ((P @ X @ A.mT - Y) ** 2).sum() / (2 * len(X))
 
@@ -53,7 +54,7 @@ def assert_near(pairs, others, atol):
     "m, d, k, scale, tolerance",
     [(m, d, k, scale, EXACT) for scale in (0.3, 30.0)
      for m, d, k in ((1, 1, 1), (6, 2, 3), (129, 4, 4), (260, 5, 8))]
-    # The bound on the logits is e^745 and more above the largest, which has to be
+    # The bound exceeds the largest logit by 745 and more, so that the largest has to be
     # found.
     + [(70, 4, 4, scale, scale * 1e-13) for scale in (1e2, 1e3, 1e4)],
 )  # fmt: skip

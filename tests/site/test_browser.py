@@ -1,5 +1,7 @@
-"""The site in a browser, from disk: else it is too wide, loads from elsewhere, or its
-living pictures compute something else than the library.
+"""Tests of the site in a browser, opened from disk.
+
+A failure means that it is too wide, loads from elsewhere, or has interactive pictures
+that compute something else than the library.
 """
 
 import os
@@ -39,9 +41,9 @@ def browser():
 
 @pytest.fixture
 def page(browser):
-    """A page that collects what went wrong on it."""
+    """Return a page that collects its errors."""
     one = browser.new_page(viewport={"width": 1280, "height": 900})
-    one.set_default_timeout(0)  # a busy machine may take its time
+    one.set_default_timeout(0)  # a busy machine may be slow
     one.complaints = []
     one.on("console", lambda message: one.complaints.append(message.text))
     one.on("pageerror", lambda error: one.complaints.append(str(error)))
@@ -58,7 +60,7 @@ def page(browser):
 
 
 def living(page, picture):
-    """A page with one living picture alone."""
+    """Return a page with one interactive picture."""
     scripts = ("svg", "explainer", "mirror")
     page.set_content(f'<div class="living" data-picture="{picture}"><img alt=""></div>')
     for name in scripts:

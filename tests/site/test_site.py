@@ -1,4 +1,8 @@
-"""The site: else a figure has no page, a link leads nowhere, or a fault is published."""
+"""Tests of the site.
+
+A failure means that a figure has no page, a link leads nowhere, or an error is
+published.
+"""
 
 import importlib.util
 import json
@@ -18,7 +22,7 @@ DOCS = files.ROOT / "docs"
 
 
 def loaded(name):
-    """A module of docs/, which is no package."""
+    """Import a module of docs/, which is not a package."""
     spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -31,7 +35,7 @@ records = loaded("records")
 
 @pytest.fixture
 def figure(tmp_path, monkeypatch):
-    """A copy of one figure, alone in its folder; the path of its record."""
+    """Copy one figure into a folder of its own, and return the path of its record."""
     folder = tmp_path / "figures" / "demo"
     folder.mkdir(parents=True)
     for ending in (".png", ".json"):
@@ -116,7 +120,7 @@ def parsed(path):
 
 @pytest.fixture(scope="module")
 def pages(whole_site):
-    """Every page of the site but the listings of source code."""
+    """Return every page of the site except listings of source code."""
     paths = [p for p in whole_site.rglob("*.html") if "_modules" not in p.parts]
     return {path.relative_to(whole_site).as_posix(): parsed(path) for path in paths}
 

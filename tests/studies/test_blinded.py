@@ -1,5 +1,6 @@
-"""The blinded look: else it shows what it must hide, or asks for other numbers of
-seeds.
+"""Tests of the blinded look.
+
+A failure means that it shows what it must hide, or requires other numbers of seeds.
 """
 
 import math
@@ -17,7 +18,7 @@ RATIOS = {"SGD": 1.0, "Adam": 0.37, "SPS": 0.61, "SNGD": 0.83}
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Six seeds of a study that scatter by a third."""
+    """Write six seeds of a study that scatter by a third."""
     folder = tmp_path_factory.mktemp("six")
     plan = confirm.plans()[STUDY]
     write_study(STUDY, folder, scattered(plan, RATIOS, 0.33), seeds=range(30, 36))
@@ -54,7 +55,7 @@ def test_it_prints_no_ratio_and_no_mean(written, capsys):
         "seeds",
         "a",
     ]
-    # It prints the same whatever the ratios are.
+    # The output does not depend on the ratios.
     assert not any(rule in said for rule in RATIOS)
 
 

@@ -1,5 +1,6 @@
-"""The runs of the confirmation on a toy study: else a kill or a second process spoils a
-seed.
+"""Tests of the confirmation's runs on a toy study.
+
+A failure means that a kill or a second process spoils a seed.
 """
 
 import itertools
@@ -26,7 +27,7 @@ SEEDS = (30, 31, 32)
 
 
 def table():
-    """A confirm.toml of one toy study, by the code that is here."""
+    """Return a confirm.toml of one toy study, for the present code."""
     torch.set_num_threads(1)
     made = made_on("cpu")
     fixed = {name: made[name] for name in ("code", "torch", "threads")}
@@ -65,7 +66,7 @@ def confirmation(out, state, say=lambda _: None):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The confirmation in one go."""
+    """Run the confirmation in one go."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         install(patch)
@@ -120,7 +121,7 @@ def test_a_run_ends_at_its_target(whole):
 
 
 def trial(rule, rate, seed, steps):
-    """A raced run that reaches the last target after so many steps."""
+    """Return a raced run that reaches the last target after `steps` steps."""
     at = np.arange(0, steps + 1, 2, dtype=np.float32)
     losses = np.full(len(at), 0.9, np.float32)
     losses[-3:] = 0.1
@@ -170,7 +171,7 @@ def test_a_confirmation_in_pieces_is_bit_for_bit_that_in_one(
     whole, tmp_path, monkeypatch
 ):
     class Short(Work):
-        """Work that is out of time after forty looks at the clock."""
+        """Work whose time is over after it has looked at the clock forty times."""
 
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
@@ -243,7 +244,7 @@ def test_processes_share_the_work_though_one_is_killed(whole, tmp_path):
     killed.communicate()
     theirs = other.communicate()[0].splitlines()
     assert other.returncode == 0
-    # The one that is left may have skipped the seed that the killed one held.
+    # The process that is left may have skipped the seed that the killed process held.
     said = []
     confirmation(tmp_path / "out", tmp_path / "state", say=said.append).run()
     same(contents(whole), contents(tmp_path / "out"))

@@ -1,5 +1,6 @@
-"""Holm's rule over the family: else more than one family in twenty has a wrong
-verdict.
+"""Tests of Holm's rule over the family.
+
+A failure means that more than one family in twenty has a wrong verdict.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ FAMILIES = 400  # a share of 0.05 has the Monte-Carlo error 0.011
 
 
 def above(z, variance=1.0):
-    """The case of a difference that lies `z` of its errors above zero, on many
+    """Return the case of a difference that lies `z` standard errors above zero, on many
     seeds.
     """
     seeds = 10_000
@@ -64,7 +65,7 @@ def test_the_verdict_is_the_word_at_the_level_of_holms_rule():
 
 
 def is_wrong(name, word):
-    """Whether a word is wrong if the truth lies on the border of the claim."""
+    """Return whether a word is wrong if the truth lies on the border of the claim."""
     judged_by = FAMILY[name].word
     if judged_by is verdicts.above:  # zero is on neither side
         return word != UNDECIDED
@@ -74,7 +75,9 @@ def is_wrong(name, word):
 
 
 def on_the_border(deviations):
-    """Models in which the truth of every claim lies on the border of its word."""
+    """Return models in which the truth of every claim lies on the border of its
+    word.
+    """
     models = []
     for model in simulate.first_round_models():
         null = model.scaled(0.0, deviations)
@@ -100,7 +103,9 @@ def test_the_error_rate_of_a_family_on_the_border_is_at_most_5_percent(deviation
 
 
 def test_the_word_at_95_percent_would_err_more_often_than_the_correction_allows():
-    """Why the verdict is not the word "alone" of a claim whose p Holm's rule keeps."""
+    """This is why the verdict is not the word "alone" of a claim whose p Holm's rule
+    keeps.
+    """
     families = simulate.simulate(on_the_border(0.5), FAMILIES, seed=1)
     wrong = []
     for drawn in families:
@@ -131,7 +136,9 @@ def test_the_power_is_what_was_planned():
 
 
 def test_a_known_ratio_is_decided_as_often_as_the_t_test_says():
-    """One claim alone at 5 %: the power against the noncentral t, within two errors."""
+    """The power of one claim alone at 5 % agrees with the noncentral t, within two
+    errors.
+    """
     model = simulate.Speed(
         "mnist_60000", {"SGD": 7.0, "SNGD": 7.15, "Adam": 7.0}, 0.12, 24, 1, 9600
     )

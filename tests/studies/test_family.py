@@ -1,4 +1,7 @@
-"""What the 21 claims measure, by hand: else the verdict is on another quantity."""
+"""Tests by hand of what the 21 claims measure.
+
+A failure means that a verdict is about another quantity.
+"""
 
 import math
 from dataclasses import replace
@@ -133,7 +136,7 @@ def test_growth_is_that_of_norms_after_4800_steps_the_walk_stands_beside():
 
 
 def review(rule, seed, accuracy, rows=2000, **metrics):
-    """A run on reviews that ends with this accuracy, on all rows and at its
+    """Return a run on reviews that has this accuracy at its end and at its
     evaluations.
     """
     hits = np.arange(rows) < accuracy * rows

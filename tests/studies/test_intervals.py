@@ -1,4 +1,7 @@
-"""The intervals of the confirmation: else a verdict rests on the wrong ends."""
+"""Tests of the confirmation's intervals.
+
+A failure means that a verdict rests on wrong ends.
+"""
 
 import math
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""The judge on seeds' files: else a file that is not as planned, or a half study, is
-judged.
+"""Tests of the judge on seeds' files.
+
+A failure means that a file that is not as planned, or half a study, is judged.
 """
 
 import json
@@ -25,7 +26,7 @@ FEW = range(30, 34)
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """A full study whose runs scatter less than planned."""
+    """Write a full study whose runs scatter less than planned."""
     folder = tmp_path_factory.mktemp("full")
     plan = confirm.plans()[STUDY]
     write_study(STUDY, folder, scattered(plan, RATIOS, 0.05, middle=50))
@@ -34,14 +35,14 @@ def full(tmp_path_factory):
 
 @pytest.fixture
 def few(tmp_path):
-    """Four seeds of it."""
+    """Write four seeds of it."""
     plan = confirm.plans()[STUDY]
     write_study(STUDY, tmp_path, scattered(plan, RATIOS, 0.05, middle=50), seeds=FEW)
     return tmp_path
 
 
 def refused(folder, capsys, *words):
-    """The one sentence with which the judge refuses."""
+    """Return the one sentence with which the judge stops."""
     assert judge.main([STUDY, "--folder", str(folder), *words]) == 1
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1

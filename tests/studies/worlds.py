@@ -1,4 +1,4 @@
-"""Invented seeds' files of the confirmation, of which the truth is known."""
+"""Invented seeds' files of the confirmation, whose truth is known."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ MADE = {name: TABLE[name] for name in ("code", "torch", "threads")}
 
 
 def readings_to(plan, steps):
-    """A clock whose first three low readings have `steps` in their middle; it ends with
-    them.
+    """Return a clock that ends with its first three low readings, with `steps` in their
+    middle.
     """
     tick = plan.first_round.clock
     target = plan.first_round.targets[-1]
@@ -26,7 +26,7 @@ def readings_to(plan, steps):
 
 
 def run_to(plan, rule, seed, steps, *, rate=None, cap=None, part="curve"):
-    """A run that needs so many steps, infinite if it misses its target."""
+    """Return a run that needs so many steps, infinite if it misses its target."""
     return Curve(
         status="finished" if np.isinf(steps) else f"stopped after step {steps:g}",
         part=part,
@@ -40,7 +40,7 @@ def run_to(plan, rule, seed, steps, *, rate=None, cap=None, part="curve"):
 
 
 def cap_of(plan, rule):
-    """The cap of `rule` if every race is won by the first rate."""
+    """Return the cap of `rule` if every race is won by the first rate."""
     if rule != "SNGD":
         return None
     if plan.cap is not None:
@@ -61,7 +61,7 @@ def configuration_of(plan):
 
 
 def write_race(plan, folder, slower=1.5):
-    """A race that the first rate of every rule wins, by the factor `slower`."""
+    """Write a race that the first rate of every rule wins by the factor `slower`."""
     runs = []
     tick = plan.first_round.clock
     for rule, rates in plan.rates.items():
@@ -78,7 +78,7 @@ def write_race(plan, folder, slower=1.5):
 
 
 def seed_file(plan, seed, steps):
-    """The runs of one seed: steps(rule, seed) says how many each needs."""
+    """Write the runs of one seed; steps(rule, seed) says how many steps each needs."""
     runs = []
     for rule in plan.rules(seed):
         runs.append(run_to(plan, rule, seed, steps(rule, seed), cap=cap_of(plan, rule)))
@@ -86,7 +86,7 @@ def seed_file(plan, seed, steps):
 
 
 def write_study(name, folder, steps, seeds=None):
-    """The race and the seeds of a study below `folder`; all seeds if not told."""
+    """Write the race and the seeds of a study below `folder`, by default all seeds."""
     plan = plans()[name]
     write_race(plan, folder)
     for seed in plan.numbers if seeds is None else seeds:
@@ -95,8 +95,9 @@ def write_study(name, folder, steps, seeds=None):
 
 
 def scattered(plan, ratios, deviation, middle=40):
-    """steps(rule, seed): `middle` ticks times the rule's ratio, scattered, on the
-    clock's ticks.
+    """Return steps(rule, seed): `middle` ticks times the rule's ratio, with noise.
+
+    Steps are on the ticks of the clock.
     """
     tick = plan.first_round.clock
 

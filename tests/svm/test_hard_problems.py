@@ -1,5 +1,6 @@
-"""Token SVMs in awkward units and at the edge: else rounding passes for a solution or a
-proof.
+"""Tests of token SVMs in awkward units and on the edge of feasibility.
+
+A failure means that rounding passes for a solution or a proof.
 """
 
 from dataclasses import replace
@@ -26,7 +27,7 @@ def token_set(X, z):
 
 
 def nearly_between(distance, seed=0):
-    """The selected token of sample 0 is `distance` off the segment between two
+    """Make the selected token of sample 0 lie `distance` off the segment between two
     others.
     """
     X, z = drawn(seed)
@@ -43,7 +44,7 @@ def refusal(data, norm="frobenius"):
 
 
 def certified(data, solution):
-    """Whether its margins and Frobenius duality gap hold, from the tokens alone."""
+    """Check margins and Frobenius duality gap from the tokens alone."""
     rows = rows_of(data)
     W, beta = (a[0].ravel().astype(np.longdouble) for a in (solution.W, solution.duals))
     bound = beta.sum() / np.sqrt(((beta @ rows) ** 2).sum())
@@ -61,8 +62,8 @@ def test_fuzzed_problems_are_answered_rightly():
     refusals = [detail for word, detail in verdicts if word == "refused"]
     assert 0 < len(refusals) < 0.1 * len(words)
     assert all("about a factor" in r for r in refusals)
-    # Two constraints of this one are opposite up to 4e-15: not to be solved, a proof to
-    # be kept.
+    # Two constraints of this instance are opposite up to 4e-15. It must not be solved,
+    # and its proof must be kept.
     assert verdict(14887)[1] == "infeasible"
 
 
@@ -243,7 +244,7 @@ BADLY_SCALED = 1e4
 
 
 def instance(seed):
-    """(kind, tokens, norm) number `seed`: at most 6 samples of 6 tokens in 6
+    """Return (kind, tokens, norm) number `seed`, with at most 6 samples, tokens and
     dimensions.
     """
     rng = np.random.default_rng([seed, 1])
@@ -260,7 +261,7 @@ def instance(seed):
 
 
 def largest_margin(rows):
-    """The largest t with <a_m, W> >= t max|a_m| for some |W_jk| <= 1, by linear
+    """Solve for the largest t with <a_m, W> >= t max|a_m|, |W_jk| <= 1, by linear
     programming.
     """
     length = np.abs(rows).max(1, keepdims=True)
@@ -279,8 +280,9 @@ def largest_margin(rows):
 
 
 def verdict(seed):
-    """(kind, verdict, detail): "solved", "infeasible", "refused", "undecided" or
-    "wrong".
+    """Return (kind, verdict, detail) of an instance.
+
+    The verdict is "solved", "infeasible", "refused", "undecided" or "wrong".
     """
     name, data, norm = instance(seed)
     rows = rows_of(data)

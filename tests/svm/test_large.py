@@ -1,5 +1,7 @@
-"""Token SVMs with many constraints: else a solver answers wrongly where nobody can check
-it by hand, or takes memory that is not there.
+"""Tests of token SVMs with many constraints.
+
+A failure means that a solver is wrong where nobody can check it by hand, or takes
+memory that is not there.
 """
 
 import numpy as np
@@ -18,7 +20,7 @@ METHODS = {
 
 
 def drawn(seed, n, T, r, q, *, solvable=True):
-    """Tokens whose opt tokens a random W selects, or random ones."""
+    """Draw tokens whose opt tokens a random W selects, or random opt tokens."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, T, r))
     z = rng.standard_normal((n, q))
@@ -30,13 +32,13 @@ def drawn(seed, n, T, r, q, *, solvable=True):
 
 
 def force(monkeypatch, name):
-    """Let `token_svm` take one method, whatever the size."""
+    """Make `token_svm` take one method, whatever the size."""
     monkeypatch.setattr(large, "methods", lambda *size: METHODS[name])
     monkeypatch.setattr(large, "MOST_PIVOTING", 0)  # and no other one after it
 
 
 def rows_of(data):
-    """The constraints of a run, (m, r q), by the definition."""
+    """Return the constraints of a run, (m, r q), by their definition."""
     delta = coordinates.differences(data, data.opt)[0]
     outer = delta[:, :, :, None] * data.z[0][:, None, None]
     return outer.reshape(len(delta) * delta.shape[1], -1)
@@ -110,7 +112,7 @@ def test_degenerate_problems_are_decided_alike(kind, method, monkeypatch):
 
 
 def outcome(data):
-    """The verdict of `token_svm`, and the norm of W or zero."""
+    """Return the verdict of `token_svm`, and the norm of W or zero."""
     try:
         return "solved", svm.token_svm(data).norm[0]
     except svm.Infeasible:
@@ -169,7 +171,7 @@ def test_a_norm_that_would_take_hours_is_refused_with_numbers(norm, monkeypatch)
 
 @pytest.mark.parametrize("near", [0.0, 1e-3])
 def test_texts_that_begin_alike_are_decided(near):
-    """Many samples share their query, or nearly so, and have both labels."""
+    """Many samples share their query, exactly or nearly, and have both labels."""
     rng = np.random.default_rng(0)
     n, T, d = 60, 15, 12
     X = rng.standard_normal((n, T, d))
@@ -188,9 +190,9 @@ def test_texts_that_begin_alike_are_decided(near):
 
 
 def nearly_equal_queries(noise, *, twice=0.0):
-    """Texts with labels of their own, whose queries differ by `noise` alone.
+    """Make texts with labels of their own whose queries differ by `noise` alone.
 
-    The tokens of the second half are those of the first, up to a part `twice`.
+    The tokens of the second half equal those of the first, up to a part `twice`.
     """
     draws = stream(0, "data")
     n, T, d = 60, 20, 16

@@ -1,5 +1,6 @@
-"""Max-margin problems: a W that is not the smallest, or a wrong proof that none exists,
-is seen.
+"""Tests of max-margin problems.
+
+They detect a W that is not the smallest, and a wrong proof that none exists.
 """
 
 import pickle
@@ -19,7 +20,7 @@ NORMS = ("frobenius", *EXPONENTS, "nuclear", "spectral", 1, np.inf)
 
 
 def size(matrix, norm, dual=False):
-    """The norm of a matrix, or its dual norm."""
+    """Return the norm of a matrix, or its dual norm."""
     if isinstance(norm, svm.Blocks):
         parts = np.split(matrix, norm.count, int(norm.by_columns))
         return (sum if dual else max)(size(part, norm.inner, dual) for part in parts)
@@ -38,8 +39,9 @@ def all_rows(data):
 
 
 def check_certificate(rows, solution, norm):
-    """Feasible, beta >= 0, and the lower bound 1^T beta / N*(sum beta a) within
-    `accuracy`.
+    """Check feasibility, beta >= 0, and the lower bound 1^T beta / N*(sum beta a).
+
+    All hold within `accuracy`.
     """
     assert (solution.duals >= 0).all()
     for run, (A, W) in enumerate(

@@ -1,4 +1,7 @@
-"""Curve files: else damaged or foreign curves are judged as if they were a study's."""
+"""Tests of curve files.
+
+A failure means that damaged or foreign curves are judged as a study's.
+"""
 
 import dataclasses
 import io
@@ -14,7 +17,7 @@ from tests.papers.worlds import clocked, curve, race
 
 @pytest.fixture
 def saved(tmp_path):
-    """Curves and the file that they were saved to."""
+    """Return curves and the file to which they were saved."""
     whole = race({"SGD": 0.02, "SNGD": 0.03})
     whole.save(tmp_path / "a.npz")
     return whole, tmp_path / "a.npz"

@@ -1,9 +1,9 @@
-"""A trial, a judged run and its end on a device that is not the CPU: the same curves as
-on it.
+"""Tests of a trial, a judged run and its end on a device other than the CPU.
 
-Such a device for machines that have none: its tensors only meet their like. What lies
-on it is kept on the CPU; an operation that mixes it with a tensor of the CPU raises, as
-on a GPU, unless that one is a single number.
+They give the same curves as on the CPU. The device is simulated for machines that have
+none. Its tensors only combine with tensors of the same device. Their content is kept on
+the CPU. As on a GPU, an operation that mixes them with a tensor of the CPU raises an
+error, unless that tensor is a single number.
 """
 
 from dataclasses import replace
@@ -20,11 +20,12 @@ from lib.training.study import TUNING_SEED
 from lib.training.work import Run, Work
 from tests.training.test_study import STUDY
 
-NAME = "meta"  # the one device without a driver under which torch lets a tensor be made
+# the one device without a driver on which torch allows a tensor to be made
+NAME = "meta"
 
 
 class Far(torch.Tensor):
-    """A tensor that says that it lies on the device `NAME`; `near` is its content."""
+    """A tensor that says that it is on the device `NAME`; `near` is its content."""
 
     @staticmethod
     def __new__(cls, near):
@@ -43,7 +44,7 @@ class Far(torch.Tensor):
 
 
 def run(function, args, kwargs):
-    """`function` of far tensors, on the CPU."""
+    """Run `function` of far tensors on the CPU."""
     far = []
     near = []
     made = {}
@@ -59,7 +60,7 @@ def run(function, args, kwargs):
 
     args, kwargs = tree_map(inner, (args, kwargs))
     asked = kwargs.get("device")
-    moved = "copy" in function.__name__  # copies alone may cross over
+    moved = "copy" in function.__name__  # only copies may change the device
     if far and not moved and any(x.ndim for x in near):
         raise RuntimeError(f"{function} got tensors of {NAME} and of the CPU")
     if asked is None:
@@ -80,7 +81,7 @@ def run(function, args, kwargs):
 
 
 class Machine(TorchDispatchMode):
-    """What `accelerate` gives, with a device of this kind; it works while it is
+    """The result of `accelerate` with a device of this kind; it is active while
     entered.
     """
 
@@ -93,8 +94,8 @@ class Machine(TorchDispatchMode):
         return run(function, args, kwargs or {})
 
     def prepare(self, model, optimizer):
-        """`model` on the device; its parameters stay the objects that `optimizer`
-        has.
+        """Return `model` on the device; its parameters stay the objects that
+        `optimizer` has.
         """
         for part in (*model.parameters(), *model.buffers()):
             far = Far(part.detach())
@@ -104,11 +105,11 @@ class Machine(TorchDispatchMode):
         return model, optimizer
 
     def backward(self, loss):
-        """Gradients of `loss`."""
+        """Compute the gradients of `loss`."""
         loss.backward()
 
     def reduce(self, value, how):
-        """One process's value is the mean."""
+        """Return the value, since the mean over one process is its value."""
         return value
 
 

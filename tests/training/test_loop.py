@@ -1,5 +1,7 @@
-"""The loop: else a killed run goes on to other numbers, or a diverged one counts as
-trained.
+"""Tests of the training loop.
+
+A failure means that a killed run continues to other numbers, or that a diverged one
+counts as trained.
 """
 
 import errno
@@ -69,8 +71,9 @@ def run(
     key="",
     **options,
 ):
-    """Model, batches and curve of a network trained on `clusters`; `options` are of
-    `Trainer`.
+    """Train a network on `clusters`; return model, batches and curve.
+
+    `options` are those of `Trainer`.
     """
     batches = Batches(*clusters(), 16, seed)
     model = initialised(build, start)
@@ -89,8 +92,8 @@ def run(
 
 
 def at_call(number, change):
-    """Cross-entropy, which at the call of this number (from 1) goes through
-    `change`.
+    """Return a cross-entropy that goes through `change` at its call with this number
+    (from 1).
     """
     calls = []
 
@@ -227,12 +230,11 @@ def test_a_run_ends_where_the_mean_of_three_readings_is_low_enough():
         return reading <= 0.5
 
     curve = run(steps=20, clock=clock, tick=2, at=[0, 20], reached=reached)[2]
-    # The two low readings at the start are no mean of three, and one high reading
-    # counts thrice.
+    # The two low readings at the start are not a mean of three, and one high reading
+    # counts in three means.
     assert curve.status == "stopped after step 10"
     assert [step for step, _ in seen] == [0, 2, 4, 6, 8, 10]
-    # Whoever counts the steps of the kept curve finds the reading at which the run
-    # ended.
+    # Counting the steps of the kept curve gives the reading at which the run ended.
     assert curve.steps_to(0.5) == 10
     assert seen[-1][1] == curve.readings()[-1]
     # The run is evaluated where it ends, though this was not one of the points.
@@ -250,7 +252,7 @@ def test_a_metric_that_some_evaluations_lack_is_nan_there():
 
 @pytest.fixture
 def often(monkeypatch):
-    """A checkpoint every four steps."""
+    """Write a checkpoint every four steps."""
     monkeypatch.setattr(loop, "SAVE_EVERY", 4)
 
 
@@ -449,7 +451,7 @@ def test_processes_that_cannot_share_a_batch_equally_are_refused():
 
 
 class Blind(torch.optim.Optimizer):
-    """An optimiser as many papers publish it: it reads the gradients that are there."""
+    """An optimiser as many papers publish it: it uses the gradients that are there."""
 
     def __init__(self, parameters):
         super().__init__(parameters, {})
@@ -460,7 +462,7 @@ class Blind(torch.optim.Optimizer):
 
 class Deaf(Blind):
     def step(self, closure=None):
-        """Move nothing, and ask for no loss."""
+        """Move nothing, and do not evaluate the loss."""
 
 
 @pytest.mark.parametrize("optimiser", [Blind, Deaf])

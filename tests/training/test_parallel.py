@@ -1,4 +1,7 @@
-"""Two processes that share every batch: else a study on two GPUs is another one."""
+"""Tests of two processes that share every batch.
+
+Otherwise a study on two GPUs would be another one.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""What the studies measure: else trials are judged on rows that they train on."""
+"""Tests of what the studies measure.
+
+A failure means that trials are judged on rows on which they train.
+"""
 
 import copy
 import os
@@ -14,14 +17,14 @@ from lib.training import curves, problems, rules
 from lib.training.studies import DEMO, STUDIES
 
 STEPS = 40
-# One unit of the half precision in which a trial's losses are kept: another processor
-# sums in another order, and the steps carry that to about 1e-6.
+# One unit of half precision, in which a trial's losses are kept. Another processor sums
+# in another order, which the steps enlarge to about 1e-6.
 UNIT = 2.0**-10
 
 
 @pytest.fixture(scope="module", params=["vit", "imdb", "mnist"])
 def measured(request):
-    """A demo's name, its problem, and an untrained network of it."""
+    """Return a demo's name, its problem, and an untrained network for it."""
     study = DEMO[request.param]
     problem = study.problem(batch=study.batch, **study.options)
     return request.param, problem, training.initialised(problem.build, 0).eval()

@@ -1,5 +1,6 @@
-"""Which rate a rule is judged at: else one rule is raced at a worse rate than
-another.
+"""Tests of the rate at which a rule is judged.
+
+A failure means that one rule is raced at a worse rate than another.
 """
 
 import dataclasses
@@ -26,11 +27,10 @@ STUDY = Study(
 
 
 class Invented(Race):
-    """The race of trials `trial(rate, steps)`, and those `asked` for: (rate, up to
-    which step).
+    """The race of trials `trial(rate, steps)`.
 
-    A rate of `before` {rate: steps} has been run so far before, and that run is handed
-    out.
+    `asked` lists what was requested: (rate, up to which step). A rate in `before`
+    {rate: steps} has run so far already, and this run is returned.
     """
 
     def __init__(self, study, trial, before=()):
@@ -48,13 +48,14 @@ class Invented(Race):
         return taken
 
     def longest(self):
-        """How far every rate was run."""
+        """Return how far every rate was run."""
         return dict(self.asked)
 
 
 def twice(first):
-    """The rate that `first`, a maker of `Invented`, chooses; the same where its runs
-    are there.
+    """Return the rate that `first`, a maker of `Invented`, chooses.
+
+    The choice must be the same if its runs are already there.
     """
     work = first(())
     chosen = work.best()
@@ -91,7 +92,9 @@ def test_accuracy_is_that_of_the_last_evaluations():
 
 
 def race(speeds, diverging=(), noise=0.0, study=STUDY, before=()):
-    """`Invented` trials whose loss is 2 exp(-speed step / 100), up to a ripple."""
+    """Return `Invented` trials whose loss is 2 exp(-speed step / 100), up to a
+    ripple.
+    """
 
     def trial(rate, steps):
         at = np.arange(0, steps + 1, 5)
@@ -121,8 +124,8 @@ CLOSE = {0.1: 0.01, 0.2: 0.15, 0.4: 0.18, 0.8: 0.15}
             0.4,
             {0.4: 200, 0.8: 200},
         ),
-        # Twice the steps of the first; or the others are dropped, and nothing is left
-        # to wait for.
+        # The race ends at twice the steps of the first one, or once all others are
+        # dropped.
         (ONE, dict(noise=1.2, study=EARLY), 0.4, dict.fromkeys(ONE, 300)),
         (ONE, dict(study=EARLY), 0.4, {0.1: 200, 0.2: 200, 0.4: 300, 0.8: 200}),
         # A rate is dropped where it is worse by more than its error, seen at a quarter.

@@ -1,5 +1,6 @@
-"""Optimisers by their formulas and an oracle: another step would be judged under the
-same name.
+"""Tests of optimisers against their formulas and a reference.
+
+A failure means that another step is judged under the same name.
 """
 
 import math
@@ -87,8 +88,8 @@ def test_a_gradient_that_is_none_or_tiny_and_a_loss_below_zero(
 
 @pytest.mark.parametrize("make", [sngd(0.1, 0.5), StochasticPolyak])
 def test_no_value_leaves_the_device_in_a_step(make):
-    """Tensors on the device "meta" have no values: what would wait on a GPU raises
-    here.
+    """Tensors on the device "meta" have no values, so that what would wait on a GPU
+    raises here.
     """
     parameters = [
         torch.zeros(s, device="meta", requires_grad=True) for s in ((300, 400), (7,))
@@ -106,9 +107,7 @@ def flat(tensors):
 
 
 def plain_step(theta, gradient, lr, p):
-    """Paper C's rule, straight from its formula: |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ -
-    η g.
-    """
+    """Take a step of paper C's rule, |θ⁺|^(p-1) sgn θ⁺ = |θ|^(p-1) sgn θ - η g."""
     U = np.sign(theta) * np.abs(theta) ** (p - 1) - lr * gradient
     return np.sign(U) * np.abs(U) ** (1 / (p - 1))
 

@@ -1,5 +1,6 @@
-"""A study of one layer: else a kill, a second process or a typing error spoils its
-curves.
+"""Tests of a study of one layer.
+
+A failure means that a kill, a second process or a typing error spoils its curves.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ from tests.training import test_loop
 
 
 class Points(Problem):
-    """Two classes of points on a line, nearly apart."""
+    """Two classes of points on a line, nearly separated."""
 
     def __init__(self, batch=8, rows=64):
         rng = np.random.default_rng(0)
@@ -88,7 +89,7 @@ def work(study, folder, say=lambda _: None):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """STUDY in one go, of which several tests read the curves."""
+    """Run STUDY in one go; several tests read its curves."""
     return work(STUDY, tmp_path_factory.mktemp("whole")).run()
 
 
@@ -385,7 +386,7 @@ def test_last_losses_are_the_last_readings_of_the_clock():
 
 
 def test_an_own_rule_may_treat_parameters_apart():
-    """As one does that treats matrices and vectors apart, such as Muon."""
+    """Muon, for example, treats matrices and vectors differently."""
 
     def split(parameters, rate):
         matrices = [p for p in parameters.values() if p.ndim == 2]

@@ -1,5 +1,6 @@
-"""Optimisers against their definitions in many digits: else the map shows another
-rule's norm.
+"""Tests of optimisers against their definitions in many digits.
+
+A failure means that the atlas shows another rule's norm.
 """
 
 from dataclasses import replace
@@ -16,8 +17,8 @@ from tests.exact import DATA, START, ours
 STEPS = 8
 NORMS = ["frobenius", 1, 1.5, 3, np.inf, "spectral", "nuclear"]
 FAR = 900.0  # logits of this size: softmax weights are e^-1000 and less
-# There scores decide the slope as anywhere: one loss is enough where every digit is
-# dear.
+# The slope depends on the scores as elsewhere, so that one loss is enough here, where
+# every digit costs time.
 WHERE = [(1.0, "exponential"), (1.0, "logistic"), (FAR, "exponential")]
 
 
@@ -26,9 +27,7 @@ def steepest(norm):
 
 
 def two(make):
-    """Two blocks: each is the rule on its own rows of every gradient, which the whole W
-    makes.
-    """
+    """Apply a rule to two blocks of rows of every gradient."""
     return lambda: exact.in_blocks(make, 2)
 
 
@@ -43,12 +42,14 @@ def one_sample():
 
 
 def two_samples():
-    """Of three: the third is left out."""
+    """Take two of three samples; the third is left out."""
     return lambda t, parts: exact.steepest(parts[:2].mean(0), 2)
 
 
 def reduced():
-    """SVRG: the anchor is W at the begin of each epoch of three samples."""
+    """Return SVRG, whose anchor is the W at the start of each epoch of three
+    samples.
+    """
     anchor = None
 
     def direction(t, parts):
@@ -120,11 +121,10 @@ RULES = {  # a rule, and what makes its direction
 
 
 def error(found, expected, start, of_move=1e-11, of_size=1e-14, moved=0.0):
-    """The largest error over what is allowed; infinite where the run did not go as far
-    as `moved`.
+    """Return the largest error divided by the allowed one; inf if the run hardly moved.
 
-    Allowed is a share of how far the run went, or of its largest entry where that is
-    more.
+    The allowed error is a share of how far the run went, or of its largest entry if
+    that is larger. The run has to go at least as far as `moved`.
     """
     went = np.abs(expected - start).max()
     if went <= moved:
@@ -138,12 +138,12 @@ def error(found, expected, start, of_move=1e-11, of_size=1e-14, moved=0.0):
 @pytest.mark.parametrize("name", RULES)
 def test_rules_are_their_definitions(name, far, loss):
     rule, make = RULES[name]
-    dear = name == "full AdaGrad"  # its roots, far away
+    dear = name == "full AdaGrad"  # far from zero its roots are tested
     steps = 3 if dear and far > 1 else STEPS
     of_move = 5e-10 if dear else 1e-11
     with mpmath.workdps(60 if far == 1 else 1200):
         expected = exact.train(DATA, make(), rule, steps, far * START[0], loss)
-    # E^-900 is no step
+    # a step of size e^-900 has no effect
     still = far > 1 and name in (
         "adam, epsilon",
         "variance reduced",
@@ -158,12 +158,12 @@ def test_rules_are_their_definitions(name, far, loss):
 @pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("batch_size", [0, 3], ids=["kernel", "loop"])
 def test_mirror_descent(p, normalised, far, loss, batch_size):
-    """Where the softmax underflows only normalised steps move."""
+    """Where the softmax underflows, only normalised steps move W."""
     rule = dynamics.MirrorDescent(
         p,
         0.07 if far == 1 else 0.01 * FAR ** (p - 1),
         normalised=normalised,
-        batch_size=batch_size,  # three are all samples
+        batch_size=batch_size,  # three samples are all of them
     )
     with mpmath.workdps(60 if far == 1 else 1200):
         of_run = p, rule.step_size, STEPS, far * START[0], normalised, loss
@@ -194,7 +194,7 @@ NATURAL = {
 def test_natural_gradient(name, far, loss):
     rule = NATURAL[name]
     start = far * START
-    moves = far == 1 or rule.normalised  # e^-900 over lambda is no step
+    moves = far == 1 or rule.normalised  # e^-900 divided by lambda has no effect
     with mpmath.workdps(60 if far == 1 else 2500):
         expected = exact.natural(
             DATA, rule, 8, start[0], loss, size=rule.batch_size or None

@@ -1,5 +1,6 @@
-"""Rules that see coordinates on samples of different lengths: a masked token changes
-nothing.
+"""Tests of rules that see coordinates, on samples of different lengths.
+
+A masked token must change nothing.
 """
 
 import numpy as np
@@ -27,7 +28,7 @@ FIELDS = "norm log_gap log_gradient log_miss"
 
 
 class Signs(dynamics.Rule):
-    """A reader's own rule, which trains in numpy."""
+    """A reader's own rule that trains in numpy."""
 
     formula = r"D=-\eta\,\mathrm{sgn}(\nabla L)"
 

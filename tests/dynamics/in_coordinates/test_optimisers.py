@@ -1,4 +1,7 @@
-"""Optimisers against torch and by hand: another convention would be another rule."""
+"""Tests of optimisers against torch and by hand.
+
+A failure means another convention, which would be another rule.
+"""
 
 from dataclasses import replace
 
@@ -59,7 +62,9 @@ def test_first_steps_against_torch(name, monkeypatch):
 
 
 def test_the_dual_norm_is_the_sum_over_the_blocks():
-    """Not normalised, a step is N*(G) long: sum_b N*(G_b) in every block."""
+    """A step that is not normalised has the length N*(G), which is sum_b N*(G_b) in
+    every block.
+    """
     with mpmath.workdps(50):
         G = (
             exact.gradients(DATA, exact.digits(START[0]), "exponential")
@@ -171,7 +176,7 @@ def test_a_batch_without_gradient_rests_and_does_not_stall(rule, power, expected
     np.testing.assert_allclose(path.W[0, :, 0, 0] ** power, expected, rtol=1e-12)
 
 
-OVERFLOWS = {  # rule, steps, a factor of the start, where it ends
+OVERFLOWS = {  # the rule, its steps, a factor of the start, and where it ends
     "steps": (dynamics.SteepestDescent(2, 1e200, decay=-300.0), 50, 0, range(1, 50)),
     "Adam's steps": (dynamics.Adam(1e200, decay=-300.0), 50, 0, range(1, 50)),
     "polar steps": (
@@ -197,7 +202,7 @@ def test_what_leaves_the_range_of_floats_is_said(name):
     rule, steps, size, ends = OVERFLOWS[name]
     path = dynamics.train(DATA, rule, steps, [0, steps], size * START)
     assert path.status.tolist() == ["diverged"] and path.ended[0] in ends
-    started = path.ended[0] > 0  # else not even W_0 is recorded
+    started = path.ended[0] > 0  # otherwise not even W_0 is recorded
     assert np.isfinite(path.W[0, 0]).all() == started and np.isnan(path.W[0, 1]).all()
 
 
@@ -221,13 +226,14 @@ def test_rules_in_minimal_coordinates_are_those_in_all():
 
 
 def without_rounding(M):
-    """M, its entries below 1e-13 of the largest 0."""
+    """Return M with its entries below 1e-13 of the largest set to 0."""
     return np.where(np.abs(M) > 1e-13 * np.abs(M).max(), M, 0.0)
 
 
 def soap_numpy(data, rule, steps, W):
-    """Algorithms 3 and 4 of Vyas et al. with frequency 1, line by line; the bases of
-    the first G stand for their initialisation.
+    """Run algorithms 3 and 4 of Vyas et al. with frequency 1, line by line.
+
+    The bases of the first G replace their initialisation.
     """
     beta = rule.momentum
     beta2 = rule.memory
@@ -268,7 +274,7 @@ def test_soap_is_the_published_algorithm():
 
 
 def test_the_first_step_of_soap_is_the_polar_factor():
-    """Also of a gradient without full rank: what is rounding in its own bases moves
+    """This includes gradients without full rank: directions of rounding move
     nothing.
     """
     for d in (4, 9):
@@ -286,7 +292,9 @@ def test_the_first_step_of_soap_is_the_polar_factor():
     [*np.random.default_rng(0).standard_normal((20, 3, 2)), [[1.0, 0.0], [1.0, 0.01]]],
 )
 def test_of_pulls_in_a_plane_the_two_largest_decide(deltas):
-    """<grad f_i, D> = |l'|/l'' = 1 for these; size: sqrt(l'') max |grad f|."""
+    """Here <grad f_i, D> = |l'|/l'' = 1 on these; the size is sqrt(l'') max |grad
+    f|.
+    """
     random = np.random.default_rng(1)
     n = len(deltas)
     X = [[np.zeros(2), delta] for delta in deltas]
@@ -300,7 +308,7 @@ def test_of_pulls_in_a_plane_the_two_largest_decide(deltas):
     np.testing.assert_allclose((slopes * step).sum((1, 2))[larger], 1, rtol=1e-9)
 
 
-WRONG = {  # what the message names
+WRONG = {  # what the message must name
     "norm = 'max'": lambda: dynamics.SteepestDescent("max", 0.1),
     "norm = 0.5": lambda: dynamics.SteepestDescent(0.5, 0.1),
     "step_size": lambda: dynamics.SteepestDescent(2, 0.0),
