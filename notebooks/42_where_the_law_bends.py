@@ -169,8 +169,8 @@ figure_two
 #
 # With $H$ heads the answer is $f_i=\sum_hf_{h,i}$, and each head has its own $W_h$. How should we normalise the gradient?
 #
-# * **One normalisation for all** treats all $W_h$ as one parameter. The SVM of this parameter separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ get the ratio of the SVM norms $\lVert W_{mm,h}\rVert$.
-# * **One normalisation per head** makes the norms $\lVert W_h\rVert$ equal.
+# * If we normalise once, we treat all $W_h$ as **one parameter**. Its SVM separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ get the ratio of the SVM norms $\lVert W_{mm,h}\rVert$.
+# * If we normalise **each head by itself**, the norms $\lVert W_h\rVert$ become equal.
 #
 # Here the first and the third head share their opt tokens. They may do so, because the constraints of each head are in a block of their own.
 
@@ -203,14 +203,7 @@ plots.caption(margin_law_figures.heads(common, each), about_heads)
 #
 # We check the following hypotheses for each run, and name the hypothesis that excludes a run. The run ends in one [selection](words.md), and its margins grow without end. The duals on the support are positive, and there the selected token has the higher score. The opt tokens are linearly independent.
 #
-# | statement | status |
-# |---|---|
-# | law and rate with a trained head | sketched in [law_of_margins.md](law_of_margins.md); measured |
-# | curvature | follows from the head's law; measured |
-# | $d=1$, $T=2$: whether $(u_{mm},W_{mm})$ is reached or missed depends on the sign of $\sum_i(a_i+b_i)$, with $a_i=y_ix_{i,opt}$ and $b_i=y_ix_{i,other}$ | missed: proved for short steps; reached: proved if the steps are also normalised, never grow and have an infinite sum |
-# | several heads | the law on blocks; measured |
-#
-# [where_the_law_bends.md](where_the_law_bends.md) has the derivations. [The protocol](bends_protocol.md) has the criteria. It says which criteria are older than their runs, and dates the changes.
+# In one dimension the theorem covers all data, and the sign of a sum decides. The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. [The protocol](bends_protocol.md) has the criteria. It says which criteria are older than their runs, and dates the changes.
 #
 # </details>
 #
