@@ -147,18 +147,22 @@ plots.caption(figure_ill, about_ill)
 #
 # ## Every statement
 #
-# The table lists every statement of the paper with our claims about it. A claim is a *statement* (the paper's sentence and
-# constants), a *form* (with a constant or reading of ours, because our copy of the text is blank there) or a *finding* (ours). The column
-# *[catches](words.md)* names the smallest change that makes the claim fail in `make falsify`.
+# The table lists every statement of the paper with our claims about it. There are three kinds of claims:
 #
-# Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys. These weights define the mean $c = \sum s_i x_i$ of the keys, the covariance
-# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$, and the matrix $cc^\top$. We measure their exponents in $n$ by Monte
-# Carlo, and we measure the bias of the gradients in the same way. We fit a term of relative order $1/n$ and subtract it. For the
+# * A *statement* is the paper's own sentence with the paper's constants.
+# * A *form* has a constant or a reading of ours, because the formula is missing from our copy of the text.
+# * A *finding* is our own result.
+#
+# The column *[catches](words.md)* names the smallest change to the problem that makes the claim fail in `make falsify`.
+#
+# Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys. These weights define the mean $c = \sum s_i x_i$ of the keys and their covariance
+# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. For the weights, for $c$, $C$ and $cc^\top$, and for the bias of the gradients, we measure exponents in $n$ by Monte
+# Carlo. We fit a term of relative order $1/n$ and subtract it. For the
 # bias at signal 0.2 this term is infinite, and the claim fails.
 #
 # For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps on the oracle gradient. We take 200 data sets of
 # each size, and measure the excess loss that 90 % of them do not exceed. The measured exponent lies well below the
-# bound $-1$, so this claim would not notice a small falsehood. The claims on the floor and on the rate test the statement more sharply.
+# bound $-1$, so this claim would not notice a small falsehood. The claims on the floor and on the rate are stricter tests of the theorem.
 # We read the remark after Theorem 2 as a remark about the regularised loss $L + R$.
 #
 # The summary counts claims and distinct measurements. If several claims show the same number, or follow by algebra from the same formula of ours, they count as one measurement.

@@ -169,7 +169,7 @@ figure_path
 #
 # **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. If a head prefers mixtures, the layer selects several tokens, and
 # the growing part of $W$ has the direction of their SVM. The path of minimisers
-# reaches the globally optimal tokens in every run. Descent from zero reaches them only in some runs.
+# reaches the globally optimal tokens in every run. Descent from zero reaches the optimal tokens only in some runs.
 #
 # ![Alignment of keys and queries, ranks, several tokens, and the regularisation path](../figures/desk/mirror_parents.png)
 #

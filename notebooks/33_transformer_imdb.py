@@ -144,7 +144,7 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 #
 # We also measure sparsity by the **Hoyer index**, which needs no
 # threshold. The index is 0 if all entries are equally large, and 1 if only one entry is not zero. We compute it twice, at the end and at the same training accuracy, and both results must agree. Uniform entries, such as the entries at our start, have the index 0.134
-# (dotted). All networks of the paper's size are still near this value. The reduced networks have left it.
+# (dotted). The indices of the paper's size are all still near this value. The indices of the reduced network have moved away from this value.
 
 # %%
 verdicts[1]
@@ -208,7 +208,7 @@ for rate in (0.0004, 0.004):
 #
 # </details>
 #
-# 2. Adam in place of mirror descent. *Prediction:* Adam needs no tuning to a sum over the batch.
+# 2. Adam in place of mirror descent. *Prediction:* with Adam we need not adapt the rate to the sum over the batch.
 #    Why?
 
 # %%

@@ -94,8 +94,8 @@ sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v 
 # %% [markdown]
 # ## One claim, made in this page
 #
-# To check Lemma 4 we need data, a [selection](words.md), training from $W_{mm}$, and the largest share of $\eta\|\nabla L\|_{q,q}$ by which the norm
-# grows. The following cells compute all of this for one data set.
+# To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of the norm by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient.
+# The following cells do all of this for one data set.
 
 # %%
 statements.quoted("C", STATEMENTS, "Lemma 4")

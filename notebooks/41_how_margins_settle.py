@@ -17,7 +17,7 @@
 # *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can name the longest step that converges, and gain many digits from two iterates.
 #
 # [Notebook 40](40_law_of_margins.ipynb) has a law for the end of a run. The margins $g_m$ of the support pairs all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which the [dual variables](words.md) $\beta_m$ of the [token SVM](words.md) give.
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves the direction in which such runs end.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves in which direction such runs end.
 #
 # **Question.** How fast do the offsets converge? Which steps are so long that the offsets never converge? And what can you read off a run whose offsets have converged?
 #
@@ -141,7 +141,7 @@ figure_difference = plots.caption(margin_law_figures.differences(*both), about_d
 figure_difference
 
 # %% [markdown]
-# Left: the dashed line is the error of the difference. It leaves the solid line, which is the error of the iterate, and ends at rounding. Right: the dashed line falls about as steeply as the dotted line, which has the predicted slope.
+# Left: the dashed line is the error of the difference. It leaves the solid line, which is the error of the iterate, and ends at rounding error. Right: the dashed line falls about as steeply as the dotted line, which has the predicted slope.
 #
 # Two statements explain the picture. They assume that the direction of $W_t$ tends to $W_{mm}$, that the norm tends to infinity, and that on the support the duals are positive and the selected token has the higher score.
 #

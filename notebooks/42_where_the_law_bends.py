@@ -106,7 +106,7 @@ figure_joint
 #
 # **Curvature.** Lemma 3 of the paper allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here this quotient tends to a constant, $\lambda_{\max}(\sum_i\nu_ix_{i,opt}x_{i,opt}^\top)/\lVert v\rVert^2$.
 #
-# **The head** has a larger error than its constant $C_u$, the length of its residual. In the first step all weights are equal, so the step goes along the mean of all tokens times their labels. Later steps add to this part until the weights of the other tokens are zero. The part outside the span of the opt tokens then stays for ever.
+# **The head** is further from its direction than the law's constant $C_u$, the length of its residual, predicts. In the first step all weights are equal, so the step goes along the mean of all tokens times their labels. Later steps add to this part until the weights of the other tokens are zero. The part outside the span of the opt tokens then stays for ever.
 #
 # ## 2. Can joint training miss?
 #
@@ -191,7 +191,7 @@ plots.caption(margin_law_figures.heads(common, each), about_heads)
 #
 # **Answer.** When the head learns, the law holds with the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, faster than the bound $1/\log t$. This rate is derived and measured, not proved.
 #
-# Joint training does not always reach the max-margin pair. We proved that the samples $\{1,0\}$ and $\{1,-3\}$ end at a loss of at least one half. In (DM) with high dimension, the first step predicts the length $\alpha$ that a run needs. In low dimension this prediction is far off.
+# Joint training does not always reach the max-margin pair. We proved that on the samples $\{1,0\}$ and $\{1,-3\}$ the loss never falls below one half. In (DM) with high dimension, the first step predicts the length $\alpha$ that a run needs. In low dimension this prediction is far off.
 #
 # With several heads, the normalisation decides whether the norms are equal or have the ratio of the SVM norms.
 #
