@@ -20,8 +20,6 @@
 #
 # **Question.** On [page 10](10_fixed_decoder.ipynb) the head knew which token is best. Here it starts at zero and learns at the same time, so nothing tells the layer where to look. Does it still select the best tokens? Do attention and head still turn to their max-margin directions?
 #
-# **Answer.** Usually, but not always. On data of the paper's model both turn to their max-margin directions. Yet two samples of two tokens suffice to defeat joint training, and you can see why in the first step.
-#
 # ## Two matrices to learn
 #
 # The layer is $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$, with loss $L = \frac1n\sum_i e^{-f_i}$. We train both $u$ and $W$ from zero.
@@ -273,7 +271,9 @@ for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay
 #
 # ## What we saw
 #
-# The layer starts with no idea which token is best. On the paper's data the head takes the first step, attention follows, and both find their max-margin directions. With the paper's decay both norms grow like the sum of the steps, and in the end like $t^{1/3}$. Without it they grow like $t$. Two claims about the text of Figure 3 fail: NGD is far ahead of NGD-joint in the norm of $W$, and Polyak-step is the fastest in the loss alone.
+# **Answer.** The layer starts with no idea which token is best. On data of the paper's model the head takes the first step, attention follows, and both turn to their max-margin directions. But this is not always so: two samples of two tokens are enough to defeat joint training.
+#
+# With the paper's decay both norms grow like the sum of the steps, and in the end like $t^{1/3}$. Without this decay they grow like $t$. Two claims about the text of Figure 3 fail: NGD is far ahead of NGD-joint in the norm of $W$, and Polyak-step is the fastest only in the loss.
 #
 # ## Change this
 #

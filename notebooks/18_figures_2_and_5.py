@@ -18,9 +18,9 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**, and **Lemma 5**.
 #
-# **Question.** Our copy of the paper does not say which step sizes and caps its Figure 2 uses. Is there a setting in which all of its sentences are true? And do they hold for Figure 5, whose data have opposite class means?
+# **Question.** Our copy of the paper does not say which step sizes and caps Figure 2 uses. Is there a setting in which all sentences on Figure 2 are true? And are these sentences also true for Figure 5, whose data have opposite class means?
 #
-# The layer, its data, and the rules are those of [page 10](10_fixed_decoder.ipynb). In the factor of $\nabla L$, the rules NGD and NGD-mom have one *cap* and Polyak-step has another: the factor never exceeds it. A rule at its cap is gradient descent (GD) with this step size. In Figure 2 the two class means are orthogonal; in Figure 5 they are opposite (antipodal).
+# The layer, its data and the rules are those of [page 10](10_fixed_decoder.ipynb). A *cap* is the largest factor by which a rule may multiply $\nabla L$. The rules NGD and NGD-mom share one cap, and Polyak-step has another. When a rule is at its cap, it is gradient descent (GD) with the cap as step size. In Figure 2 the two class means are orthogonal, and in Figure 5 they are opposite (antipodal).
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -70,7 +70,9 @@ settings = {
 #
 # Section 3.2 says of Figure 2: "note that NGD is significantly faster than standard GD"; momentum "results in a performance boost"; "Polyak step-size leads to even faster convergence than NGD across all metrics, including the train loss". After some time Polyak's steps reach the cap. Then they "are identical to standard GD updates", "hence, the rates are much faster in the beginning, but slow down as training progresses".
 #
-# We read "faster" as *ahead*: at every recorded iteration from 20 to the horizon, in every seed, a rule is further in all four metrics of the figure. We measure six sentences in 720 settings: three step sizes of GD, four of NGD, four caps of NGD (the last is none), five caps of Polyak-step, and three horizons. Data and sizes stay the same.
+# What does "faster" mean? We read it as *ahead*: in every seed, and at every recorded iteration from 20 to the horizon, the faster rule is further in all four metrics of the figure.
+#
+# We measure six sentences in 720 settings. These settings combine three step sizes of GD, four step sizes of NGD, four caps of NGD (the last means no cap), five caps of Polyak-step, and three horizons. The data and sizes stay the same.
 
 # %%
 few = range(sweep_seeds)
@@ -90,14 +92,14 @@ settings_figure = paper_figures.settings(sweeps, sentences.FIGURE2, settings, ab
 settings_figure
 
 # %% [markdown]
-# Two sentences are true everywhere: Polyak's cap binds, and then its steps get short. Each of the other four depends on something else:
+# Two sentences are true in every setting: Polyak's rule reaches its cap, and then its steps get short. The other four sentences depend on the setting:
 #
-# * NGD is ahead of GD if its step is at least a third of GD's. It is not if its step is at most a tenth of GD's. Caps and horizon do not matter.
-# * Momentum is ahead of NGD in all settings without a cap on NGD. With a cap, long steps lose this, because both rules reach the cap early.
-# * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger one. Without a cap, NGD overtakes it in time.
-# * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap it does so only until the cap has been binding for long.
+# * NGD is ahead of GD if its step is at least a third of GD's step. NGD is not ahead if its step is at most a tenth of GD's step. Caps and horizon do not matter.
+# * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap, long steps lose this advantage, because both rules reach the cap early.
+# * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, NGD overtakes Polyak-step in time.
+# * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap, NGD turns at this rate only until it has been at the cap for a long time.
 #
-# So the caps matter for the text's sentences. The third one needs a cap on NGD; the second and the fourth need this cap to bind late. The cell prints the shares.
+# So the sentences depend on the caps. The third sentence needs a cap on NGD. The second and the fourth sentence need NGD to reach this cap late. The next cell prints in which share of the settings each sentence is true.
 
 # %%
 found = sweeps["Figure 2"]
@@ -127,7 +129,7 @@ for name, cases in conditions.items():
         print(f"{name:12} is true in {found.share(name, condition):4.0%} of the settings in which {words}")
 
 # %% [markdown]
-# Which of the 45 settings do we draw? First, all six sentences are true of Figure 2's data. Second, NGD has a finite cap, since the text says that it has one, and this cap binds before the horizon. Third, of these settings we take the longest horizon, and then the middle caps.
+# In 45 settings all six sentences are true of Figure 2's data. Which of them do we draw? First, NGD must have a finite cap, because the text says that it has one, and NGD must reach this cap before the horizon. Second, we take the longest horizon, and then the middle caps.
 
 # %%
 recorded = np.unique([*lib.log_spaced(steps, 200), horizon])
@@ -158,8 +160,7 @@ print(f"NGD is at its cap from t = {recorded[since]} on in every seed")
 # %% [markdown]
 # ## Figure 5
 #
-# Figure 5 has the same setting with another cap for Polyak-step. The text reads "except we set for Polyak-step", and the quantity is missing from our copy. That it is the cap is our reading, and its size is ours. The text says nothing about the curves, so the sentences of Figure 2 are our claims here. The hollow mark in the figure above shows that not all of them are true: momentum fails, whatever the cap of Polyak-step.
-
+# Figure 5 has the same setting with another cap for Polyak-step. The text reads "except we set for Polyak-step", and the quantity is missing from our copy. We assume that this quantity is the cap, and we choose its size. The text says nothing about the curves of Figure 5, so we test the sentences of Figure 2 on them. The hollow mark in the figure above shows that one sentence fails: the sentence on momentum is false for every cap of Polyak-step.
 
 # %%
 about = f"Paper A, Figure 5: antipodal class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -177,7 +178,7 @@ table = claims.Table(sentences.claims_of("fig5", words, values, {"momentum": lat
 table
 
 # %% [markdown]
-# One sentence fails, `fig5.momentum`. In seed 0 the direction error of NGD-mom is the larger one at the horizon. By then both rules are at their cap.
+# One claim fails, `fig5.momentum`. In seed 0 NGD-mom has a larger direction error than NGD at the horizon. By then both rules are at their cap.
 #
 # ## Lemma 5 on a hundred data sets
 
@@ -185,8 +186,7 @@ table
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
 # %% [markdown]
-# Our copy lacks the formulas of these three lemmas, so what is printed is our reconstruction. Lemma 5 says of every small start that the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. So if it holds, no line of the first panel falls below one.
-
+# Our copy lacks the formulas of these three lemmas, so the printed formulas are our reconstruction. Lemma 5 says that, from every small start, the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. So if the lemma holds, no line of the first panel falls below one.
 
 # %%
 crowd = drawn(range(draws), antipodal=True)
@@ -219,15 +219,18 @@ beyond_table = claims.Table([
 beyond_table
 
 # %% [markdown]
-# One claim fails, `lemma5.rises`. In one of a hundred data sets, a weight of at most 1/2 falls for a while. (The claim compares each recorded weight with the one before, the panel with the first.)
+# One claim fails, `lemma5.rises`. In one of a hundred data sets, a weight of at most 1/2 falls for a while. (The claim compares each recorded weight with the previous one. The panel compares it with the first one.)
 #
-# Why? Sample $j$ moves a margin of sample $i$ in proportion to $\langle z_i, z_j\rangle$ times an inner product of token differences, which may be negative. Our sufficient form of Assumption 1 makes these terms smaller than the sample's own. At $d=300$ it does not hold, and the queries are not orthogonal enough. That a class shares its opt token is not the cause, since it does so at every $d$, while the share of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no such weight falls.
+# Why can a weight fall? Sample $j$ moves a margin of sample $i$ in proportion to $\langle z_i, z_j\rangle$ times an inner product of token differences. This product may be negative. Our sufficient form of Assumption 1 makes the terms of other samples smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough.
+# The shared opt token of a class is not the cause. Classes share their opt token at every $d$, but the share of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no such weight falls.
 #
-# In Lemma 6 the constant $c=1/\max_m\lVert A_m\rVert$ is small enough: under Assumption 2, $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$. The claims named `sharp` are predictions of ours. Late in training, pairs pull in the ratio of their duals ([page 40](40_law_of_margins.ipynb)): with some $s>0$, $-\nabla L\approx s\,W_{mm}$ and $L-L^*\approx s\lVert W_{mm}\rVert^2$. So the margins grow by $\eta/\lVert W_{mm}\rVert$ per step under NGD, by $1/(1-0.9)$ times that with momentum, and by 1/2 under Polyak without a cap.
+# In Lemma 6 the constant $c=1/\max_m\lVert A_m\rVert$ is small enough, because under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$.
+#
+# The claims named `sharp` are our own predictions. Late in training, pairs pull in the ratio of their duals ([page 40](40_law_of_margins.ipynb)). So there is an $s>0$ with $-\nabla L\approx s\,W_{mm}$ and $L-L^*\approx s\lVert W_{mm}\rVert^2$. The margins therefore grow by $\eta/\lVert W_{mm}\rVert$ per step under NGD, by $1/(1-0.9)$ times this amount with momentum, and by 1/2 per step under Polyak-step without a cap.
 #
 # ## What we saw
 #
-# All sentences on the paper's Figure 2 can be true at once, and they are true in the setting that we draw. On Figure 5's data the sentence on momentum fails in one seed. A footnote of the paper extends its results to antipodal opt tokens; our copy has no proof of it.
+# All sentences on the paper's Figure 2 can be true at once, and they are true in the setting that we draw. On Figure 5's data the sentence on momentum fails in one seed. A footnote of the paper extends its results to antipodal opt tokens, but our copy has no proof of this.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -16,28 +16,28 @@
 #
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
-# Train a softmax attention layer on a linear problem by SGD, from a random start. The loss stalls far above the smallest possible one. The loss is not convex, so what did we expect?
+# Train a softmax attention layer on a linear problem by stochastic gradient descent (SGD), from a random start. The loss stalls far above its smallest possible value. The loss is not convex, so what did we expect?
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls](../figures/desk/precond_fig2.png)
 #
-# *The largest run (scale desk): from the same random start Algorithm 1 approaches the optimum, and SGD with the same step size stalls. This page runs less.*
+# *Our largest run (scale desk). Both rules have the same random start and the same step size. Algorithm 1 approaches the optimum, and SGD stalls. This page runs less.*
 #
-# **Question.** Can gradient descent be made to reach the global minimum all the same?
+# **Question.** Can we change gradient descent so that it reaches the global minimum?
 #
-# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says yes, for linear data, with three changes:
+# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says yes for linear data, with three changes:
 #
 # 1. **A spectral start.** Least squares estimates the linear map from the data. Its singular value decomposition gives an $A$ and a $B$ that are already close to a minimum.
-# 2. **A preconditioner.** If the inputs vary much more in one direction than in another, gradient descent is slow in the second. Dividing by the covariance makes all directions alike.
-# 3. **A regulariser.** The loss depends on the product of $A$ and $B$ only, so one can be large and the other small. The regulariser pulls them back into balance.
+# 2. **A preconditioner.** If the inputs vary much more in one direction than in another, gradient descent is slow in the second direction. If we divide by the covariance, all directions become alike.
+# 3. **A regulariser.** The loss depends only on the product of $A$ and $B$, so $A$ can be large while $B$ is small. The regulariser brings $A$ and $B$ back into balance.
 #
-# Which of the three does the work? We take each away.
+# Which of the three changes does the work? We remove them one at a time.
 #
 # ## The statement
 #
 # ![An input goes through B, a softmax mean of the inputs and A, and is compared with M times the input plus noise](drawings/regression.svg)
 #
-# One attention layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$ and
-# is trained on linear data $y = Mx + \varepsilon$, $x \sim N(0, \Sigma)$, $\varepsilon \sim N(0, \sigma^2 I)$.
+# The layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$.
+# We train it on linear data $y = Mx + \varepsilon$ with $x \sim N(0, \Sigma)$ and $\varepsilon \sim N(0, \sigma^2 I)$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -49,10 +49,7 @@
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
 # | $\eta$ | step size, the factor of the gradient | |
 #
-# **Hypotheses.** Theorem 1 needs A1 to A3. They are quoted below with the theorem and the algorithm. The paper says of A3 that "we require this
-# integrability to show that the empirical gradient is close to the population gradient". As we see it, A3 is needed since a query is one of
-# the keys as well, and $x^\top Bx$ is its logit with itself. All three are printed for seed 0. How fast Algorithm 1 gets to the
-# minima, and what a finite sample costs, is Theorem 2 and the subject of [notebook 21](21_noise_and_samples.ipynb).
+# Theorem 1 needs the assumptions A1 to A3. The next cell quotes them with the theorem and the algorithm, and checks them for seed 0.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -83,10 +80,8 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian. Our copy does not say how they are drawn. We scale both and add `floor` times the identity to $\Sigma$,
-# so that A1-A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. The condition number of $\Sigma$ is at most 1/`floor`, so that a preconditioner has little to do. Our copy of the text also lacks sizes, scales and step size:
-# **these are our settings**.
-
+# As in Appendix A of the paper, $\Sigma$ and $M$ come from two random matrices. Our matrices are Gaussian, because our copy does not say how to draw them. We scale both matrices and add `floor` times the identity to $\Sigma$, so that A1-A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`.
+# The condition number of $\Sigma$ is at most 1/`floor`, so a preconditioner has little to do here. Our copy of the text also lacks sizes, scales and step size, so **these settings are ours**.
 
 # %%
 def build(floor, of_seeds=range(seeds)):
@@ -108,12 +103,12 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # $$\nabla_A = \tfrac1m\sum_j e_jc_j^\top, \qquad
 # \nabla_B = \tfrac1m\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
 #
-# A step of Algorithm 1, written out with $G = A^\top A - B^\top\hat\Sigma B$ and, as in the paper's experiments, a
-# minibatch in place of the mean over fresh batches:
+# Write $G = A^\top A - B^\top\hat\Sigma B$ for the imbalance of $A$ and $B$. A step of Algorithm 1 is then
 #
 # $$A \leftarrow A - \eta\,\big(\nabla_A + \tfrac12 A\hat\Sigma G\hat\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\hat\Sigma^{-1}\big(\nabla_B - \tfrac12 \hat\Sigma B\hat\Sigma G\hat\Sigma\big) .$$
-
+#
+# As in the paper's experiments, we take the gradients on a minibatch. The algorithm itself takes the mean over fresh batches.
 
 # %%
 def gradient(X, Y, A, B):
@@ -135,8 +130,7 @@ def algorithm_1(X, Y, A, B, S, eta):
 
 
 # %% [markdown]
-# The spectral start factorises the least-squares estimate $\hat M$ of $M$.
-
+# The spectral start factorises $\hat M$, the least-squares estimate of $M$.
 
 # %%
 def spectral_start(X, Y):
@@ -163,8 +157,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# We compare the closed forms (of Theorem 1, and of a moment below A3's threshold) with sample averages, in standard errors. We check the
-# threshold itself by a numerical search. The constant of Lemma 2 is derived in `papers.b.landscape`.
+# Are our formulas right? We compare the closed forms of Theorem 1, and of a moment below A3's threshold, with sample averages. The differences are in standard errors. A numerical search checks the threshold itself. `papers.b.landscape` derives the constant of Lemma 2.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
@@ -179,8 +172,8 @@ claims.Table([*sampled, threshold, PAPER.claim("lemma2", ratio)])
 # %% [markdown]
 # ## Training
 #
-# Every combination of the three changes sees the same minibatches, drawn without replacement from the `n` samples.
-# P stands for the preconditioner, R for the regulariser. "spectral, P, R" is Algorithm 1, and "random" is plain SGD.
+# We train with every combination of the three changes. All combinations see the same minibatches, which we draw without replacement from the `n` samples.
+# P stands for the preconditioner, and R for the regulariser. So "spectral, P, R" is Algorithm 1, and "random" is plain SGD.
 
 # %%
 rules, starts = experiments.ablation(data, step_size)
@@ -203,9 +196,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# In Figure 1, right, the blue curve *rises*. The spectral start lies below the noise floor of minibatch descent, so the loss first rises to that floor. In the left panel
-# the blue curve lies on the dotted optimum. In Figure 2 both rules have the same random start and step size, and SGD stalls.
-
+# In the left panel of Figure 1 the blue curve lies on the dotted optimum. In the right panel the blue curve *rises*. The reason is that the spectral start lies below the noise floor of minibatch descent, so the loss first rises to this floor. In Figure 2 both rules have the same random start and step size, and SGD stalls.
 
 # %%
 def setting(number):
@@ -228,17 +219,16 @@ pictures["precond_fig2"]
 # %% [markdown]
 # ## What does the work?
 #
-# If one of the three changes does the work, taking it away raises the curve.
+# If one of the three changes does the work, the curve rises when we remove this change.
 #
-# From the spectral start, not drawn, all four combinations rise to one plateau. It is minibatch
+# From the spectral start all four combinations rise to one plateau, so we do not draw them. The plateau consists of minibatch
 # noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
 #
-# * **Left.** From a random start the regulariser does the work: without it $A$ and $B$ stay unbalanced and the loss
-#   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing measurable, so its claim holds or fails by
+# * **Left.** From a random start the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss
+#   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing that we can measure, so its claim holds or fails by
 #   chance.
-# * **Right.** The preconditioner matters where $\Sigma$ is ill conditioned. A two-sided one, **ours and not the paper's**, has
-#   $\hat\Sigma^{-1}$ on the right of both matrices as well. It is gradient descent in $A\Sigma^{1/2}$ and
-#   $\Sigma^{1/2}B\Sigma^{1/2}$, in which the problem is plain matrix factorisation. Its iterations hardly depend on the
+# * **Right.** The preconditioner matters if $\Sigma$ is ill conditioned. We also try a two-sided preconditioner, which is **ours and not the paper's**. It multiplies both matrices by $\hat\Sigma^{-1}$ from the right as well.
+#   This makes the rule gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, where the problem is plain matrix factorisation. The number of iterations then hardly depends on the
 #   condition number.
 
 # %%
@@ -250,21 +240,27 @@ pictures["precond_ablation"]
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Preconditioned and regularised descent ends about 1 % above the optimum from both starts. This is its noise floor. The
-# spectral start lies below it, so descent first moves *up* to it. SGD with the same step stalls far above. The regulariser
-# does most of the work on these data, and the preconditioner gains nothing that we can measure. [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for, and
-# [notebook 22](22_other_optimisers.ipynb) what other optimisers do on the same data.
+# **Answer.** Preconditioned and regularised descent ends about 1 % above the optimum, from both starts. This level is its noise floor. The
+# spectral start lies below the floor, so descent first moves *up* to it. SGD with the same step stalls far above the floor. On these data the regulariser
+# does most of the work, and the preconditioner gains nothing that we can measure.
 #
-# **What this does not show.** Our copy of the text lacks its displayed formulas. In their place stands our reading, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version (HiLD workshop, ICML 2026) has another regulariser and a renormalisation; we do not reproduce it.
+# [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for. [Notebook 22](22_other_optimisers.ipynb) tries other optimisers on the same data. [Notebook 21](21_noise_and_samples.ipynb) treats Theorem 2, which says how fast Algorithm 1 reaches the minima and what a finite sample costs.
+#
+# <details><summary>What this does not show</summary>
+#
+# Our copy of the text lacks its displayed formulas. We replace them by our reading, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version (HiLD workshop, ICML 2026) has another regulariser and a renormalisation, which we do not reproduce.
+#
+# The paper says of A3 that "we require this integrability to show that the empirical gradient is close to the population gradient". We see another reason for A3: a query is also one of the keys, and $x^\top Bx$ is its logit with itself.
+#
+# </details>
 #
 # ## Change this
 #
-# Predict first, then run. The cells run Algorithm 1 by the page's own lines on 300 samples. So few samples leave the
-# excess at about 9 % wherever it starts: that is sampling error.
+# Predict first, then run. The cells run Algorithm 1 by the page's own lines on 300 samples. With so few samples the
+# excess is about 9 % from every start, because of sampling error.
 #
 # 1. A step ten times as long. *Prediction:* beyond $2/\lambda_{max}$ of the preconditioned Hessian the steps overshoot.
 #    Is ten times too long?
-
 
 # %%
 def end(eta=step_size, A=None, B=None, rule=algorithm_1, iterations=200):
@@ -283,12 +279,11 @@ for eta in (step_size, 10 * step_size):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No: ten times the step is still below $2/\lambda_{max}$, and both steps end at the sampling error.
+# No. Ten times the step is still below $2/\lambda_{max}$, and both steps end at the sampling error.
 #
 # </details>
 #
-# 2. No regulariser, from a start with $A$ three times as large and $B$ a third. *Prediction:* the loss does not see the balance, so nothing restores it. Is the end worse?
-
+# 2. No regulariser, from a start with $A$ three times as large and $B$ a third as large. *Prediction:* the loss does not see the balance of $A$ and $B$, so nothing restores it. Is the final loss worse?
 
 # %%
 def unbalanced(X, Y, A, B, S, eta):
@@ -303,11 +298,10 @@ print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No: $3A$ and $B/3$ have the product of $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a
-# random start the balance decides: compare "random, P" with "random, P, R" above.
+# No. The matrices $3A$ and $B/3$ have the same product as $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a
+# random start, however, the balance decides: compare "random, P" with "random, P, R" above.
 #
 # </details>
-
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -19,20 +19,15 @@
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
 #
-# **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains on many samples. With $n$ samples a query attends
-# to $n$ keys only, and the gradient is biased. How near to the optimum does Algorithm 1 get, and how fast?
+# [Notebook 20](20_preconditioned_regression.ipynb) trains on many samples. With only $n$ samples, a query attends
+# to $n$ keys, and this makes the gradient biased.
 #
-# **Answer.** The excess loss falls geometrically, until it meets a floor. The bias of the gradient falls like $1/n$. The
-# excess loss is quadratic in it, so the floor falls like $1/n^2$. The power that the paper promises is blank in our copy of the text; we read $1/n$.
-#
-# ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
-#
-# *The largest run (desk scale): the excess loss falls to a floor, and the floor falls with the number of samples. This page runs less.*
+# **Question.** How near to the optimum does Algorithm 1 get with $n$ samples, and how fast?
 #
 # ## The statement
 #
-# One attention layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$ and is
-# trained on linear data $y = Mx + \varepsilon$, $x \sim N(0, \Sigma)$, $\varepsilon \sim N(0, \sigma^2 I)$.
+# The layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$. We
+# train it on linear data $y = Mx + \varepsilon$ with $x \sim N(0, \Sigma)$ and $\varepsilon \sim N(0, \sigma^2 I)$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -40,12 +35,12 @@
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
 # | $L$, $L^*$ | loss on infinitely many samples, its smallest value $k\sigma^2/2$ | |
 # | $R$ | regulariser, $\frac18\lVert\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\rVert_F^2$ | |
-# | $\hat L$, $\hat R$, $\hat\Sigma$ | the same, and the covariance, of $n$ samples | |
+# | $\hat L$, $\hat R$, $\hat\Sigma$ | loss, regulariser and covariance of $n$ samples | |
 # | $Z_\pi$ | the minimum of $L + R$ nearest to $Z$ | as $Z$ |
 # | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest rate of the linearised, preconditioned descent | |
 #
-# **Hypotheses.** A1 to A3, quoted below with Algorithm 1 and what is said of it. The signal $\lVert M\Sigma^{1/2}\rVert$
-# is 0.05 here, so that A3 holds with $c = 2$: the last exercise shows what $c = 1$ alone leaves.
+# The hypotheses are A1 to A3. The next cell quotes them with Algorithm 1 and the theorems. The signal $\lVert M\Sigma^{1/2}\rVert$
+# is 0.05 here, so that A3 holds with $c = 2$. The last exercise shows what happens if A3 holds only with $c = 1$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -81,9 +76,9 @@ statements.quoted("B", STATEMENTS, *premises, *parts)
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian, scaled so that A1-A3 hold: $\|\Sigma\| = 1$,
-# $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. The problem is small, since the oracle gradient takes
-# many batches per iteration. **These are our settings**: the paper's are missing from our copy of the text.
+# As in Appendix A of the paper, $\Sigma$ and $M$ come from two random matrices. Ours are Gaussian, and we scale them so that A1-A3 hold: $\|\Sigma\| = 1$,
+# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. The problem is small, because the oracle gradient needs
+# many batches per iteration. **These settings are ours**, because our copy of the text lacks the paper's settings.
 
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
@@ -92,10 +87,9 @@ print(*str(small.premises()).split("; "), sep="\n")
 # %% [markdown]
 # ## The bias, in this page
 #
-# The gradients of $\hat L$ are those of [notebook 20](20_preconditioned_regression.ipynb). Their limits for infinitely many samples are
+# The gradients of $\hat L$ are those of [notebook 20](20_preconditioned_regression.ipynb). For infinitely many samples they tend to
 # $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The bias is
-# $\mathbb E\nabla\hat L - \nabla L$. Its length here, from 20,000 batches of $n$ samples near a minimum:
-
+# $\mathbb E\nabla\hat L - \nabla L$. We estimate its length near a minimum, from 20,000 batches of $n$ samples.
 
 # %%
 def limit(A, B, S, M):
@@ -115,11 +109,10 @@ for n in (16, 64, 256):
 # %% [markdown]
 # ## Descent, in this page
 #
-# A step of Algorithm 1, here with the true covariance, is with $G = A^\top A - B^\top\Sigma B$ and $g$ the oracle gradient
+# Write $G = A^\top A - B^\top\Sigma B$, and let $g$ be the oracle gradient. A step of Algorithm 1, here with the true covariance, is
 #
 # $$A \leftarrow A - \eta\,\big(g_A + \tfrac12 A\Sigma G\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\Sigma^{-1}\big(g_B - \tfrac12 \Sigma B\Sigma G\Sigma\big) .$$
-
 
 # %%
 def step(Z, g, S, eta, k=small_k):
@@ -132,9 +125,9 @@ def step(Z, g, S, eta, k=small_k):
 # %% [markdown]
 # ## The one-point bounds
 #
-# Eqs. 3 and 4 are measured at the worst perturbation that a search finds. The paper's constants $\alpha$ and $\beta$ are
-# blank in our copy of the text. Ours are derived in `lib.regression.manifold`, the second smoothness in `papers.b.landscape`, in two norms: "left" is our reading of the
-# paper's, "left_right" has $\Sigma$ on the right as well. In the second both bounds are met with equality, so these
+# We measure Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the text lacks the paper's constants $\alpha$ and $\beta$,
+# so we derive our own in `lib.regression.manifold`, and the second smoothness in `papers.b.landscape`. We do this in two norms. The norm "left" is our reading of the
+# paper's norm. The norm "left_right" has $\Sigma$ on the right as well. In "left_right" both bounds hold with equality, so these
 # constants cannot be improved there.
 
 # %% tags=["nbval-check-output"]
@@ -145,8 +138,8 @@ bounds
 # %% [markdown]
 # ## The scaling law
 #
-# The descent starts off the minima along its slowest mode, where a worst-case rate is met. Its step is
-# $\eta = 1/\lambda_{max}$. Every $n$ starts at the same place.
+# The descent starts off the minima along its slowest mode, so that it meets the worst-case rate. Its step is
+# $\eta = 1/\lambda_{max}$. Every $n$ has the same start.
 
 # %% tags=["nbval-check-output"]
 floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
@@ -157,7 +150,7 @@ law = claims.Table([*scaling.theorem_2(floors), *powers])
 law
 
 # %% [markdown]
-# The page's own steps on the limit of the gradient give the library's curve for $n = \infty$.
+# We check the page's own steps: on the limit of the gradient they give the library's curve for $n = \infty$.
 
 # %%
 rates, modes = regression.modes(small, "left")
@@ -170,12 +163,12 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# We read the panels from left to right.
+# Read the panels from left to right.
 #
-# * **Left.** Each curve falls at the rate of $n = \infty$ until it meets its own floor. With few samples it rises to it:
-#   there the start is nearer to the optimum than the floor.
-# * **Middle.** The floor falls nearly like $n^{-2}$, faster than the $n^{-1}$ that we read in Theorem 2.
-# * **Right.** The spectral start's distance falls like $n^{-1/2}$, the bias of the gradient like $n^{-1}$.
+# * **Left.** Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the start is nearer to the optimum than the floor,
+#   so the curve rises to the floor.
+# * **Middle.** The floor falls nearly like $n^{-2}$, which is faster than the $n^{-1}$ that we read in Theorem 2.
+# * **Right.** The distance of the spectral start falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
 exponents = dict(
@@ -197,14 +190,18 @@ figure_start
 # %% [markdown]
 # ## What we saw
 #
-# The descent is geometric, at the rate of its slowest mode. It ends at a floor that more iterations do not lower and more
-# samples do. The floor falls faster than $1/n$, because the excess loss is quadratic in the bias.
+# **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more
+# samples do. The bias of the gradient falls like $1/n$. The excess loss is quadratic in the bias, so the floor falls like $1/n^2$. Our copy of the text does not show which power the paper promises. We read $1/n$.
+#
+# ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
+#
+# *The largest run (desk scale): the excess loss falls to a floor, and the floor falls with the number of samples. This page runs less.*
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Four times the samples. *Prediction:* the bias is a quarter, and the floor is quadratic in it. Is the floor sixteen
+# 1. Four times the samples. *Prediction:* the bias is a quarter, and the floor is quadratic in the bias. Is the floor sixteen
 #    times lower? What does the fitted exponent of the figure say?
 
 # %%
@@ -215,11 +212,11 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is, up to a few per cent: at these $n$ the next order of the bias is small.
+# Yes, up to a few per cent. At these $n$ the next order of the bias is small.
 #
 # </details>
 #
-# 2. Four times the signal. *Prediction:* A3 then holds for $c = 1$ and no longer for $c = 2$. The expansion of the bias in
+# 2. Four times the signal. *Prediction:* A3 then still holds for $c = 1$, but no longer for $c = 2$. The expansion of the bias in
 #    $1/n$ averages exponentials of the query, and its second term is then infinite. Is the bias still inversely proportional
 #    to $n$?
 
@@ -232,7 +229,7 @@ for strength in (signal, 4 * signal):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At the larger signal it still grows with $n$: the bias falls more slowly than $1/n$ over all these $n$.
+# No. If it were, the bias times $n$ would be constant. At the larger signal this product still grows with $n$, so the bias falls more slowly than $1/n$ over all these $n$.
 #
 # </details>
 

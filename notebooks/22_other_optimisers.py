@@ -19,23 +19,16 @@
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **beside Figure 2**: ours, not the paper's.
 #
-# **Question.** Algorithm 1 of the paper preconditions with the covariance of the data, and needs a regulariser
-# ([notebook 20](20_preconditioned_regression.ipynb)). It is compared with SGD there, at the same step. What do optimisers
-# do that know nothing of the data, and what does each rule do at its own best step?
+# Algorithm 1 of the paper preconditions with the covariance of the data and needs a regulariser
+# ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares it with SGD at the same step size.
 #
-# **Answer.** Adam, Muon and SOAP come within 10 % of the optimum sooner than Algorithm 1, but end higher. SGD
-# is late, and Shampoo does not get there. A preconditioner of ours, which acts on both sides, comes early and ends about
-# as low as Algorithm 1.
-#
-# ![Excess loss over iterations for seven rules, and when each comes within a tenth](../figures/desk/precond_optimizers.png)
-#
-# *The largest run (desk scale): each rule with its best step, ours on two sides untuned. This page runs less.*
+# **Question.** How good are optimisers that know nothing of the data, and how good is each rule at its own best step size?
 #
 # ## The statement
 #
-# One attention layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$ and is
-# trained on linear data $y = Mx + \varepsilon$, $x \sim N(0, \Sigma)$, $\varepsilon \sim N(0, \sigma^2 I)$. Its loss $L$ on
-# infinitely many samples and its regulariser $R$ are those of Theorem 1, quoted below.
+# The layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$. We
+# train it on linear data $y = Mx + \varepsilon$ with $x \sim N(0, \Sigma)$ and $\varepsilon \sim N(0, \sigma^2 I)$. Theorem 1, quoted below, defines its loss $L$ on
+# infinitely many samples and its regulariser $R$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -46,14 +39,14 @@
 # | $L^*$ | smallest loss, $k\sigma^2/2$ | |
 # | $Y_1$, $Y_2$ | coordinates $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$ | $k \times d$, $d \times d$ |
 #
-# None of the paper's statements speaks of the other optimisers. One statement of ours says why two sides are better than
-# one. *Hypotheses:* $\Sigma$ is positive definite (A1), and steps follow the gradient of $L + R$ with $\Sigma^{-1}$ on the
+# The paper says nothing about the other optimisers. We add one statement, which says why a preconditioner on two sides is better than a preconditioner on
+# one side. *Hypotheses:* $\Sigma$ is positive definite (A1). The steps follow the gradient of $L + R$, with $\Sigma^{-1}$ on the
 # right of both matrices and on the left of $B$. *Conclusion:* in the coordinates $Y_1$, $Y_2$ these steps are gradient
 # descent on
 #
-# $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 ,$$
+# $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 .$$
 #
-# in which $\Sigma$ enters through the target $M\Sigma^{1/2}$ only. A1 and the paper's A2 and A3 are printed for seed 0.
+# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We print A1 and the paper's A2 and A3 for seed 0.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -92,10 +85,9 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A, $\Sigma$ and $M$ come from two random matrices, here Gaussian, scaled so that A1-A3 hold: $\|\Sigma\| = 1$,
-# $\lambda_{min}(\Sigma) \ge$ `floor`, $\|M\Sigma^{1/2}\|$ = `signal`. Sizes and scales are missing from our copy of the text:
-# **these are our settings**. The entries of the start are Gaussian.
-
+# As in Appendix A of the paper, $\Sigma$ and $M$ come from two random matrices. Ours are Gaussian, and we scale them so that A1-A3 hold: $\|\Sigma\| = 1$,
+# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. Our copy of the text lacks sizes and scales, so
+# **these settings are ours**. The entries of the start are Gaussian.
 
 # %%
 def build(floor, of_seeds=range(seeds)):
@@ -120,10 +112,9 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # | Algorithm 1 | the gradient of $L + R$, for $B$ with $\hat\Sigma^{-1}$ on the left |
 # | two-sided (ours) | the same with $\hat\Sigma^{-1}$ on the right of both matrices as well |
 #
-# Muon finds $UV^\top$ without a decomposition, by five steps of a polynomial that pushes all singular values towards one.
-# The library takes them in sixteen bits, and so does the page. Shampoo's roots and SOAP's eigenvectors are renewed every tenth step.
-# Shampoo's best step, 1, is the largest that was tried.
-
+# Muon finds $UV^\top$ without a decomposition. It takes five steps of a polynomial that pushes all singular values towards one.
+# The library takes these steps in sixteen bits, and so does this page. Shampoo's roots and SOAP's eigenvectors are computed anew at every tenth step.
+# Shampoo's best step size is 1, which is the largest that we tried.
 
 # %%
 def adam(g, state, t):
@@ -147,7 +138,7 @@ def muon(g, state, t):
 
 
 # %% [markdown]
-# The gradients on a minibatch are those of [notebook 20](20_preconditioned_regression.ipynb), by the library.
+# The library computes the gradients on a minibatch, as in [notebook 20](20_preconditioned_regression.ipynb).
 
 # %%
 gradient = regression.empirical_gradients
@@ -178,7 +169,7 @@ for name, rule in (("Adam", adam), ("Muon", muon)):
     print(f"{name}: page and library alike")
 
 # %% [markdown]
-# Our statement about the two-sided rule, on infinitely many samples: with
+# Next we check our statement about the two-sided rule, on infinitely many samples. With
 # $E = Y_1Y_2^\top - M\Sigma^{1/2}$ and $D = Y_1^\top Y_1 - Y_2^\top Y_2$ the gradients of the factorisation are
 # $EY_2 + \frac12Y_1D$ and $E^\top Y_1 - \frac12Y_2D$.
 
@@ -198,9 +189,8 @@ print("two-sided steps are gradient descent on the factorisation")
 # %% [markdown]
 # ## Training
 #
-# All rules start at the same random point and see the same minibatches, drawn without replacement from the `n` samples.
-# Their step sizes are the best of a grid: fewest iterations to within 10 % of $L^*$ among those that end there on each of
-# three other seeds (100 to 102); where none does, the smallest last excess. The two-sided rule was not tuned: it has the step of notebook 20.
+# All rules have the same random start and see the same minibatches, which we draw without replacement from the `n` samples.
+# We choose each step size from a grid, on three other seeds (100 to 102). We want the fewest iterations until the loss is within 10 % of $L^*$, and only consider steps that end there on each of the three seeds. If no step does, we take the smallest last excess. We did not tune the two-sided rule. It has the step size of notebook 20.
 
 # %%
 if tuning_seeds:
@@ -231,10 +221,10 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# The words at the right say the median, and how far above the optimum a rule ends: Adam, Muon and SOAP end higher than Algorithm 1 and the
-# two-sided rule. A mark is a seed, the number beside a name its step. Look at the order of the marks. In the median over
-#   seeds Adam, Muon and SOAP get there **sooner** than Algorithm 1, without regulariser or knowledge of $\Sigma$. SGD comes
-#   within 10 % of $L^*$ late and on some seeds only. Shampoo does not: the arrow at the edge counts the seeds that do not arrive.
+# The horizontal position of a mark says when one seed comes within 10 % of $L^*$. The number beside a rule's name is its step size. The words at the right give the median, and how far above the optimum the rule ends.
+#
+# Without the regulariser and without knowing $\Sigma$, Adam, Muon and SOAP come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). But they end higher than Algorithm 1 and the two-sided rule. SGD comes
+# within 10 % late, and only on some seeds. Shampoo does not arrive. The arrow at the edge counts the seeds that do not arrive.
 
 # %%
 about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"
@@ -244,15 +234,19 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# At its own best step SGD still ends above Algorithm 1. Adam, Muon and SOAP take steps whose length hardly depends on that
-# of the gradient. They are early, and they end higher. The two-sided rule is early and ends low, but it must know the
+# **Answer.** At its own best step SGD still ends above Algorithm 1. Adam, Muon and SOAP arrive earlier than Algorithm 1 but end higher. The reason is that their steps have a length that hardly depends on the length
+# of the gradient. Our two-sided rule arrives early and ends about as low as Algorithm 1, but it must know the
 # covariance of the data.
+#
+# ![Excess loss over iterations for seven rules, and when each comes within a tenth](../figures/desk/precond_optimizers.png)
+#
+# *The largest run (desk scale): each rule with its best step, and our two-sided rule without tuning. This page runs less.*
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Adam with a third of its step, and with three times its step. *Prediction:* its steps do not shrink with the gradient,
+# 1. Adam with a third of its step, and with three times its step. *Prediction:* Adam's steps do not shrink with the gradient,
 #    so the floor grows with the step. Does the smaller step also arrive later?
 
 # %%
@@ -265,13 +259,13 @@ for name, values in tried.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does: with a third of the step at least one seed never comes within 10 % (inf), and its floor is not seen in this
-# time. With three times the step Adam is early and ends higher, as predicted.
+# Yes. With a third of the step at least one seed never comes within 10 % (inf), and we do not see its floor in this
+# time. With three times the step Adam arrives early and ends higher, as predicted.
 #
 # </details>
 #
-# 2. An ill-conditioned $\Sigma$: eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance is
-#    gone, so the two-sided rule should not notice. Who does?
+# 2. An ill-conditioned $\Sigma$: eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance
+#    disappears, so the two-sided rule should not slow down. Which rules do?
 
 # %%
 ill = build(0.03)
@@ -284,7 +278,7 @@ for name, values in train(few, ill, ill.random).items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Of these three only Algorithm 1 slows down.
+# Of these three rules only Algorithm 1 slows down.
 #
 # </details>
 

@@ -19,17 +19,13 @@
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
 #
-# **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, where the
-# preconditioner gains nothing. What is it for? And which of the statements behind it can be seen in numbers?
-#
-# **Answer.** It is for data whose covariance is ill-conditioned. The number of iterations grows with a smaller power of
-# the condition number. A preconditioner on both sides, ours, removes the growth. Of 38 statements 31 have
-# rows, the others a reason why not. The displayed formulas are blank in our copy of the text: most rows measure a formula that we restored.
+# **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, on which the
+# preconditioner gains nothing. What is the preconditioner for? And which statements behind it can we check with numbers?
 #
 # ## The statement
 #
-# The layer has a value matrix $A$ and a key-query matrix $B$. Its loss $L$ on infinitely many samples and its regulariser
-# $R$ are those of Theorem 1, quoted below.
+# The layer has a value matrix $A$ and a key-query matrix $B$. $L$ is its loss on infinitely many samples, and $R$ is its regulariser.
+# Theorem 1, quoted below, defines both.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -37,9 +33,7 @@
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $P$ | preconditioner: $\mathrm{diag}(I, \hat\Sigma^{-1})$ in Algorithm 1 | acts on $(A; B)$ |
 #
-# **Hypotheses**: A1 to A3, the first rows of the table. A row is a *statement* (the paper's sentence and
-# constants), a *form* (a constant or reading of ours where the text at hand is blank) or a *finding* (ours). The column
-# *[catches](words.md)* names the smallest change with which `make falsify` saw it fail.
+# The hypotheses A1 to A3 are the first claims of the table below.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -75,12 +69,11 @@ statements.quoted("B", STATEMENTS, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## The rule, in this page
 #
-# Gradient descent on $L + R$, with $P$ in front of the gradient of $B$. With $E = A\Sigma B^\top - M$ and
-# $G = A^\top A - B^\top\Sigma B$,
+# The rule is gradient descent on $L + R$, and $P$ multiplies the gradient of $B$. With $E = A\Sigma B^\top - M$ and
+# $G = A^\top A - B^\top\Sigma B$, the gradients are
 #
 # $$\nabla_A = E\Sigma B\Sigma + \tfrac12 A\Sigma G\Sigma, \qquad
 # \nabla_B = \Sigma E^\top A\Sigma - \tfrac12\Sigma B\Sigma G\Sigma .$$
-
 
 # %%
 def gradient(problem, A, B):
@@ -96,10 +89,8 @@ balance = regression.regulariser_gradients(mild.Sigma, A, B)
 np.testing.assert_allclose(gradient(mild, A, B)[1], loss[1] + balance[1], rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
-# Near a minimum the error along the slowest mode shrinks by $1 - \lambda_{min}/\lambda_{max}$ an iteration, at the step
-# $1/\lambda_{max}$. $\lambda$ are the rates of the linearised descent. Here the iterations are counted, not computed: a
-# start just off the minimum, until the error is a hundredth.
-
+# How many iterations does the rule need? Near a minimum the error along the slowest mode shrinks by the factor $1 - \lambda_{min}/\lambda_{max}$ per iteration, if the step is
+# $1/\lambda_{max}$. The numbers $\lambda$ are the rates of the linearised descent. Here we do not compute the iterations from these rates, but count them. We start just off the minimum and stop when the error is a hundredth.
 
 # %%
 def count(problem, name, step=1.0, limit=20_000):
@@ -125,8 +116,8 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # ## Ill-conditioned covariances
 #
-# $\Sigma$ has eigenvalues from 1 down to 1/condition. The signal $M\Sigma^{1/2}$ stays the same. From here on the
-# iterations follow from the rates, for an error cut by $10^6$.
+# Now $\Sigma$ has eigenvalues from 1 down to 1/condition, and the signal $M\Sigma^{1/2}$ stays the same. From here on we compute the
+# iterations from the rates, for an error that is reduced by the factor $10^6$.
 
 # %%
 iterations = experiments.condition_numbers(conditions, range(seeds))
@@ -151,23 +142,30 @@ about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; ou
 plots.caption(figure_ill, about_ill)
 
 # %% [markdown]
-# **Look at** the slopes, which the legend gives as powers. Without a preconditioner the iterations grow fastest, with the
-# paper's they grow like the condition number itself, and with a preconditioner on both sides they do not grow.
+# The legend gives the slope of each line as a power of the condition number. Without a preconditioner the number of iterations grows fastest. With the
+# paper's preconditioner it grows like the condition number itself. With a preconditioner on both sides it does not grow.
 #
 # ## Every statement
 #
-# Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys, the keys' mean $c = \sum s_i x_i$ and covariance
-# $C = \sum s_i x_i (x_i - c)^\top$ under them, which is in the gradient of $B$, and $cc^\top$. They are measured by Monte
-# Carlo, as exponents in $n$, and so is the gradients' bias; a term of relative order $1/n$ is fitted and taken out. For the
-# bias at the signal 0.2 this term is infinite, and its row fails.
+# The table lists every statement of the paper with our claims about it. There are three kinds of claims:
 #
-# Theorem 2 is Algorithm 1 as written: sample covariance, spectral start, steps on the oracle gradient, from 200 data sets of
-# each size. What is measured is the excess that 90 % of them do not exceed. The measured exponent lies well below the
-# bound $-1$, so that this row notices no small falsehood. The rows on the floor and on the rate carry the statement.
-# The remark after Theorem 2 speaks, as we read it, of the regularised loss $L + R$.
+# * A *statement* is the paper's own sentence with the paper's constants.
+# * A *form* has a constant or a reading of ours, because the formula is missing from our copy of the text.
+# * A *finding* is our own result.
 #
-# The summary counts rows and distinct measurements. Rows that show the same number count once, and so do rows that are
-# algebra of the same formula of ours.
+# The column *[catches](words.md)* names the smallest change to the problem that makes the claim fail in `make falsify`.
+#
+# Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys. These weights define the mean $c = \sum s_i x_i$ of the keys and their covariance
+# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. For the weights, for $c$, $C$ and $cc^\top$, and for the bias of the gradients, we measure exponents in $n$ by Monte
+# Carlo. We fit a term of relative order $1/n$ and subtract it. For the
+# bias at signal 0.2 this term is infinite, and the claim fails.
+#
+# For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps on the oracle gradient. We take 200 data sets of
+# each size, and measure the excess loss that 90 % of them do not exceed. The measured exponent lies well below the
+# bound $-1$, so this claim would not notice a small falsehood. The claims on the floor and on the rate are stricter tests of the theorem.
+# We read the remark after Theorem 2 as a remark about the regularised loss $L + R$.
+#
+# The summary counts claims and distinct measurements. If several claims show the same number, or follow by algebra from the same formula of ours, they count as one measurement.
 
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
@@ -184,21 +182,24 @@ figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 
 # %% [markdown]
-# Hatched squares are statements with a claim that fails. An empty square is a statement that is not checked.
+# Hatched squares are statements with a claim that fails. Empty squares are statements that we do not check.
 #
 # ## What we saw
 #
-# The gradient of $B$ carries $\Sigma$ on both sides of $E$, that of $A$ on the right only, and the preconditioner of Algorithm 1 cancels
-# the left one. With it the iterations grow like the condition number, without it faster. The gain depends on the draw. Our
-# claim asks for a tenfold gain on each of four draws. On one of them descent without the preconditioner is not so slow,
-# the gain is smaller, and the claim fails.
+# **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ stands on both sides of $E$. In the gradient of $A$ it stands only on the right. The preconditioner of Algorithm 1 cancels
+# the left $\Sigma$. With it the number of iterations grows like the condition number, and without it the number grows faster. A preconditioner on both sides, which is ours, removes the growth.
+#
+# The gain depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is not so slow. There
+# the gain is smaller, so the claim fails.
+#
+# Of 38 statements 31 have claims. For each of the others the table gives the reason why it has no claim. The displayed formulas are blank in our copy of the text, so most claims measure a formula that we restored.
 #
 # ## Change this
 #
 # Predict first, then run. The cells count iterations as above.
 #
-# 1. Ten times the condition number. *Prediction:* under Algorithm 1 the iterations grow like the condition number. How
-#    many times more are there, and how many times more without the preconditioner?
+# 1. Ten times the condition number. *Prediction:* under Algorithm 1 the iterations grow like the condition number. By which
+#    factor do they grow, and by which factor do they grow without the preconditioner?
 
 # %%
 worse = experiments.ill_conditioned(10 * conditions[0], 0)
@@ -208,13 +209,13 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Ten times as many under Algorithm 1. Without the preconditioner the factor is several times larger, since the power is
-# above one, and with two sides nothing changes.
+# Under Algorithm 1 there are ten times as many iterations. Without the preconditioner the factor is several times larger, because the power is
+# above one. With a preconditioner on both sides nothing changes.
 #
 # </details>
 #
-# 2. A step two and a half times as long. *Prediction:* beyond $2/\lambda_{max}$ the fastest mode grows. Does a start
-#    along the slowest mode notice? (inf: the run leaves for good.)
+# 2. A step two and a half times as long. *Prediction:* beyond $2/\lambda_{max}$ the fastest mode grows. Does this matter for a start
+#    along the slowest mode? (The output "inf" means that the run diverges.)
 
 # %%
 print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
@@ -222,16 +223,16 @@ print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does. The start lies along the slowest mode to first order only. The little that lies along the fastest mode grows by
-# half in each iteration, and carries the run away.
+# It does matter. The start lies along the slowest mode only to first order. A small part of it lies along the fastest mode. This part grows by
+# half in each iteration, and the run diverges.
 #
 # </details>
 #
-# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step $1/\lambda_{max}$ shrinks the slowest mode by $1-\lambda_{min}/\lambda_{max}$.
+# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step $1/\lambda_{max}$ shrinks the slowest mode by the factor $1-\lambda_{min}/\lambda_{max}$.
 #
 # <details><summary>Solution</summary>
 #
-# $z\leftarrow(I-H/\lambda_{max})z$. An eigenvector of the eigenvalue $\lambda$ is multiplied by $1-\lambda/\lambda_{max}$, which is largest for
+# Each step is $z\leftarrow(I-H/\lambda_{max})z$. It multiplies an eigenvector with the eigenvalue $\lambda$ by $1-\lambda/\lambda_{max}$. This factor is largest for
 # $\lambda_{min}$.
 #
 # </details>

@@ -18,8 +18,9 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# **Question.** Gradient descent turns attention towards the direction of the smallest matrix, in the Euclidean norm, under which the logit of the
-# *selected token* of every sample, the one that training ends up reading, leads those of the other tokens by at least 1 ([notebook 10](10_fixed_decoder.ipynb)). Can the update rule choose another norm?
+# In the end, training reads one *selected token* of each sample. Gradient descent turns attention towards the matrix that selects these tokens with the smallest *Euclidean* norm ([notebook 10](10_fixed_decoder.ipynb)).
+#
+# **Question.** Can another update rule choose another norm?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -49,37 +50,24 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 # %% [markdown]
 # ## The problem
 #
-# One attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ is trained in $W$ with the logistic loss
-# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. It ends up reading one token of each sample. Many matrices do that: in which
-# direction does $W$ grow?
+# We train one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ in $W$, with the logistic loss
+# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. Here $X_i$ holds the tokens $x_{i,t}$ of sample $i$ as rows, $z_i$ is the query, $y_i=\pm1$ the label, and $u$ the fixed head.
 #
-# | symbol | meaning |
-# |---|---|
-# | $X_i$, $x_{i,t}$; $z_i$, $y_i$ | tokens of sample $i$ of $n$ as rows, token $t$; query, label $\pm1$ |
-# | $u$; $W_t$ | the head, fixed at first; $W$ after $t$ steps of size $\eta$ |
-# | $\alpha_i$ | the token of sample $i$ with the most weight at the last step |
-# | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$, $g_m=\langle A_m,W\rangle$ | a pair $m=(i,t)$, $t\ne\alpha_i$, as a matrix; its [margin](words.md) |
-# | $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ | the $\ell_p$ norm, $1 < p < \infty$ (paper C: $\lVert W\rVert_{p,p}$) |
-# | $q = p/(p-1)$ | the dual exponent, $1/p+1/q=1$ |
-#
-# While training reads these tokens, $W$ keeps growing. So compare matrices of one size. Size is
-# what the norm decides: for $p$ near 1 a few large entries are cheap, for large $p$ many equal ones.
+# Let $\alpha_i$ be the selected token, that is, the token with the most weight at the last step. The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m=(i,t)$ is the logit of $\alpha_i$ minus the logit of token $t$, so $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
+# Many matrices make all margins positive, and $W$ keeps growing. So we compare matrices of equal size, and a norm decides what size is:
+# $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. For $p$ near 1 a few large entries are cheap, and for large $p$ many equal entries are cheap.
 #
 # ![Balls of three norms grow until they touch the region where every margin is at least one; each touches at another matrix](drawings/balls.svg)
 #
 # ## The rule
 #
-# Gradient descent adds its step to $W$. *Mirror descent* adds it to another matrix, the *mirror image* $|W|^{p-1}\,\mathrm{sgn}(W)$, entry
-# by entry, and goes back:
+# Gradient descent adds its step to $W$. *Mirror descent* adds its step to the *mirror image* $|W|^{p-1}\,\mathrm{sgn}(W)$, entry
+# by entry, and then maps the result back:
 #
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
-# The way back is the same map with $q$ in place of $p$. For $p = 2$ the mirror image is $W$ itself, and the rule is normalised gradient
-# descent. If an entry of the mirror image changes by a small $s$, that of $W$ changes by about $s/\big((p-1)\lvert W_{jk}\rvert^{p-2}\big)$. So for $p < 2$
-# a large entry moves more than a small one, for $p > 2$ less. The mirror image is the gradient $\nabla\psi(W)$ of the *potential*
-# $\psi(W)=\lVert W\rVert_p^p/p$. As we restore it, the paper states the rule without the division by a norm of $\nabla L$. The authors' code divides in its
-# synthetic experiments, and so does this page.
-
+# The way back is the same map with the dual exponent $q = p/(p-1)$. For $p = 2$ the mirror image is $W$ itself, so the rule is normalised gradient
+# descent. For $p<2$ an equal step moves a large entry of $W$ more than a small one, and for $p > 2$ it moves a large entry less.
 
 # %%
 def descent(data, W):
@@ -97,33 +85,21 @@ def mirror_step(W, downhill, p):
 
 
 # %% [markdown]
-# ## What it should converge to
+# ## What the rule should converge to
 #
-# **The SVM of paper C**, as we restore it, is that of notebook 10 in another norm: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
-# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest least margin that a matrix of norm 1 can have.
+# Which norm does this rule choose? We expect the solution of the SVM in $\ell_p$: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
+# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest smallest margin of a matrix of norm 1.
 #
-# **Why?** Suppose that the direction of $W_t$ converges, and that the tokens of smallest margin score below the selected ones. Then training and the SVM obey the same equation:
+# **Why?** The mirror image is the gradient $\nabla\psi(W)$ of the *potential* $\psi(W)=\lVert W\rVert_p^p/p$. Suppose that the direction of $W_t$ converges, and that the tokens of smallest margin score below the selected ones.
 #
-# 1. *Steps add up in the mirror image.* Each step adds a multiple of $-\nabla L$ to $\nabla\psi(W)$.
-# 2. *Late steps are sums of features.* Only pairs of smallest margin still pull noticeably. So $\nabla\psi(W_t)$ grows along a sum of their $A_m$ with weights $\ge0$.
-# 3. *This is the stationarity of the SVM.* The derivative of its Lagrangian is zero if $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$, where $\beta_m\ge0$ is zero if the margin is above 1.
+# 1. Each step adds a multiple of $-\nabla L$ to $\nabla\psi(W)$.
+# 2. Late in training only pairs of smallest margin pull noticeably. So $\nabla\psi(W_t)$ grows along a sum of their $A_m$ with positive weights.
+# 3. The solution of the SVM satisfies the same equation, $\nabla\psi(W_{mm})=\sum_m\beta_mA_m$, with positive weights on the pairs of smallest margin. [Only one direction](mirror_descent.md) solves this equation.
 #
-# <details><summary>Only one direction solves this equation</summary>
+# **How do we see it?** We compare the direction of $W$ with $W_{mm}$ in two ways.
 #
-# Scaling $W$ only scales $\nabla\psi(W)$, so the size of $W$ does not matter. Let $V$ solve the equation with smallest margin 1, and let $W$ have margins of at least 1. Then $\lVert V\rVert_p^p=\langle\nabla\psi(V),V\rangle\le\langle\nabla\psi(V),W\rangle\le\lVert V\rVert_p^{p-1}\lVert W\rVert_p$. The first inequality holds because $\nabla\psi(V)$ is a sum of features on which $V$ has the margin 1 and $W$ at least 1. The second is Hölder's. Equality holds for $W=V$ alone.
-#
-# </details>
-#
-# **Is it there?** Two measures, both of the direction of $W$ alone.
-#
-# * *Divergence.* $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the height of $\psi$ at $V$ above its tangent
-#   at $U$. It is never negative, and 0 only for $V=U$; for $p=2$ it is half the squared distance. Here $V$ is $W_{mm}$ and $U$ is $W$,
-#   each over its $\ell_p$ norm. Then $D_\psi=1-\langle\nabla\psi(U),V\rangle$, for $p=2$ one minus the cosine.
-# * *Ratio.* $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$ is the share of the largest margin that $W$ has, at most 1.
-#
-# The ratio shows small errors more. If the direction of $W$ is off by a small $\delta$ and a smallest margin suffers,
-# the ratio falls below 1 by an amount of order $\delta$. The divergence rises above 0 by $\delta^2$ only, up to a factor (if no entry of $W_{mm}$ is zero, where $\psi$ has no second derivative for $p<2$).
-
+# * The *divergence* is $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ is $W$ and $V$ is $W_{mm}$, each divided by its $\ell_p$ norm. It is 0 only if the directions are equal. For $p=2$ it is one minus the cosine.
+# * The *ratio* is $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$, the share of the largest margin that $W$ has. It is at most 1. The ratio shows small errors more clearly than the divergence does, [as the note explains](mirror_descent.md).
 
 # %%
 def divergence(W_mm, W, p):
@@ -139,9 +115,9 @@ def ratios(tokens, W, ends):
 
 
 # %% [markdown]
-# What the paper states, as we restore it: our copy cites these definitions by number alone, and the theorem stood in the part that we lack.
-# In these statements $k$ counts steps ($W(k)$ is our $W_t$), $v$ is the head $u$, and the cone
-# $C$ holds matrices of norm $R$ or more whose $D_\psi$ is at most $\mu$ ([notebook 31](31_rates_and_basins.ipynb) quotes its definition).
+# What does the paper state? Our copy lacks the formulas of these definitions and the theorem, so we restore them.
+# In these statements $k$ counts steps, so $W(k)$ is our $W_t$, and $v$ is the head $u$. The cone
+# $C$ holds the matrices of norm at least $R$ whose $D_\psi$ is at most $\mu$.
 
 # %%
 statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Definition 3")
@@ -150,21 +126,19 @@ statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Def
 statements.quoted("C", STATEMENTS, "Theorem, convergence")
 
 # %% [markdown]
-# So the theorem, as we restore it, asks for [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. The experiments start
-# anywhere and normalise the gradient. As we read the theorem, it does not cover normalised steps, nor runs that never enter the cone: what follows is measured. Notebook 31 looks at
-# starts and rates.
+# As we restore it, the theorem requires [locally optimal](words.md) tokens and a start in a thin cone around $W_{mm}$. It does not cover normalised steps. Our experiments start
+# anywhere and normalise, so we measure what happens. [Notebook 31](31_rates_and_basins.ipynb) looks at starts and rates.
 #
 # ## Two examples by hand
 #
-# [Notebook 00](00_attention_by_hand.ipynb) finds each column of $W_{mm}$ by eye. There
-# every $\ell_p$ norm has the same solution. So of example 1's tokens $(1,0)$, $(2,0)$ and, [opt](words.md), $(0,1)$, the second is moved to $(\frac12, 0)$. Now one
-# constraint binds in column 1, that of $c = (-\frac12, 1)$, opt less this one. The vector $w$ of
+# [Notebook 00](00_attention_by_hand.ipynb) finds each column of $W_{mm}$ by eye, but in its example every $\ell_p$ norm has the same solution. So we move one token of its example 1 from $(2,0)$ to $(\frac12, 0)$. Now one
+# constraint binds in column 1. It belongs to $c = (-\frac12, 1)$, the opt token minus the moved token. The vector $w$ of
 # smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
 #
-# since it attains equality in Hölder's $c^\top w\le\lVert c\rVert_q\lVert w\rVert_p$. It turns towards the larger entry of $c$ as $p$ falls. Prediction:
-# training from zero nears its direction.
+# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:*
+# training from zero approaches the direction of $w$.
 
 # %%
 pair, c = lib.two_examples(), np.array([-0.5, 1.0])
@@ -186,11 +160,11 @@ figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
 figure_rays
 
 # %% [markdown]
-# Each curve is column 1 of $W_t$, scaled to end at length 1. It runs along the dotted ray of its own exponent.
+# Each curve is column 1 of $W_t$, scaled so that it ends at length 1. It runs along the dotted ray of its own exponent.
 #
 # ## Which SVM does each exponent find?
 #
-# The setting of the authors' code with our seeds: tokens, queries and the head $u$ are uniform on the unit sphere, drawn anew for each data set, labels fair coins, the entries of $W_0$ standard normal. Larger exponents need more steps, since $\lVert W_t\rVert_p^{p-1}$ grows at most like
+# Now we use the setting of the authors' code with our own seeds. For each data set, tokens, queries and the head are uniform on the unit sphere, labels are fair coins, and the entries of $W_0$ are standard normal. Larger exponents need more steps, because $\lVert W_t\rVert_p^{p-1}$ grows at most like
 # $\eta t$ (last exercise).
 
 # %%
@@ -217,11 +191,11 @@ for p, history in histories.items():
 # %% [markdown]
 # ## Claims
 #
-# Which SVM is nearest, in the mean and in every run? And do the means agree with those of another implementation, of which we have the means alone (8, 8 and 4 seeds for $p=1.75$, 2 and 3)?
-# A [claim](words.md) holds if the measured number keeps the bound set for it.
+# Which SVM is nearest, on average and in every run? And do our means agree with the means of another implementation?
+# A [claim](words.md) holds if the measured number keeps its bound.
 #
-# Then a table: a row is an exponent of training, a column the exponent of an SVM; the divergence has the row's $\psi$, the ratio the column's norm. Last it counts the runs whose ratio is largest in
-# their own norm, and those whose tokens are locally optimal.
+# In the table, each row is an exponent of training, and each column is the exponent of an SVM. Below the table you see how many runs have their largest ratio in
+# their own norm, and how many runs select locally optimal tokens.
 
 # %%
 table = claims.Table(section5.bregman_claims(same, histories))
@@ -240,14 +214,11 @@ for p in exponents:
           f"| {medians} | {own_largest}, {optimal} of {seeds}")  # fmt: skip
 
 # %% [markdown]
-# On the diagonals the divergence is smallest, and the ratio largest, in the run's own norm. But the ratio is not 1. It is
-# furthest below for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) says how the gap
-# shrinks as $\lVert W\rVert_p$ grows. A few runs are still turning, and raise the means above the medians.
-# One check fails in the larger run (desk scale), `bregman.table.2`: our mean for $p = 2$ is twice that of the other implementation.
+# On the diagonals the divergence is smallest and the ratio largest, both in the run's own norm. But the ratio is below 1, most of all for $p=3$, whose $\lVert W\rVert_p$ grows slowest. [Notebook 43](43_map_of_the_constant.ipynb) shows how this gap
+# shrinks as $\lVert W\rVert_p$ grows.
+# In the larger run (desk scale) one check fails, `bregman.table.2`: our mean for $p = 2$ is twice the mean of the other implementation.
 #
-# Look at the lowest curve of each panel: it is the one of the panel's own exponent. All three SVMs have the tokens that the panel's training selects.
-# The table also has the authors' way, which is not drawn. As in the authors' code, each SVM has the tokens that training *with its own exponent* selected. In some runs two exponents
-#   select different tokens. That raises the bands and the means, and hardly moves the medians.
+# In each panel of the figure, the lowest curve belongs to the panel's own exponent.
 
 # %%
 about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means, hollow: means of other code"
@@ -257,9 +228,8 @@ figure
 # %% [markdown]
 # ## One path
 #
-# One data set and $W_0 = 0$, as in the authors' code. Each path ends nearest to its own SVM; its ratio is largest in its own norm. The path of
-# $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not even locally optimal, so that the "why" above
-# does not hold: a binding pair whose other token has the higher score is pulled the wrong way. If its dual is positive, and the $A_m$ that bind are independent, $W_{mm}$ cannot be the limit, since training pulls against that weight: the path has not ended. Why it is so near is open.
+# Here we follow the paths on one data set from $W_0 = 0$. Each path ends nearest to its own SVM, and its ratio is largest in its own norm. The path of
+# $p = 3$ has about three quarters of the largest $\ell_3$ margin. For $p = 2$ and $p = 3$ the selected tokens are not locally optimal, so our "why" does not apply. [The note](mirror_descent.md) says why these paths cannot have ended. We do not know why they come so near.
 
 # %%
 single = lib.unit_tokens(path_seed, n, T, d)
@@ -275,8 +245,8 @@ path_table
 # ## Head and attention together
 #
 # $\ell_p$-JointGD moves $W$ and $u$ by the same rule, each with its own gradient norm. Both start at zero, on the two
-# samples of the authors' code; a gradient of zero gives no step. Prediction: $W$ turns to the $\ell_p$ [token SVM](words.md), and $u$ to the SVM that
-# classifies the selected tokens: least $\lVert u\rVert_p$ with $y_iu^\top x_{i,\alpha_i}\ge1$.
+# samples of the authors' code. If a gradient is zero, the parameter does not move. *Prediction:* $W$ turns to the $\ell_p$ token SVM. The head turns to the SVM that
+# classifies the selected tokens, so it has the least $\lVert u\rVert_p$ with $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
 joint_data = section5.joint_instance()
@@ -289,10 +259,8 @@ joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, 
 joint_table
 
 # %% [markdown]
-# Left: look at where each path ends: near the mark of its own SVM. The path of $p = 3$ misses its mark most, and
-#   more so for $u$. The divergence is small all the same, of the order of the squared miss. Under $p = 3$ another token of the first sample
-#   is selected than under the other two, as in the authors' runs, so its marks lie elsewhere.
-# Right: look at how the directions still turn after thousands of steps, long after the selection is made.
+# Left: each path ends near the mark of its own SVM. The path of $p = 3$ misses its mark most, and it misses the mark of $u$ more than the mark of $W$. Its marks lie elsewhere, because training with $p = 3$ selects another token of the first sample, as in the authors' runs.
+# Right: the directions still turn after thousands of steps, long after the selection is made.
 
 # %%
 joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; float64"
@@ -304,21 +272,23 @@ joint_figure
 #
 # ![In each panel one exponent is trained; the curve of its own SVM is the lowest](../figures/desk/mirror_bregman.png)
 #
-# *The larger run (desk [scale](words.md)), 100 seeds; this page has 20. Each panel has one exponent of training. The curves show how far the direction of $W$ is from three such matrices.*
+# *The larger run (desk [scale](words.md)) has 100 seeds, and this page has 20. Each panel trains one exponent. The curves show how far the direction of $W$ is from the solutions of three SVMs.*
 #
-# **Answer.** Yes, as far as these runs go. The exponent of mirror descent chooses the norm whose margin attention nears. Every run here ends nearest to the
-# SVM of its own exponent, for the tokens that it selects, with its largest ratio in its own norm. The ratio is still below 1, so no run has arrived.
+# **Answer.** Yes, as far as these runs go: the exponent of mirror descent chooses the norm. Every run ends nearest to the
+# SVM of its own exponent, for the tokens that it selects, and its largest ratio is in its own norm. The ratio is still below 1, so no run has reached its SVM.
 #
-# **What this does not show.** Our copy is a text without a version number. It contains a part of the paper's appendix, but no main theorem and no experiments.
-# Definitions and the theorem are as we restore them. Settings, and what the paper's figures show, are from the authors' code. For linear models the limit is known (arXiv 2205.12808).
+# <details><summary>What this does not show</summary>
+#
+# Our copy of the paper has no version number. It contains a part of the appendix, but no main theorem and no experiments. For linear models the limit is known (arXiv 2205.12808). [The note](mirror_descent.md) says what we take from the authors' code.
+#
+# </details>
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. A sparser geometry, `p = 1.2`. *Prediction:* $\ell_p$ with $p$ near 1 likes few large
-#    entries. How many entries of $W_t$ does it take to hold 90 % of $\sum_{jk} |W_{jk}|$?
-
+# 1. A sparser geometry, `p = 1.2`. *Prediction:* a $p$ near 1 prefers few large
+#    entries. How many entries of $W_t$ hold 90 % of $\sum_{jk} |W_{jk}|$?
 
 # %%
 def entries_for(share, W):
@@ -334,20 +304,11 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The fewer, the nearer $p$ is to 1. That is so after the first step already, as the way back, $\lvert\cdot\rvert^{q-1}$, enlarges differences: it says more of the map than of training.
+# The nearer $p$ is to 1, the fewer entries. This is already true after the first step, because the way back, $\lvert\cdot\rvert^{q-1}$, enlarges differences. So it tells us more about the map than about training.
 #
 # </details>
 #
-# **To prove.** Show that $\lVert W_t\rVert_p^{p-1} \le \eta t$ for the normalised rule from zero.
-#
-# <details><summary>Solution</summary>
-#
-# The image $\nabla\psi(W)$ has $\lVert\nabla\psi(W)\rVert_q^q = \sum_j |W_j|^{(p-1)q} = \lVert W\rVert_p^p$, since $(p-1)q = p$.
-# So $\lVert\nabla\psi(W)\rVert_q = \lVert W\rVert_p^{p-1}$. Each step adds to the image something of $\ell_q$ length $\eta$, and
-# the triangle inequality gives the rest.
-#
-# </details>
-
+# **To prove.** Show that $\lVert W_t\rVert_p^{p-1} \le \eta t$ for the normalised rule from zero. [The note](mirror_descent.md) has the solution.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

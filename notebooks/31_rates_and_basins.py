@@ -18,15 +18,9 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #
-# **Question.** [Notebook 30](30_mirror_descent.ipynb) shows where $\ell_p$-AttGD ends. How fast does it get there, and
-# from how far away?
+# [Notebook 30](30_mirror_descent.ipynb) shows in which direction $\ell_p$-AttGD ends. The paper proves a rate for starts in a thin cone around this direction.
 #
-# **Answer.** The divergence falls with twice the exponent of the paper's bound. The basins are much wider than the cone in
-# which the proof works.
-#
-# ![The divergence falls faster than the dashed bound of Lemma 29](../figures/desk/mirror_rates.png)
-#
-# *The largest run (desk scale): the divergence against the norm; dashed, the bound of Lemma 29. This page runs less.*
+# **Question.** How fast does $\ell_p$-AttGD approach its direction? And how far from the direction may a run start?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -56,27 +50,26 @@ run = record.start("31_rates_and_basins", "C", globals())
 # %% [markdown]
 # ## The statement
 #
-# One attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ is trained in $W$ alone, with the logistic
+# We train one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ in $W$ alone, with the logistic
 # loss $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
 # | $X_i$, $z_i$, $y_i$ | tokens as rows, query, label of sample $i$ | $T \times d$, $d$, $\pm1$ |
 # | $u$, $W$ | fixed head (paper C writes $v$), attention weights | $d$, $d \times d$ |
-# | $W_{mm}$ | $\ell_p$ token SVM: smallest $\lVert W\rVert_{p,p}$ by which each selected token wins by one logit | $d \times d$ |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert_{p,p}$ under which each selected token wins by one logit | $d \times d$ |
 # | $r$ | $\lVert W(k)\rVert_{p,p}$ after $k$ steps | |
 
 # %%
 statements.quoted("C", STATEMENTS, "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# Definition 3 and Eqs. 4-8 are not in our copy, which only cites them; the constants of all these hypotheses are lost. The step and the divergence stand as code on
-# [notebook 30](30_mirror_descent.ipynb).
+# Our copy of the paper only cites Definition 3 and Eqs. 4-8, and it lacks the constants of all these hypotheses. [Notebook 30](30_mirror_descent.ipynb) has the step and the divergence as code.
 #
 # ## Locally optimal selections
 #
-# The data of paper C's authors' code, with our seeds. For every exponent, training from random starts finds selections of tokens. The theory
-# speaks of those that are [locally optimal](words.md).
+# We use the data of the authors' code with our seeds. For every exponent, training from random starts selects tokens. The theory
+# covers the selections that are [locally optimal](words.md): each selected token must score above the tokens that bind in its SVM.
 
 # %%
 each = range(seeds)
@@ -88,9 +81,11 @@ print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.
 # %% [markdown]
 # ## Rates
 #
-# Runs start on the edge of the cone $D = 0.001$ with $\|W_0\| = 100\|W_{mm}\|$. From wider cones nearer to zero some runs
-# leave. With plain steps $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30), too little to fit an
-# exponent; with normalised steps it grows like $k^{1/(p-1)}$. Both rules have the same path in the limit $\eta \to 0$ alone.
+# Runs start on the edge of the cone $D = 0.001$ with $\|W_0\| = 100\|W_{mm}\|$. If the cone is wider and the start is nearer to zero, some runs
+# leave the cone.
+#
+# With plain steps $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30), which is too slow to fit an
+# exponent. With normalised steps $r$ grows like $k^{1/(p-1)}$, so we normalise. The two rules follow the same path only in the limit $\eta \to 0$.
 
 # %%
 histories, divergences, rate_claims = {}, {}, []
@@ -109,8 +104,8 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# **Look at** the lines against the dashed one. $D$ falls with twice the exponent of Lemma 29's bound, as
-# $r^{-2\min(p-1, 1)}$: the error of the direction falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in it.
+# The dashed line is the bound of Lemma 29. If the bound were sharp, the lines of the seeds would be parallel to it. They are steeper: $D$ falls with twice the exponent of the bound, like
+# $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
 
 # %%
 about_rates = f"Lemma 29 (dashed, its constant fitted to the start), a line per seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
@@ -120,9 +115,8 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# Runs start on the edge of cones of growing divergence around each [selection](words.md), near to and far from the origin. Theory
-# promises convergence for thin cones and large $\|W_0\|$; the $\mu_0$ printed below is ours, since the paper's is lost. The
-# claim is about the largest $\|W_0\|$ of the three. Counted are the runs that end at the tokens of their cone.
+# The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? Runs start on the edge of cones of growing divergence around each [selection](words.md), near to the origin and far from it.
+# We count the runs that end at the tokens of their cone. The claim is about the largest of the three $\|W_0\|$. The $\mu_0$ printed below is ours, because our copy lacks the paper's.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)
@@ -138,9 +132,9 @@ for p in exponents:
     print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % keep their tokens up to D = {max(stay):g}")
 
 # %% [markdown]
-# We read the panels from left to right. Far out every run from the thinnest cone keeps its tokens, and most do from
-# cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs: at the desk scale of 20
-# seeds it does.
+# Read the panels from left to right. Far from the origin every run from the thinnest cone keeps its tokens, and so do most runs from
+# cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs. It does so at desk scale, with 20
+# seeds.
 
 # %%
 about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds, float64"
@@ -150,17 +144,21 @@ figure_basins
 # %% [markdown]
 # ## What we saw
 #
-# Every run from a thin cone far out keeps its tokens. The divergence falls with twice the exponent of the bound, so Lemma 29
-# holds and is not sharp. Most starts keep their tokens in cones that are much wider than $\mu_0$.
+# **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29
+# holds and is not sharp. Every run from a thin cone far from the origin keeps its tokens. Most runs keep their tokens even if they start in cones that are much wider than $\mu_0$.
+#
+# ![The divergence falls faster than the dashed bound of Lemma 29](../figures/desk/mirror_rates.png)
+#
+# *The largest run (desk scale): the divergence against the norm. The dashed line is the bound of Lemma 29. This page runs less.*
+#
 # [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
 #
 # ## Change this
 #
-# Predict first, then run. The cells follow the selections of an exponent from the edge of a cone, and print medians.
+# Predict first, then run. The cells start on the edge of a cone, follow the selections of an exponent, and print medians.
 #
-# 1. An exponent nearer to one, $p = 1.25$. *Prediction:* Lemma 29 has $r^{1-p}$, so $D$ falls more slowly. Does twice the
-#    exponent hold here too?
-
+# 1. An exponent nearer to one, $p = 1.25$. *Prediction:* Lemma 29 has $r^{1-p}$, so $D$ falls more slowly. Does $D$ fall with twice
+#    this exponent here, too?
 
 # %%
 for p in (1.25, 1.5):
@@ -172,17 +170,17 @@ for p in (1.25, 1.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does, nearly: both exponents come within a few hundredths of it.
+# Nearly: both exponents come within a few hundredths of twice the exponent of the lemma.
 #
 # </details>
 #
-# **To prove.** Let $V$ and $U$ be of length 1 with $\lVert V-U\rVert=e$ small. Why is $D_\psi(V,U)$ of order $e^2$, so that an exponent of $D$ is
-# twice that of the direction's error?
+# **To prove.** Let $V$ and $U$ be of length 1, and let $\lVert V-U\rVert=e$ be small. Why is $D_\psi(V,U)$ of order $e^2$, so that the exponent of $D$ is
+# twice the exponent of the direction error?
 #
 # <details><summary>Solution</summary>
 #
-# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is what Taylor's first-order expansion at $U$ leaves: half of the Hessian's
-# quadratic form in $V-U$, up to higher orders (where no entry is zero).
+# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. It is half of the Hessian's
+# quadratic form in $V-U$, up to higher orders, if no entry is zero.
 #
 # </details>
 

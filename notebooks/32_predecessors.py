@@ -17,23 +17,16 @@
 # *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say what keys and queries, several best tokens, and the regularisation path change.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) **generalises** *Transformers as Support Vector
-# Machines* (arXiv 2308.16898). Here are the latter's results, and paper C's **theorem on the regularisation path**.
+# Machines* (arXiv 2308.16898). This page measures results of the earlier paper, and paper C's **theorem on the regularisation path**.
 #
-# **Question.** [Notebook 30](30_mirror_descent.ipynb) trains $W$ and selects one token per sample. What changes if keys and
-# queries are trained in place of $W$, if a mixture of tokens is best, or if the loss is minimised outright at a given norm?
+# [Notebook 30](30_mirror_descent.ipynb) trains $W$ and selects one token per sample.
 #
-# **Answer.** Training $(K, Q)$ turns to another SVM, that of least *nuclear* norm, and $KQ^\top$ has low rank. A head for
-# which mixtures are best selects several tokens. Minimising outright goes to the *globally* optimal tokens, where descent
-# from zero may stop at others.
-#
-# ![Alignment of keys and queries, ranks, several tokens, and the regularisation path](../figures/desk/mirror_parents.png)
-#
-# *The largest run (desk scale): keys and queries, ranks, several tokens, and the path of minimisers. This page runs less.*
+# **Question.** What changes if we train keys and queries in place of $W$? What changes if a mixture of tokens is best? And what changes if we minimise the loss completely at a given norm?
 #
 # ## The statement
 #
-# One attention layer $f_i = y_i\, h(X_i^\top \mathrm{softmax}(X_i W z_i))$ is trained with the logistic loss
-# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. The head is $h(x) = u^\top x$, unless said otherwise.
+# We train one attention layer $f_i = y_i\, h(X_i^\top \mathrm{softmax}(X_i W z_i))$ with the logistic loss
+# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. The head is $h(x) = u^\top x$, unless we say otherwise.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -41,22 +34,23 @@
 # | $K$, $Q$ | keys and queries, $W = KQ^\top$ | $d \times d$ |
 # | $\alpha_i$ | the token that sample $i$ selects in the end | |
 # | $opt_i$ | the token of the largest score $y_iu^\top x_{i,t}$ | |
-# | $O_i$ | the tokens that sample $i$ selects, if they are several | |
-# | SVM in a norm | smallest $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
+# | $O_i$ | the tokens that sample $i$ selects, if it selects several | |
+# | SVM in a norm | the smallest $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |
 #
-# **Hypotheses.** The loss decreases. Each sample has one best token. Some $W$ selects the tokens in question, so that their
-# SVM has a solution. The second is measured below, and the SVM solvers check the third.
+# **Hypotheses.** The loss decreases. Each sample has one best token, which we check below. Some $W$ selects the tokens in question, so that their
+# SVM has a solution, which the solver checks.
 #
 # | result | conclusion |
 # |---|---|
-# | $W$ trained | its direction tends to the SVM in $\lVert\cdot\rVert_F$ |
-# | $K$, $Q$ trained | that of $KQ^\top$ tends to the SVM in $\lVert\cdot\rVert_*$, of rank at most $\min(n, d)$ |
-# | several tokens | the part of $W$ that grows turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
+# | $W$ trained | the direction of $W$ tends to the SVM in $\lVert\cdot\rVert_F$ |
+# | $K$, $Q$ trained | the direction of $KQ^\top$ tends to the SVM in $\lVert\cdot\rVert_*$, whose rank is at most $\min(n, d)$ |
+# | several tokens | the growing part of $W$ turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The first two are stated for paths of minimisers of growing norm, the first for descent too; what training does is measured below. Paper C's theorem
-# on such paths is printed below the next cells. With several tokens $W$ is a sum of two parts: one stays finite and sets the weights inside $O_i$, and one
-# grows and takes the weight from all other tokens.
+# The earlier paper states the first two results for paths of minimisers of growing norm. It states the first result for descent, too. We measure what training does.
+#
+# With several tokens $W$ is a sum of two parts. One part stays finite and sets the weights inside $O_i$. The other part
+# grows and takes the weight away from all other tokens. The next cells print paper C's theorem on paths of minimisers.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -91,9 +85,9 @@ statements.quoted("C", STATEMENTS, "Theorem, path")
 # %% [markdown]
 # ## Data
 #
-# Tokens and queries are uniform on the unit sphere, labels random, the head a fixed unit vector. Settings follow the
-# code of 2308.16898 where it is known, and are reduced. Each sample has one best token: the smallest lead of a best score
-# is positive.
+# Tokens and queries are uniform on the unit sphere, labels are random, and the head is a fixed unit vector. The settings follow the
+# code of 2308.16898 as far as we know it, but they are smaller. The cell checks that each sample has one best token: the smallest lead of a best score
+# must be positive.
 
 # %%
 each = range(seeds)
@@ -109,8 +103,8 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 #
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
-# For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ it is linear, with
-# $v_j = 1$ where $x_j > 0$, and else $0$. A hundred steps of $(K, Q)$, written out on this page, give the same matrices as the library.
+# For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ this head is linear, with
+# $v_j = 1$ if $x_j > 0$, and $v_j=0$ otherwise. We write out a hundred steps of $(K, Q)$ here, and they give the same matrices as the library.
 
 # %%
 one, unit = data.run(0), lambda G: G / np.linalg.norm(G)
@@ -125,10 +119,10 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # %% [markdown]
 # ## Four experiments
 #
-# 1. $(K, Q)$ and $W$ are trained from random starts (entries as in an untrained linear layer), and aligned with both SVMs of the tokens they select.
-# 2. The nuclear-norm SVM is solved for other sizes, and its rank is counted.
-# 3. The head for several tokens is trained from zero. The part of $W$ that stays finite is taken out before $W$ is aligned.
-# 4. The loss is minimised on spheres of growing radius $R$, from $W_{mm}$ and other starts, and $\ell_p$-AttGD runs from zero.
+# 1. We train $(K, Q)$ and $W$ from random starts, with entries as in an untrained linear layer. Then we align both with the two SVMs of the tokens that they select.
+# 2. We solve the nuclear-norm SVM for other sizes and count its rank.
+# 3. We train $W$ with the head for several tokens, from zero. Before we align $W$, we remove the part that stays finite.
+# 4. We minimise the loss on spheres of growing radius $R$, from $W_{mm}$ and from other starts. For comparison we run $\ell_p$-AttGD from zero.
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
@@ -147,14 +141,14 @@ optimal = np.mean([path["optimal"].mean() for path in paths.values()])
 print(f"descent from zero reaches the globally optimal selection in {optimal:.0%} of its runs")
 
 # %% [markdown]
-# Three pictures follow.
+# There are three pictures.
 #
-# * **Alignment.** Each way of training ends near one in its own norm, and far below it in the other.
-# * In the second picture, left, the rank is at most $\min(n, d)$, and in higher dimensions well below it. Where a point is missing, no $W$ can make
-#   the selections of any draw.
-# * Right of it several tokens are kept at once, and a mark is a draw. In higher dimensions the rightmost marks move left, towards alignment one.
-# * In the third, $D$ falls with $R$ for every $p$. A mark is the end of one run of descent from zero: a circle
-#   where it selected the same tokens, a cross where it selected others.
+# * **Alignment.** Training $(K,Q)$ and training $W$ each end near alignment one in their own norm, and far below one in the other norm.
+# * In the second picture, left, the rank is at most $\min(n, d)$. In higher dimensions it is well below this bound. If a point is missing, no $W$ can make
+#   the selections of any data set.
+# * In the second picture, right, each run keeps several tokens at once. Each mark is one data set. In higher dimensions the rightmost marks move left, towards alignment one.
+# * In the third picture, $D$ falls with $R$ for every $p$. Each mark is the end of one run of descent from zero. A circle
+#   means that descent selected the same tokens as the minimiser, and a cross means that it selected others.
 
 # %%
 about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds; synthetic"
@@ -173,16 +167,20 @@ figure_path
 # %% [markdown]
 # ## What we saw
 #
-# The parameters that are trained choose the norm: $(K, Q)$ the nuclear one, $W$ that of Frobenius. The path of minimisers
-# reaches the globally optimal tokens in every run, and descent from zero only in some. Where several tokens are selected,
-# the growing part of $W$ has the direction of their SVM.
+# **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. If a head prefers mixtures, the layer selects several tokens, and
+# the growing part of $W$ has the direction of their SVM. The path of minimisers
+# reaches the globally optimal tokens in every run. Descent from zero reaches the optimal tokens only in some runs.
+#
+# ![Alignment of keys and queries, ranks, several tokens, and the regularisation path](../figures/desk/mirror_parents.png)
+#
+# *The largest run (desk scale): keys and queries, ranks, several tokens, and the path of minimisers. This page runs less.*
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Ten times the radius. *Prediction:* the minimiser on a sphere is off by an angle of order $1/R$, and $D$ is quadratic
-#    in it. Is $D$ a hundredth?
+# 1. Ten times the radius. *Prediction:* the minimiser on a sphere has an angle of order $1/R$ to its limit, and $D$ is quadratic
+#    in this angle. Does $D$ fall to a hundredth?
 
 # %%
 wider = followed(2, [10, 100, 1000])["path"]
@@ -191,12 +189,11 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly, and more nearly the larger $R$ is.
+# Nearly, and the larger $R$ is, the nearer $D$ comes to a hundredth.
 #
 # </details>
 #
-# **To prove.** Why has $KQ^\top$ of the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ the smallest nuclear norm? The solution is on
-# [notebook 45](45_atlas_of_networks.ipynb).
+# **To prove.** Why does $KQ^\top$ with the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ have the smallest nuclear norm? [Notebook 45](45_atlas_of_networks.ipynb) has the solution.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -17,20 +17,16 @@
 # *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can look up any lemma of paper C beside what was measured.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
-# their content**, one row or more for each but the
+# their content**. Each has at least one claim, except for the
 # identities and the rate in $k$.
 #
-# **Question.** A lemma promises a bound. Can a measured number say yes or no to it? And would the number have noticed,
-# had the lemma been a little wrong?
-#
-# **Answer.** Of 40 statements 20 have rows that can fail, the others a reason why not. Each row was also put
-# into [altered copies](words.md): copies with one thing changed on purpose. The column *[catches](words.md)* says how large a change the
-# row notices.
+# **Question.** A lemma promises a bound. Can a measured number confirm or refute the lemma? And would the number change its verdict
+# if the lemma were a little wrong?
 #
 # ## The statement
 #
-# One attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss $L(W)$ is trained in
-# $W$ by mirror descent with the potential $\psi(W) = \frac1p\|W\|_{p,p}^p$,
+# We train one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss $L(W)$. The rule is
+# mirror descent in $W$ with the potential $\psi(W) = \frac1p\|W\|_{p,p}^p$,
 #
 # $$\nabla\psi(W_{k+1}) = \nabla\psi(W_k) - \eta\,\nabla L(W_k), \qquad
 # \nabla\psi(W) = |W|^{p-1}\,\mathrm{sgn}(W) \text{ entry by entry.}$$
@@ -38,30 +34,32 @@
 # | symbol | meaning |
 # |---|---|
 # | $\lVert W\rVert$ | $\lVert W\rVert_{p,p} = (\sum_{jl} \lvert W_{jl}\rvert^p)^{1/p}$; $\frac1p + \frac1q = 1$ |
-# | $W_{mm}$ | $\ell_p$ token SVM of the selected tokens, the smallest $\lVert W\rVert$ by which each wins by one logit |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert$ under which each selected token wins by one logit |
 # | $D$ | Bregman divergence of $\psi$ from $W_{mm}/\lVert W_{mm}\rVert$ to $W/\lVert W\rVert$ |
 # | cone of width $\mu$ | all $W$ with $D \le \mu$; $\mu_0$ is the width for which the proofs work |
 #
-# | kind of a row | what it says |
+# There are three kinds of claims:
+#
+# | kind of claim | what it says |
 # |---|---|
 # | *statement* | the paper's sentence with the paper's constants |
-# | *form* | the paper's sentence with a constant or a formula of ours, derived in the docstrings of `papers.c`: our copy of the text lacks the paper's. Where our constant was set beside the first measured value the row is a regression test, and its source says so |
-# | *finding* | ours, and sharper than the paper |
+# | *form* | the paper's sentence with a constant or a formula of ours, because our copy of the text lacks the paper's. The docstrings of `papers.c` derive it. If we set our constant together with the first measured value, the claim is a regression test, and its source says so |
+# | *finding* | our own result, which is sharper than the paper's |
 #
 # **Hypotheses.**
 #
-# | lemmas | ask |
+# | lemmas | they require |
 # |---|---|
-# | 12-15 | nothing of the data: 12 holds for all matrices, 13 for two of norm one, 14 and 15 for $x \ge y \ge 0$ |
+# | 12-15 | nothing of the data: 12 holds for all matrices, 13 for two matrices of norm one, 14 and 15 for $x \ge y \ge 0$ |
 # | 16, 18 | nothing of $W$ |
-# | 17, 23, 26 | nothing: they are identities, which the project's tests check |
+# | 17, 23, 26 | nothing, because they are identities; the project's tests check them |
 # | 4, 22 | nothing of the step $\eta$, by their proofs |
 # | 24, 25 | a small enough step $\eta$ |
-# | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$, for all but 19 a large one; 27-30 a small enough step too |
-# | 1-3, 5-11 | they stand in the main part of the paper, which our copy lacks |
+# | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$. All but 19 require a large $W$, and 27-30 also require a small enough step |
+# | 1-3, 5-11 | these lemmas are in the main part of the paper, which our copy lacks |
 #
-# Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. The table measures on
-# selections that training finds and that are checked to be locally optimal.
+# Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. We measure on
+# selections that training finds, and check that these selections are locally optimal.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -94,10 +92,10 @@ own = {field.name: globals()[field.name] for field in fields(ledger_rows.Sizes)}
 sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
 # %% [markdown]
-# ## One row, made in this page
+# ## One claim, made in this page
 #
-# The row of Lemma 4 needs data, a [selection](words.md), training from $W_{mm}$, and the largest share of $\eta\|\nabla L\|_{q,q}$ that the norm
-# uses. Here is all of it, for one draw.
+# To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of the norm by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient.
+# The following cells do all of this for one data set.
 
 # %%
 statements.quoted("C", STATEMENTS, "Lemma 4")
@@ -142,8 +140,8 @@ np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
 print(f"{claim.statement}: {claim.measured:.4f}, asked {claim.bound}")
 
 # %% [markdown]
-# The row holds. Now an altered copy (a negative control), in which the step is 5 % longer than the one that the lemma is told. The row must
-# notice.
+# The claim holds. Would it notice an error? We make an altered copy (a negative control), in which the step is 5 % longer than the step in the lemma. The claim must
+# fail for this copy.
 
 # %%
 for off in (0.0, 0.05):
@@ -151,10 +149,10 @@ for off in (0.0, 0.05):
     print(f"step off by {off:.0%}: share {share:.4f}, the row {'holds' if share <= 1 else 'fails'}")
 
 # %% [markdown]
-# ## All rows
+# ## All claims
 #
-# Data are those of the authors' code, with our seeds. What starts where stands in the column "setting".
-# One line per statement. A line opens on its rows, and those with a failing row are open.
+# The data are those of the authors' code, with our seeds. The column "setting" says where the runs start.
+# The table has one line per statement. If you open a line, you see its claims. Lines with a failing claim are already open.
 
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
@@ -166,7 +164,7 @@ table
 print(table.summary())
 
 # %% [markdown]
-# Hatched squares are statements with a claim that fails. An empty square is a statement that is not checked.
+# Hatched squares are statements with a claim that fails. Empty squares are statements that we do not check.
 
 # %%
 about = ledger.caption("C", table)
@@ -174,10 +172,10 @@ figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 
 # %% [markdown]
-# ## What no row decides
+# ## What no claim decides
 #
-# The theorem on the rate in $k$ has no row. With plain steps $\|W\|$ grows like $\log k$, so that neither $D$ nor its bound
-# moves much in a run that can be made.
+# The theorem on the rate in $k$ has no claim. With plain steps $\|W\|$ grows like $\log k$, so neither $D$ nor its bound
+# changes much in any run that we can afford.
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, rate")
@@ -189,26 +187,33 @@ for p in (1.75, 2, 3):
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 
 # %% [markdown]
-# A share near one says nothing for the theorem and nothing against it.
+# A share near one neither supports the theorem nor contradicts it.
 #
 # ## What we saw
 #
-# Every row holds, and each notices a small falsehood that it names.
-#
-# Lemma 27 holds for any $\pi$ in $(0, 1)$, in the cone from the norm $R_\pi$ on. We fixed $\pi = 0.001$ before any run: a
-# tenth of the smallest change of an altered copy. $R_\pi$ then follows from the data by the proof of Lemma 21, with constants of ours, since
-# our copy of the paper lost its formula (`papers.c.lemmas.lemma21_radius`). It is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$
-# in all runs but one, which needs $145{,}000\,\lVert W_{mm}\rVert$ at $p = 3$. For $p \le 2$ the row notices a target rotated by 5 %: the path around that target leaves it inside the cone. For $p = 3$ it
-# notices a wrong step, but no rotated target, since our $\mu_0$ is so small there that margins inside the cone hardly differ.
+# **Answer.** Of 40 statements 20 have claims that can fail, and for the others the table gives a reason why they have no claim. Every claim holds. We also tested each claim on
+# [altered copies](words.md), in which one thing is changed on purpose. Each claim detects a small change. The column *[catches](words.md)* names this change.
 #
 # [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas on rates and cones.
 #
+# <details><summary>Lemma 27: its radius and what it detects</summary>
+#
+# Lemma 27 holds for any $\pi$ in $(0, 1)$, for matrices of the cone whose norm is at least $R_\pi$. Before any run we fixed $\pi = 0.001$, which is a
+# tenth of the smallest change of an altered copy. The proof of Lemma 21 then gives $R_\pi$ from the data, with constants of ours, because
+# our copy of the paper lacks its formula (`papers.c.lemmas.lemma21_radius`).
+#
+# In all runs but one, $R_\pi$ is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$. One run, with $p = 3$, needs $145{,}000\,\lVert W_{mm}\rVert$.
+# For $p \le 2$ the claim detects a target that is rotated by 5 %, because the path around this target leaves it inside the cone. For $p = 3$ the claim
+# detects a wrong step, but no rotated target. There our $\mu_0$ is so small that the margins inside the cone hardly differ.
+#
+# </details>
+#
 # ## Change this
 #
-# Predict first, then run. Each cell makes the row of Lemma 4 again.
+# Predict first, then run. Each cell makes the claim on Lemma 4 again.
 #
-# 1. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only where $W$ points along the
-#    gradient's mirror image. Does the row still notice a step that is 5 % too long?
+# 1. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only if $W$ points along the
+#    mirror image of the gradient. Does the claim still detect a step that is 5 % too long?
 
 # %%
 W_0 = mirror.gaussian_start(data, range(seeds))[0]
@@ -218,16 +223,16 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does not: from a random start both shares stay below a half.
+# No. From a random start both shares stay below a half.
 #
 # </details>
 #
-# **To prove.** Why is the lemma true? (The mirror map takes the length to its power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
+# **To prove.** Why is the lemma true? (The mirror map raises the length to the power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
 #
 # <details><summary>Solution</summary>
 #
-# The image of the next iterate is that of $W$ minus $\eta\nabla L$, so by the triangle inequality its $\ell_q$ norm grows by at most
-# $\eta\lVert\nabla L\rVert_q$. That norm is $\lVert W\rVert_p^{p-1}$. No step is too long for it.
+# The image of the next iterate is the image of $W$ minus $\eta\nabla L$. By the triangle inequality its $\ell_q$ norm grows by at most
+# $\eta\lVert\nabla L\rVert_q$, and this norm is $\lVert W\rVert_p^{p-1}$. The argument holds for steps of any length.
 #
 # </details>
 

@@ -16,23 +16,25 @@
 #
 # *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* After it you can compute, from the dual variables, the constant in the error of attention's direction.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves under its assumptions that
-# normalised gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$. The *direction
-# error* is $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$. Theorem 1 bounds it by a multiple of $t^{-1/2}$,
-# up to logarithms.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
+# normalised gradient descent (NGD) turns the attention weights $W_t$ into the direction of a max-margin matrix $W_{mm}$.
+# The *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$ is the distance between the two directions.
+# Theorem 1 bounds this error by a multiple of $t^{-1/2}$, up to logarithms.
 #
-# A bound says that the error is not larger. It does not say how large the error is, and so it cannot tell you when to stop.
+# A bound says how large the error can be at most. It does not say how large the error is, so it cannot tell you when to stop training.
 #
-# **Question.** What *is* the error? Can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
+# **Question.** How large *is* the error? Can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
 #
 # ## Two samples in the plane
 #
-# Take two samples of two tokens. The second token of each is zero, the query is the number 1, and so $W$ is a vector in the
-# plane. The first tokens are $(1,0)$ and $(0,\frac12)$, both with the score 1. The *margin* of a sample is the logit of its
-# first token minus that of its second: $g_1=w_1$ and $g_2=\frac12w_2$.
+# Take two samples of two tokens. In both samples the second token is zero and the query is the number 1, so $W$ is a vector in the plane.
+# The first tokens are $(1,0)$ and $(0,\frac12)$, and both have the score 1.
+# The *margin* of a sample is the logit of its first token minus the logit of its second token: $g_1=w_1$ and $g_2=\frac12w_2$.
 #
-# The shortest $W$ with both margins at least 1 is $W_{mm}=(1,2)$. It is $1\cdot(1,0)+4\cdot(0,\frac12)$, so the dual
-# variables of this SVM are 1 and 4. Now we train by NGD. Watch the last two columns: the difference of the margins, and the error times the length of $W_t$.
+# The *token SVM* asks for the shortest $W$ with both margins at least 1. Its solution is $W_{mm}=(1,2)$, which is the sum $1\cdot(1,0)+4\cdot(0,\frac12)$.
+# The factors 1 and 4 are the *dual variables* of the SVM, or *duals* for short.
+#
+# Now we train by NGD. Watch the last two columns: the difference of the margins, and the error multiplied by $\|W_t\|$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -70,15 +72,15 @@ for t in (1, 10, 100, 300, 1000):
     print(f"error x ||W|| = {error * length:.4f}")
 
 # %% [markdown]
-# The margins grow for ever. Their *difference* converges to $-\log4=-1.386$. This is minus the logarithm of the ratio of the dual variables, 4 and 1.
+# Both margins grow for ever, but their *difference* converges to $-\log4=-1.386$. The number 4 is the ratio of the two duals.
 #
-# Why? Late in training, sample $i$ pulls on $W$ with a force proportional to $e^{-g_i}$, because loss and scores are the same for both.
+# Why? Both samples have the same loss and the same scores. Late in training, sample $i$ therefore pulls on $W$ with a force proportional to $e^{-g_i}$.
 #
-# 1. A step is the sum of $(1,0)$ and $(0,\frac12)$, each times its pull. It points along $W_{mm}$ if the pulls are in the ratio $1:4$ of the duals, so if $g_2-g_1=-\log4$. Such a step leaves the difference as it is.
-# 2. If the difference is larger, sample 2 pulls less than its share, and the difference falls. If it is smaller, it rises.
-# 3. With this difference, $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray of $W_{mm}$: the part of $(0,2\log4)$ orthogonal to $(1,2)$, of length $C=2\log4/\sqrt5=1.24$.
+# 1. Each step is the sum of $(1,0)$ and $(0,\frac12)$, each multiplied by its pull. The step points along $W_{mm}$ if the pulls have the ratio $1:4$ of the duals, that is, if $g_2-g_1=-\log4$. Such a step does not change the difference.
+# 2. If the difference is larger, sample 2 pulls less than its share, so the difference falls. If the difference is smaller, it rises.
+# 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. So the path keeps a fixed distance from the ray through $W_{mm}$. This distance is $C=2\log4/\sqrt5=1.24$, the length of the part of $(0,2\log4)$ that is orthogonal to $(1,2)$.
 #
-# Seen from the origin, a fixed distance is an angle that falls like 1 divided by the length.
+# Seen from the origin, a fixed distance is an angle that shrinks like $1/\|W_t\|$.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # across W_mm, with margins log 4 apart
@@ -92,7 +94,9 @@ figure_ray
 # %% [markdown]
 # Left: the path runs beside the dashed ray and never meets it. Right: its distance from the ray converges to the dotted line, which we predicted from the duals alone.
 #
-# **How many steps reach one degree?** The angle $\theta$ satisfies $\lVert W_t\rVert\sin\theta=C$. One degree needs the length $C/\sin1°$. Each NGD step is 0.1 long, and late in training it points almost along $W_{mm}$. So we predict $C/(0.1\,\sin1°)$ steps, without training. The starting phase is left out, so expect a few steps more or less.
+# **How many steps reach one degree?** The angle $\theta$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta=C$, so one degree needs the length $C/\sin1°$.
+# Each NGD step is 0.1 long, and late in training each step points almost along $W_{mm}$. So we predict $C/(0.1\,\sin1°)$ steps before we train.
+# The first steps point elsewhere, so our prediction can be a few steps wrong.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -103,61 +107,25 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # %% [markdown]
 # ## The law, in its easiest form
 #
-# Start at $W_0=0$, and suppose that every pair of a selected token and another one is on the support of the SVM, with a positive dual. Suppose that the selected tokens have the higher scores, that steps are short, and that the run gets far enough (hypotheses 1 to 4 below say this precisely). Then
-# $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
-# The dual $\beta_m$ says how much of the pull a pair needs, and $\kappa_m$ how hard the loss pulls on it. The *offset* $o_m$ is what the pair's margin keeps, above or below the common level, so that both agree. The general form adds what the start and the other pairs leave.
-#
-# ## The statement in general
+# The same argument works for many samples, losses and rules. A *pair* $m=(i,t)$ is the token $\alpha_i$ that the run selects in sample $i$, together with another token $t$ of this sample.
 #
 # | symbol | meaning |
 # |---|---|
-# | $x_{i,t},\ z_i,\ y_i,\ u$; $W_t$ | token $t$, query and label of sample $i$ of $n$; the fixed head; $W$ after $t$ steps |
-# | $\alpha_i$; $m=(i,t)$, $t\ne\alpha_i$ | a token of each sample, here that which the run selects, often but not always that of the highest score; a *pair* |
-# | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | feature of a pair; its *margin*: logit of the selected token minus logit of the other |
-# | $\gamma_{i,t}=y_iu^\top x_{i,t}$, $\ell$ | score of a token; the loss, here exponential or logistic |
-# | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss pulls on the pair, before the factor $e^{-g_m}$ |
-# | $W_{mm}=\sum_m\beta_mA_m$; $S$ | the token SVM: least norm with all $g_m\ge1$; its duals $\beta_m\ge0$; *support*: the pairs with $\langle A_m,W_{mm}\rangle=1$ |
-# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; $o_m$ | *margin level*; the *offset* of a margin, what $g_m-a_t$ tends to |
-# | $\eta$, $\eta^*$ | length of an NGD step; below $\eta^*=2\lVert W_{mm}\rVert/\lambda_{\max}$ *small* deviations of $g_m-a_t$ from $o_m$ die out; $\lambda_{\max}$: largest eigenvalue of $\sum_S\beta_mA_mA_m^\top$ (vectors $A_m$) across $W_{mm}$ |
+# | $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$; $g_m=\langle A_m,W\rangle$ | the feature of a pair; its margin |
+# | $W_{mm}=\sum_m\beta_mA_m$; *support* | the SVM's solution with its duals $\beta_m\ge0$; the pairs whose margin at $W_{mm}$ is exactly 1 |
+# | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,t})$ | how hard the loss $\ell$ pulls on a pair, before the factor $e^{-g_m}$; $\gamma$ are the scores |
+# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$; $o_m$ | the *margin level*; the *offset* of a pair, the limit of $g_m-a_t$ |
 #
-# **Hypotheses** on tokens $\alpha_i$, one per sample. The loss falls strictly, $\ell'<0$, and its slope is locally Lipschitz.
-# 1. *Duals.* There are duals with $\beta_m>0$ on all of $S$.
-# 2. *Scores.* On $S$ the selected token has the higher score.
-# 3. *Steps.* No momentum, and short steps: NGD $\eta\|W_{mm}\|D^2<8$ with $D=\max_{m,k\in S}\lVert A_m-A_k\rVert$; Polyak ($\alpha_i$ of the highest score) $\|W_{mm}\|D<4$; GD any constant step. "Why" says why.
-# 4. *Start.* The level $a_0$ exceeds a number, (8) of [the note](law_of_margins.md), that depends on the rest of $W_0$ and the steps: the other tokens' weights are small.
-#    Any $W_t$ of a run may be taken as the start.
+# **Theorem.** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough. Then
+# $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
+# Here $\text{mean}_\beta$ is the mean with the weights $\beta$. Only one matrix $\rho_\perp$ in the span of the $A_m$ has these inner products, so we find it by solving a linear system.
 #
-# **Theorem.** The run selects these tokens: the softmax weight of every $\alpha_i$ tends to 1. And $a_t\to\infty$, and on the support $g_m-a_t\to o_m$ with
-# $$o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta},\qquad W_t-a_tW_{mm}\to\rho_\perp+\omega_\infty .$$
+# **Why?** Late in training, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction of $W_t$ can stay fixed only if this sum points along $W_{mm}=\sum_m\beta_mA_m$.
+# So the pulls $\kappa_me^{-g_m}$ become proportional to the duals $\beta_m$. The logarithm of this proportion gives $o_m$.
 #
-# * $\rho_\perp$ is the one matrix in the span of the $A_m$, $m\in S$, with $\langle A_m,\rho_\perp\rangle=o_m$: a linear system, solved below. $\omega_\infty$ is orthogonal to that span.
-# * $\text{mean}_\beta$ is the $\beta$-weighted mean of the logarithms. It is taken off so that $\sum_m\beta_mo_m=\langle\rho_\perp,W_{mm}\rangle$ is
-#   zero: $a_t$ has the part of $W_t$ along $W_{mm}$ already. Where duals are not unique, take those that minimise $\sum_m\beta_m\log(\beta_m/\kappa_m)$.
+# [The note](law_of_margins.md#the-law-that-notebook-40-measures) proves a general theorem under four hypotheses. In general, the start and the pairs off the support add a part $\omega_\infty$ outside the span of the support, and $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$.
 #
-# Hence
-# $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2},\qquad C=\|\rho_\perp\|.$$
-# The theorem's two limits are approached exponentially fast in $a_t-a_0$, with explicit constants. The last is slower, unless it is 0: the error is a chord, $2\sin(\theta_t/2)$ of the angle $\theta_t$ to $W_{mm}$, and the theorem gives the sine, $\|W_t\|\sin\theta_t\to\sqrt{C^2+\|\omega_\infty\|^2}$. So *predicted* below
-# is the chord whose sine is $\sqrt{C^2+\|\omega_\infty\|^2}/\|W_t\|$. $C$ is the same for every
-# rule (steps along $\nabla L$: not Adam, not sign descent) and start that satisfy the theorem with these tokens, and knows the loss only through $\kappa$. $\omega_\infty$ is what $W_0$ and the pairs off the
-# support left. It depends on the rule, and is zero if $W_0=0$ and all pairs are on the support.
-#
-# **Why.** Once the other tokens' weights are small, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction rests only where
-# this is along $W_{mm}=\sum_m\beta_mA_m$, so where $\kappa_me^{-g_m}$ is proportional to duals $\beta_m$ on the support. Take logarithms: that is the first formula. The
-# offsets do come to rest. They depend on $\rho$ alone, the part of $W$ in the span of the $A_m$, $m\in S$, orthogonal to $W_{mm}$. Late in training $\rho$ moves as
-# under gradient descent on a convex function, $\log\sum_{m\in S}\kappa_me^{-\langle A_m,\rho\rangle}$. Its curvature is at most $D^2/4$, and NGD takes steps of at most about $\eta\|W_{mm}\|$ on it: by
-# hypothesis 3 shorter than twice the inverse, $8/D^2$. Polyak's are about $\|W_{mm}\|^2/2$, and those of GD tend to zero.
-#
-# **Three kinds of runs.** The theorem says nothing below the level of hypothesis 4. That a run gets there is checked on the computer; the rest is proved.
-#
-# | a run is | if | then its constant is |
-# |---|---|---|
-# | *refused* | hypothesis 1 or 2 fails, or it is too short, or its steps pass the linear threshold (NGD: $\eta\ge\eta^*$) | not compared |
-# | *admitted* | not refused ($\eta<\eta^*$ is weaker than hypothesis 3) | compared with the law: *measured* |
-# | *proved* | it is admitted, and some $W_t$ satisfies all four hypotheses, or those of another theorem of the note | the law's, if it goes on for ever |
-#
-# The proof is in [law_of_margins.md](law_of_margins.md), where the hypotheses are called (D), (G), (7) and (8).
-#
-# What paper A states of the direction:
+# What does paper A say about the direction?
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -165,7 +133,7 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## The formula, in a few lines
 #
-# One small problem: unit tokens, all scores different, not every pair on the support.
+# We compute $C$ for one small problem, in which some pairs are off the support.
 
 # %%
 problem = coordinates.minimal(tokens.unit_tokens([1], n=6, T=8, d=10))
@@ -185,7 +153,7 @@ assert np.isclose(np.linalg.norm(rho), law.constant[0])
 print(f"C = {np.linalg.norm(rho):.6f}, {on.sum()} of {on.size} pairs on the support")
 
 # %% [markdown]
-# The offsets of a run after 100,000 steps, beside this prediction:
+# Now we train for 100,000 steps and compare the offsets of the run with this prediction.
 
 # %%
 history = dynamics.train(problem, dynamics.NGD(0.5), 100_000, [0, 100_000])
@@ -198,8 +166,7 @@ print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).
 # %% [markdown]
 # ## Data and runs
 #
-# Five settings differ in rule, loss, scores, start and support. A run is admitted or refused *before* its error is
-# looked at. It is too short if the selection is not made, or if more than $10^{-7}$ is left of deviations from the offsets, by the rate that the duals predict (notebook 41).
+# The five settings below differ in rule, loss, scores, start and support. Before we look at the error of a run, we *refuse* the run if it is too short, if its steps are too long, or if a dual or a score violates the theorem. We *admit* all other runs.
 
 # %%
 every = range(seeds)
@@ -224,8 +191,7 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# # All ten admitted runs are proved. Five satisfy hypothesis 3 directly. Three need the [note](law_of_margins.md)'s full theorem, which allows longer steps near the limit. Two need its theorem on momentum.
-# # At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
+# An admitted run is *proved* if one of its iterates satisfies a theorem of the note. To how many runs does this apply?
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -234,15 +200,15 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
       f"by hypothesis 3 as it stands {everywhere}")  # fmt: skip
 
 # %% [markdown]
+# All ten admitted runs are proved, and five of these runs satisfy the note's hypothesis 3 on short steps. At desk [scale](words.md), the larger of our two sizes of run, all 96 admitted runs are proved, and 39 of these runs satisfy hypothesis 3.
+#
 # ## Claims
 #
 # ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
 #
-# *The larger of two sizes of run (desk [scale](words.md)), each mark a run: across, $C$ from the duals; up, from training. This page has 2 seeds, not 20.*
+# *The runs at desk scale. Each mark is one run. Horizontal: $C$ from the duals. Vertical: $C$ measured after training.*
 #
-# A [claim](words.md) is a measured number beside its bound; tolerances were set before the runs. `law.duals` reads the law backwards: a pair's share of the pull,
-# $\kappa_me^{-g_m}$ over the sum of all, tends to its share of the duals. So margins and scores give the support vectors.
-# And in a difference of iterates $\rho_\perp+\omega_\infty$ cancels: $W_T-W_{T/2}$ has the direction of $W_{mm}$ to far more digits than $W_T$ (`law.difference`, `law.certificate`).
+# A [claim](words.md) is a measured number beside a bound that we chose before the runs. [The note](law_of_margins.md#what-follows) derives the claims on duals, differences and certificates.
 
 # %%
 table = claims.Table(runs.all_claims(kept))
@@ -254,8 +220,7 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# Left: look at the bars, measured, which end at the ticks, predicted. Right: a mark is a run, at the largest relative error of a dual that
-# is read off its margins.
+# Left: if the law holds, the measured bars end at the predicted ticks. Right: each mark is a run. We read the duals of the run off its margins, and plot the largest relative error of these duals.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -264,16 +229,13 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept, proved), about
 figure_diagonal
 
 # %% [markdown]
-# Left: if the law holds, every run lies on the diagonal. The horizontal axis is $C$ from the duals. The vertical axis is the length of the part of $W_t$ in the span of the support that is orthogonal to $W_{mm}$. In filled
-# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$, read off the run at $t/10$, adds to it. # Right: open marks
-# # lie to the right of 1 by what $\omega_\infty$ adds.
+# Left: if the law holds, every run lies on the diagonal. The vertical axis is the length of the part of $W_t$ that lies in the span of the support and is orthogonal to $W_{mm}$. Right: where $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1. We read $\omega_\infty$ off the run at $t/10$.
 #
 # ## One line for all rules
 #
-# If the law holds and $\omega_\infty=0$, the late [direction error](words.md) depends on the rule only through $\|W_t\|$. Here is Figure 2's
-# problem of notebook 10. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, since the gradient shrinks
-# exponentially in the margins: $\|W_t\|$ grows like $\log t$, and the offsets still move at the end. Steps that grow like $e^{t}$, and a cap that
-# grows like $e^{0.8t}$, make up for that. Both rules then follow the others.
+# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So all rules should fall on one line. Do they?
+#
+# We take the problem of paper A's Figure 2. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, because the gradient shrinks exponentially in the margins. We therefore also run GD with steps that grow like $e^{t}$, and Polyak's rule with a cap that grows like $e^{0.8t}$.
 
 # %% tags=["nbval-check-output"]
 fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
@@ -291,12 +253,9 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Left: all rules come onto the dotted line near # $\|W_t\|=100$, except for the two marks at which constant steps and a constant cap
-# # end. Right: the slopes are those of the dotted line: here, with short steps, the distance from the law dies like
-# $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
+# Left: all rules reach the dotted line near $\|W_t\|=100$. The two marks are the ends of GD with constant steps and of Polyak's rule with a constant cap. Right: the distance from the law shrinks with the slope of the dotted line, which [notebook 41](41_how_margins_settle.ipynb) computes from the duals.
 #
-# **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
-# obeys that SVM's law, and all $\nu_i>0$, each sample's pull $\lvert\ell'\rvert$ ends proportional to its dual. With $\bar u$ the solution of that SVM, $\kappa_m=\nu_i\,y_i\bar u^\top(x_{i,\alpha_i}-x_{i,t})$ gives $W$ the same law (a sketch, for exponential tails), in which only ratios of the $\kappa_m$ matter ([notebook 42](42_where_the_law_bends.ipynb)).
+# **What if the head is trained too?** Then the ratios of the $\kappa_m$ converge, and $W$ obeys the law with their limits, which [notebook 42](42_where_the_law_bends.ipynb) derives. Here we check one example.
 
 # %%
 start_zero = tokens.gaussian_tokens(every, n=6, T=4, d=200)
@@ -307,21 +266,13 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD $\|W_t\|$ grows like $t$, so the error falls like $1/t$ wherever the constant is not zero, faster than Theorem 1's exponent.
-# #
-# # In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$ (its chord), with $C$ predicted from the
-# SVM's duals and $\omega_\infty$ read off the run. All rules met one line except the two slow ones, gradient descent with constant steps and
-# Polyak's rule with a constant cap.
+# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD, $\|W_t\|$ grows like $t$. So if the constant is not zero, the error falls like $1/t$. Theorem 1 only promises $t^{-1/2}$.
 #
-# **Whose it is.** For linear classifiers the residual (here $\rho_\perp$) and its equations are due to Soudry et al. (arXiv 1710.10345), normalised
-# steps to Nacson et al. (1803.01905) and, with a $1/t$ rate, Ji and Telgarsky (1906.04540), a lower bound for them to Wang, Min and Wu (2311.14387).
-# Next-token prediction has a direction and a finite part too (2403.08081, with attention; 2402.18551). That attention ends along
-# a [token SVM](words.md) is in 2308.16898. Added here, *for attention*: the constant with head and loss in $\kappa$, also for steps of fixed length, the exact
-# order $1/t$, and the measurements. The note says what differs from each.
+# That a run gets far enough is checked on the computer. The rest is proved. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345). [The note](law_of_margins.md#before-this) says what is new for attention.
 #
 # ## Change this
 #
-# **The loss.** Prediction: the logistic loss has another $\kappa$, so another $C$; the ratio stays 1.
+# **The loss.** The logistic loss changes $\kappa$ and therefore $C$. *Prediction:* error divided by prediction stays 1.
 
 # %%
 loss = "logistic"  # or "exponential"
@@ -332,11 +283,11 @@ print(f"error over prediction: {other.measured.error[-1] / other.predicted:.10f}
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is: $C$ changes a little, the ratio is 1 to nine digits.
+# It does, to nine digits, and $C$ changes a little.
 #
 # </details>
 #
-# **The start.** Prediction: a Gaussian $W_0$ changes $\omega_\infty$ and so the error, but neither $C$ nor the ratio.
+# **The start.** *Prediction:* a Gaussian $W_0$ changes $\omega_\infty$ and therefore the error, but it changes neither $C$ nor error divided by prediction.
 
 # %%
 for std in (0.0, 2.0):
@@ -349,18 +300,11 @@ for std in (0.0, 2.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does: the part outside the span grows, $C$ stays, and the ratio is 1. From zero the pairs off the support alone leave a part.
+# The prediction holds. From zero, only the pairs off the support leave a part outside the span.
 #
 # </details>
 #
-# **To prove.** Show that $C = 0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support.
-#
-# <details><summary>Solution</summary>
-#
-# $\rho_\perp$ lies in the span of the $A_m$ and has the products $o_m$ with them, so it is 0 if and only if all offsets $o_m$ are. They are $\log(\kappa_m/\beta_m)$ minus a mean of these logarithms with positive weights: all 0 if and only
-# if the logarithms are equal.
-#
-# </details>
+# **To prove.** Show that $C = 0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support. [The note](law_of_margins.md#the-law-that-notebook-40-measures) has the solution.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -16,25 +16,15 @@
 #
 # *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can name the longest step that converges, and gain many digits from two iterates.
 #
-# [Notebook 40](40_law_of_margins.ipynb) has a law for the end of a run: the margins of the support pairs stand apart by fixed
-# *offsets*, which the [dual variables](words.md) of the [token SVM](words.md) give. **Paper A** (*Implicit Bias and Fast Convergence Rates for
-# Self-attention*, arXiv 2402.05738) proves the direction that such runs end in.
+# [Notebook 40](40_law_of_margins.ipynb) has a law for the end of a run. The margins $g_m$ of the support pairs all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which the [dual variables](words.md) $\beta_m$ of the [token SVM](words.md) give.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves in which direction such runs end.
 #
-# **Question.** How fast do offsets converge, with which steps do they never converge, and what can one read off a run that has?
-#
-# **Answer.** A wrong offset dies like $e^{-\lambda a_t}$ at [margin level](words.md) $a_t$, with eigenvalues $\lambda$ from the [duals](words.md). The
-# largest eigenvalue gives a longest step $\eta^*$ of normalised gradient descent (NGD): with longer ones offsets never rest. Far from rest some
-# shorter ones fail, too. Where offsets have converged they cancel in $W_{2t}-W_t$, which then has the max-margin direction up to
-# rounding. On real tokens, sentences as a frozen encoder hands them on, the duals give the constant as well.
-#
-# ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
-#
-# *The larger of two sizes of run (desk [scale](words.md)); a mark is a seed. The dotted line is the largest step that we predict to converge. Beyond it the offsets never settle. With momentum one seed fails to settle below it as well.*
+# **Question.** How fast do the offsets converge? Which steps are so long that the offsets never converge? And what can you read off a run whose offsets have converged?
 #
 # ## Two samples in the plane
 #
-# Take the two samples of notebook 40: $W$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the
-# duals are 1 and 4. The law says that $g_2-g_1$ rests at $-\log4$. How far off is a run after 3000 steps of various lengths?
+# Take the two samples of notebook 40. Here $W$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the duals are 1 and 4.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with various step lengths. How far is the difference from its limit?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -77,53 +67,18 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
 # %% [markdown]
-# Below $\eta^*$ the margins come to rest. Just above it they jump from one side to the other for ever, in a small cycle. The longer
-# the step, the larger the cycle. On other problems the cycle just above $\eta^*$ may be large.
+# If the step is shorter than $\eta^*$, the difference converges to $-\log4$. If the step is a little longer, the difference jumps from one side of its limit to the other for ever. This cycle is small here, and it grows with the step. On other problems the cycle just above $\eta^*$ may be large.
 #
-# ## The statement
+# ## Where the longest step comes from
 #
-# | symbol | meaning |
-# |---|---|
-# | $A_m,\ g_m$; $W_{mm}=\sum_m\beta_mA_m$ | feature of a pair of tokens, its margin $\langle A_m,W\rangle$; token SVM: least norm with all margins at least 1, and its duals |
-# | $W_t$ | $W$ after $t$ steps |
-# | $S$; $K$; $B$ | support: pairs with $\langle A_m,W_{mm}\rangle=1$; Gram matrix of its $A_m$; $\text{diag}(\beta)$ on it |
-# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | margin level; $g_m-a_t$ is the offset |
-# | $\kappa_m$ | how hard the loss pulls on a pair, before the factor $e^{-g_m}$; offsets rest at $\log(\kappa_m/\beta_m)$ less their mean |
-# | $\lambda_1\le\dots\le\lambda_{\max}$ | positive eigenvalues of $B^{1/2}KB^{1/2}$ without that of $\sqrt\beta$, which belongs to $W_{mm}$ itself |
-# | $\rho$, $\omega$ | $W_t=a_tW_{mm}+\rho+\omega$: the residual that makes the offsets, in the span of the $A_m$ on $S$; what lies off it |
-# | $\eta$, $\mu$; $h$ | step and momentum of NGD; $h=\eta/\lVert W_{mm}\rVert$, by how much a step raises the margins without momentum (with it $h/(1-\mu)$) |
-# | $\epsilon$ | least margin of $W_{mm}$ off $S$, less 1 |
+# Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ makes the offsets. It lies in the span of the support, and $\omega$ lies outside this span.
+# Late in training $\rho$ performs gradient descent on the function $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. Here $A_m$ is the feature of a pair, so that $g_m=\langle A_m,W\rangle$, and $\kappa_m$ says how hard the loss pulls on the pair.
 #
-# **Hypotheses.** The direction tends to $W_{mm}$ and the norm to infinity. On $S$ the duals are positive, and the selected token has the
-# higher score.
+# At the minimum of $G$ the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. We get the numbers $\lambda_1\le\dots\le\lambda_{\max}$ from the duals: they are the positive eigenvalues of $B^{1/2}KB^{1/2}$ without the one of $\sqrt\beta$, which belongs to $W_{mm}$ itself. $K$ is the Gram matrix of the $A_m$ on the support, and $B=\text{diag}(\beta)$.
 #
-# **How they converge.** Without momentum a step multiplies a small wrong offset along the eigenvector of $\lambda$ by $1-h\lambda$. Three things follow.
-# 1. *Rate.* With short steps a wrong offset dies like $e^{-\lambda a_t}$, the slowest like $e^{-\lambda_1a_t}$, under every rule.
-# 2. *Longest step.* Small wrong offsets die exactly for $\eta<\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$.
-# 3. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$ up to what still moves. Its [direction error](words.md) is exponentially small in $t$
-#    for NGD. For gradient descent (GD), with $\|W_t\|\sim\log t$, it is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, whereas
-#    the error of $W_t$ itself is a constant divided by $\log t$.
+# A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small wrong offset along the eigenvector of $\lambda$ by $1-h\lambda$. So small wrong offsets shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
-# **Why.** The residual $\rho$ performs gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. At its minimum the Hessian has
-# the eigenvalues $\lambda/\|W_{mm}\|^2$. Gradient descent on a quadratic with curvature $\lambda$ converges for steps below $2/\lambda$.
-#
-# **What is proved** ([law_of_margins.md](law_of_margins.md)), and what is measured:
-#
-# | | proved | measured |
-# |---|---|---|
-# | rate, difference | as bounds | that they are reached |
-# | steps above $\eta^*$ | the offsets of the law repel | cycles of period two just above it |
-# | steps below $\eta^*$ | a *large* cycle exists, in an example below | with momentum too |
-# | two pairs on $S$, no momentum | no cycle below $\eta^*$ | |
-# | independent features, no momentum | no cycle of period two below $\eta^*$ | hardly any other |
-#
-# That gradient descent on a loss with a finite minimiser may cycle below the linear threshold is known for logistic regression
-# (Meng et al., arXiv 2406.05033).
-#
-# ## The rule, in a few lines
-#
-# One problem of unit tokens. On the support, margins near the limit move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$, $c_m=\kappa_me^{-g_m}$.
-# The eigenvalues say when this map converges, whatever the $\kappa_m$. The page's map, with all $\kappa_m=1$, does what they say.
+# We test this on one problem of unit tokens. On the support, margins near the limit move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with all $\kappa_m=1$. The threshold does not depend on the $\kappa_m$.
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
@@ -151,8 +106,9 @@ for multiple in (0.9, 0.98, 1.02, 1.1):
 # %% [markdown]
 # ## A max-margin direction from training alone
 #
-# The residual is the same at $t$ and at $2t$, so it cancels in $W_{2t}-W_t$. No SVM is asked. For GD the difference gains little
-# where $\lambda_1$ is small, so GD gets a problem with $\lambda_1$ near 1: nearly orthogonal tokens, $T=2$.
+# Once the offsets have converged, the residual is the same at step $t$ and at step $2t$. It therefore cancels in $W_{2t}-W_t$. Does this difference give the direction of $W_{mm}$ without an SVM?
+#
+# For gradient descent (GD) the difference gains little if $\lambda_1$ is small. So we give GD a problem with $\lambda_1$ near 1, with nearly orthogonal tokens and $T=2$.
 
 # %%
 every = range(seeds)
@@ -185,13 +141,16 @@ figure_difference = plots.caption(margin_law_figures.differences(*both), about_d
 figure_difference
 
 # %% [markdown]
-# Left: look at the dashed line, which leaves the solid one and ends at rounding. Right: look at the slope of the dashed line
-# beside the dotted one. Where $\lambda_1$ is near 1, as here, a factor $\log t$ comes with the power: that is measured.
+# Left: the dashed line is the error of the difference. It leaves the solid line, which is the error of the iterate, and ends at rounding error. Right: the dashed line falls about as steeply as the dotted line, which has the predicted slope.
+#
+# Two statements explain the picture. They assume that the direction of $W_t$ tends to $W_{mm}$, that the norm tends to infinity, and that on the support the duals are positive and the selected token has the higher score.
+#
+# 1. *Rate.* With short steps a wrong offset shrinks like $e^{-\lambda a_t}$ under every rule. The slowest offset shrinks like $e^{-\lambda_1a_t}$.
+# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to offsets that still move. For NGD its direction error is exponentially small in $t$. For GD the norm grows like $\log t$, so the error of $W_t$ itself is a constant divided by $\log t$. The error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the least margin of $W_{mm}$ off the support. We measure that if $\lambda_1$ is near 1, as here, a factor $\log t$ comes with the power.
 #
 # ## How long a step may be
 #
-# Runs start converged, with the residual made 1 % too long. Either this disturbance dies or it grows. Reported is how much an
-# offset moves over the last 64 iterations.
+# Is $\eta^*$ the longest step for trained attention, too? With momentum $\mu$ the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but make the residual 1 % too long. This disturbance either shrinks or grows. We report how much an offset moves over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)
@@ -207,14 +166,15 @@ figure_steps = plots.caption(margin_law_figures.cycles(found), about_steps)
 figure_steps
 
 # %% [markdown]
-# Both panels: look at the jump at the dotted line, the predicted threshold; one mark per seed and step. The claims at 0.9 and 0.5 are no
-# predictions: they were added when this figure, with the five seeds of desk scale, had shown a cycle at 0.9. One of the five seeds
-# cycles there, with momentum: for it a residual 1 % off is no small disturbance.
+# In both panels the movement jumps at the dotted line, which is the predicted threshold. Each mark is one seed at one step length.
 #
-# **Without momentum** a cycle needs other data. Take three samples of two tokens in the plane, all with the query 1, with the
-# features $(1,1)$, $(1,0)$, $(1,-1)$ of which the middle one pulls $e^3$ times as hard. $W_{mm}=(1,0)$, and the second coordinate of $W$ is the
-# offset. The middle sample does not move it. Near 0 this sample takes nearly all of the step, and the outer ones pull back softly: long
-# steps are allowed. Far away an outer one pulls alone.
+# ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
+#
+# *The same figure at desk [scale](words.md), the larger of our two sizes of run. With momentum, one of the five seeds cycles at 0.9 of the threshold, because 1 % is not a small disturbance for this seed. We added the claims at 0.9 and 0.5 after we had seen this cycle, so they are not predictions.*
+#
+# **Can a run cycle below $\eta^*$ without momentum?** Take three samples of two tokens in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the middle feature pulls $e^3$ times as hard as the other two. Then $W_{mm}=(1,0)$, and the second coordinate of $W$ is the offset.
+#
+# The middle sample does not move the offset. Near offset 0 this sample takes nearly all of each step and the outer samples pull only softly, so long steps converge. Far away from 0 one outer sample pulls alone, so the same steps are too long.
 
 # %%
 e = np.exp(-3.0)
@@ -228,9 +188,9 @@ for w in (0.1, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From 0.1 it converges, from 5 it jumps from side to side for ever; attention itself, trained, does the same (`law.cycle`). The three
-# features are dependent. The note has a **conjecture**: where those of $S$ are independent, NGD without momentum converges for every
-# $\eta<\eta^*$. A search among random independent supports, 20 starts each, saturated steps of 0.9 of $\eta^*$:
+# From 0.1 the offset converges. From 5 it jumps from side to side for ever. Attention does the same when we train it (claim `law.cycle`).
+#
+# The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of 0.9 of $\eta^*$. In this search the weights are saturated, as late in training.
 
 # %%
 searched, sizes = 25 * seeds, range(2, 8)
@@ -244,16 +204,14 @@ print(
 print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
-# A run that goes to and fro need not be in a cycle. In a cycle the mean of the pulls would be the duals (the note, Proposition 3). In those
-# that we followed it is far from them: their features are nearly dependent, and they drift.
+# A run that goes to and fro need not be in a cycle. In a cycle, the mean of the pulls would equal the duals (Proposition 3 of the note). In the runs that we followed, this mean is far from the duals. These runs have nearly dependent features, and they drift.
 
 # %% [markdown]
 # ## Real tokens
 #
-# Do the hypotheses ever hold on tokens that nobody drew? Sentence pairs (MultiNLI) and comments (CivilComments) pass through a
-# frozen encoder. A token is a word piece's last hidden state, the query that of [CLS], the head a ridge regression of the labels on
-# the mean token. $W$ alone is trained, from zero. The residual of $W_t$ should tend to $C=\lVert\rho_\perp\rVert$, from the duals.
-# Predictions and bounds stand in [bends_protocol.md](bends_protocol.md).
+# Do the hypotheses ever hold on tokens that come from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen encoder.
+# A token is the last hidden state of a word piece, and the query is the last hidden state of [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
+# The length of the residual of $W_t$ should then tend to the $C$ of the duals. [The protocol](bends_protocol.md) lists predictions and bounds.
 
 # %%
 names = {"multi_nli": "sentence pairs", "civil_comments": "comments"}
@@ -281,19 +239,19 @@ figure_real = plots.caption(real_tokens.draw(readings, examples["sentence pairs"
 figure_real
 
 # %% [markdown]
-# Above: each line ends on the dotted one, which knows the duals and no run. Below: the words that a sentence's attention spreads
-# over at first, and the one that is left.
+# Above: each line ends on the dotted line, which we computed from the duals without a run. Below: at first the attention of a sentence spreads over many words, and in the end it reads one word.
 #
 # ## What we saw
 #
-# The difference of two iterates of NGD was many orders of magnitude nearer to the max-margin direction than the iterate. Just
-# below the predicted longest step the offsets converged, just above it they cycled; below it we found cycles with momentum and,
-# without it, with dependent features. Of the random independent supports hardly any went to and fro for long.
+# **Answer.** A wrong offset shrinks like $e^{-\lambda a_t}$, and the duals give the eigenvalues $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Few of the random independent supports went to and fro for long.
+#
+# Once offsets have converged, they cancel in $W_{2t}-W_t$. For NGD this difference was many orders of magnitude nearer to the max-margin direction than $W_t$. On real tokens the duals give the constant as well.
+#
+# [The note](law_of_margins.md#what-is-proved-and-what-is-open) says which of these statements are proved and which are only measured.
 #
 # ## Change this
 #
-# **The second iterate.** Prediction: $W_{2t}-W_t$ needs no doubling. $W_{t'}-W_t$ for any other $t'$ has the same direction, with
-# more rounding the nearer they are.
+# **The second iterate.** *Prediction:* you need not double the time. $W_{t'}-W_t$ has the same direction for any other $t'$, but it loses digits to rounding if $t'$ is near $t$.
 
 # %%
 at = [90_000, 99_000, 99_990, 100_000]
@@ -306,16 +264,15 @@ for k in range(len(at) - 1):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# So it is: a hundred times nearer costs two digits, rounding and nothing else.
+# The prediction holds. If the two iterates are a hundred times nearer, the difference loses two digits.
 #
 # </details>
 #
-# **To prove.** Gradient descent on $\frac\lambda2x^2$ with steps $h$. For which $h$ does it converge, and what does it do at $h=2/\lambda$?
+# **To prove.** Take gradient descent on $\frac\lambda2x^2$ with steps $h$. For which $h$ does it converge, and what does it do at $h=2/\lambda$?
 #
 # <details><summary>Solution</summary>
 #
-# $x\leftarrow(1-h\lambda)x$, so it converges if and only if $\lvert1-h\lambda\rvert<1$, that is $0<h<2/\lambda$. At $h=2/\lambda$ the factor is $-1$: $x$
-# jumps between two values for ever. With $h=\eta/\lVert W_{mm}\rVert$ and $\lambda=\lambda_{\max}$ this is $\eta^*$ without momentum.
+# Each step is $x\leftarrow(1-h\lambda)x$. So gradient descent converges if and only if $\lvert1-h\lambda\rvert<1$, that is, if $0<h<2/\lambda$. At $h=2/\lambda$ the factor is $-1$, and $x$ jumps between two values for ever. With $h=\eta/\lVert W_{mm}\rVert$ and $\lambda=\lambda_{\max}$ this is $\eta^*$ without momentum.
 #
 # </details>
 

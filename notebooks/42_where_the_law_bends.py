@@ -16,46 +16,11 @@
 #
 # *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After it you can prove on two samples that joint training is not global, and extend the law to a head that learns.
 #
-# **[Notebook 40](40_law_of_margins.ipynb)** has a law for a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant,
-# from zero with every pair on the support the $C$ that the [token SVM](words.md)'s [duals](words.md) give. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738)
-# trains the head as well. Its Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$. It asks on which
-# data joint training ends in the max-margin pair.
+# **[Notebook 40](40_law_of_margins.ipynb)** has a law for a layer with a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant, which the [dual variables](words.md) of the [token SVM](words.md) give.
+# In **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) the head $u$ learns together with $W$. Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$.
+# The paper asks on which data joint training ends in the max-margin pair $(u_{mm},W_{mm})$.
 #
-# **Question.** What becomes of the law when the head moves, and when there are several heads? Is joint training global?
-#
-# **Answer.** The law holds with other duals. Where Theorem 3 has $1/\log t$ the error falls like $t^{-1/3}$: derived and
-# measured, not proved. Joint training is not global: two samples with the tokens $\{1,0\}$ and $\{1,-3\}$ defeat it, which is
-# proved.
-#
-# ![The error with a trained head falls along dotted lines that duals alone predict](../figures/desk/bends_joint.png)
-#
-# *The larger of two sizes of run (desk [scale](words.md)): with a trained head the error follows the dotted lines, which know duals and step lengths alone. This page runs less.*
-#
-# ## The statements
-#
-# | symbol | meaning |
-# |---|---|
-# | $x_{i,opt},\ x_{i,t},\ z_i,\ y_i$ | the token with the highest score of sample $i$, another token, query, label |
-# | $A_m,\ g_m$ | feature of a pair $m=(i,t)$; its margin, the logit of the opt token less that of token $t$ |
-# | $W_{mm}=\sum_m\beta_mA_m,\ a_t$ | token SVM with its duals; margin level of $W_t$ |
-# | $f_i$, $\ell'_i$; $\kappa_m$ | answer of the layer times the label, slope of the loss there; how hard the loss pulls on a pair, before the factor $e^{-g_m}$ |
-# | $u$; $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$; $C,\ C_u$ | head; head SVM of the opt tokens, with its duals; length of the residual across the solution, of $W$ and of the head |
-# | $\eta(t+1)^{-p}$ | length of step $t$ of both; paper A has $p=2/3$ ($p_i$, with an index, is a softmax weight) |
-# | $a_i=y_ix_{i,opt},\ b_i=y_ix_{i,other}$ | the two tokens of a sample in one dimension |
-# | (DM), $\alpha$ | paper A's data model of two Gaussian tokens; the opt token is $\alpha$ times as long |
-#
-# **Hypotheses.** The run ends in one [selection](words.md) with margins that grow without end. The duals on the support are positive, and the
-# selected token has the higher score there. The head's [opt tokens](words.md) are independent. Each is checked run by run, and refused by name.
-#
-# | what | statement | status |
-# |---|---|---|
-# | head and $W$ trained | $\lVert W_t\rVert\times$ error $\to C$ with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$; error $\sim t^{-(1-p)}$ | sketched in [law_of_margins.md](law_of_margins.md); measured |
-# | its curvature | $\lVert\nabla^2L\rVert/L\to\lambda_{\max}(\sum_i\nu_ix_{i,opt}x_{i,opt}^\top)/\lVert v\rVert^2$ | follows from the head's law; measured |
-# | $d=1$, $T=2$ | $(u_{mm},W_{mm})$ is reached or missed with the sign of $\sum_i(a_i+b_i)$ | missed: proved for short steps; reached: proved if they are also normalised, never grow and have an infinite sum |
-# | $H$ heads | one normalisation: $\lVert W_h\rVert\propto\lVert W_{mm,h}\rVert$; one per head: equal | the law on blocks; measured |
-#
-# Derivations are in [where_the_law_bends.md](where_the_law_bends.md), criteria in [the protocol](bends_protocol.md). It says which of them
-# history shows to be older than their runs, and dates what was changed.
+# **Question.** What happens to the law when the head learns, and when there are several heads? Does joint training always reach the max-margin pair?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -82,11 +47,13 @@ statements.quoted("A", STATEMENTS, "Theorem 3", "Lemma 3")
 # %% [markdown]
 # ## 1. A head that moves
 #
-# **Why the law survives.** The head alone is a linear classifier, so it obeys a law of its own: the slopes $|\ell_i'|$ of the
-# samples become proportional to its duals $\nu_i$. The head's direction becomes $v$, so the score gaps become
-# $y_iv^\top(x_{i,opt}-x_{i,t})$ times $\|u_t\|$. Both factors of $\kappa_m$ have a limit, and $W$ obeys notebook 40 with it.
+# For a fixed head, the constant comes from two sets of numbers: the duals $\beta_m$ of the token SVM, and the factors $\kappa_m$, which say how hard the loss pulls on a pair. A *pair* is the token of highest score (the *opt token*) of a sample and another token of the sample.
+# If the head moves, the $\kappa_m$ move with it. Does the law survive?
 #
-# Take one problem of (DM), with four samples. In a few lines:
+# **It should, because the $\kappa_m$ have a limit.** The head alone is a linear classifier, so it obeys a law of its own. It turns towards the solution $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ of its own SVM, and the slopes $|\ell_i'|$ of the samples become proportional to the duals $\nu_i$ of this SVM.
+# The score gaps become proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. So the product of slope and gap becomes proportional to $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$, and $W$ obeys the law with these $\kappa_m$.
+#
+# Here is the computation for one problem with four samples. The data come from paper A's data model (DM), in which a sample has two Gaussian tokens and the opt token is $\alpha$ times as long.
 
 # %%
 data = coordinates.minimal(tokens.two_token_gaussian(0, n=4, T=2, d=40)).tokens
@@ -104,8 +71,7 @@ assert np.isclose(C, joint_law.predict(data).W_law.constant[0])
 print(f"C = {C:.6f}")
 
 # %% [markdown]
-# Eq. 13 moves each of $u$ and $W$ by $\eta(t+1)^{-2/3}$ along its own gradient ([notebook 12](12_joint_training.ipynb) has it as code). What do the
-# slopes $\lvert\ell_i'\rvert=e^{-f_i}$ of the samples do?
+# The paper's rule (Eq. 13) moves $u$ and $W$ each by $\eta(t+1)^{-2/3}$ along its own gradient. [Notebook 12](12_joint_training.ipynb) has this rule as code. What happens to the slopes $\lvert\ell_i'\rvert=e^{-f_i}$ of the samples?
 
 # %%
 trained = dynamics.train(data, dynamics.NGD(0.3, decay=2 / 3), 3000, [50, 300, 3000], head="joint")
@@ -116,9 +82,11 @@ for k, t in enumerate(trained.iterations):
 print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 
 # %% [markdown]
-# The slopes of the samples come to the shares that the head's duals say. Now many seeds, far out, with the paper's factor
-# $(t+1)^{-2/3}$, with $(t+1)^{-1/2}$ and without one. `joint.level` asks for more than the limit. At finite $t$ the head is
-# $a_uv+\rho_u$, with a level $a_u$ and a residual $\rho_u$, and $C$ with *that* head follows from duals and the sum of the steps.
+# The shares of the slopes approach the shares of the head's duals.
+#
+# Now we train many seeds for longer, with steps $\eta(t+1)^{-p}$. We take the paper's $p=2/3$, then $p=1/2$ and constant steps. $\lVert W_t\rVert$ grows like the sum of the steps, so the law predicts an error like $t^{-(1-p)}$.
+#
+# The claim `joint.level` is stricter than the limit. At a finite $t$ the head is not $v$ but $a_uv+\rho_u$, with a level $a_u$ and a residual $\rho_u$. We compute $C$ with *this* head, from the duals and the sum of the steps.
 
 # %%
 data_model = tokens.two_token_gaussian(every, n=8, T=2, d=400, signal=3.0)
@@ -134,23 +102,22 @@ figure_joint = plots.caption(margin_law_figures.joint(joint_runs), about_joint)
 figure_joint
 
 # %% [markdown]
-# Left: look at the dotted lines, which know duals and step lengths alone, on the measured ones, and at the dashed line, the
-# order of Theorem 3's bound. Right: look at how far the runs are off. Constant steps get furthest, and so nearest to the limit; the
-# $C$ of the head's level knows how far. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here it tends to a constant.
+# Left: the dotted lines come from duals and step lengths alone. The measured lines follow them and fall faster than the dashed line, which is the order of Theorem 3's bound. Right: the distance between the runs and the prediction. With constant steps the runs get furthest in training, so they come nearest to the limit. The $C$ of the head at its level predicts most of the distance that remains.
 #
-# **The head** errs by more than $C_u$. Its first step, with all weights even, goes along the mean of all tokens times their labels. Later steps add
-# to that while weights are not yet zero. What lies off the span of the opt tokens is frozen for ever.
+# **Curvature.** Lemma 3 of the paper allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here this quotient tends to a constant, $\lambda_{\max}(\sum_i\nu_ix_{i,opt}x_{i,opt}^\top)/\lVert v\rVert^2$.
 #
-# ## 2. Global, or not
+# **The head** is further from its direction than the law's constant $C_u$, the length of its residual, predicts. In the first step all weights are equal, so the step goes along the mean of all tokens times their labels. Later steps add to this part until the weights of the other tokens are zero. The part outside the span of the opt tokens then stays for ever.
 #
-# One dimension, $T=2$, the opt token as the query. Take the samples $\{1,0\}$ and $\{1,-3\}$, both with the label $+1$ and the opt
-# token first. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. What does training from zero do?
-# * The first step moves $u$ by the sign of $(1+0)+(1-3)=-1$: down.
-# * While $u<0$, $W$ moves down. While $W\le0$, both weights $p_i$ of the opt tokens are at most $\frac12$.
-# * At $u=0$, $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$: down. It points up only where $e^{3.5\lvert u\rvert}>2$, so below $-\frac16$.
-# * So with steps of $u$ up to $\frac16$, $u\le0$ for ever. Sample 1 then has $f_1=p_1u\le0$, and the loss stays at $\frac12$ or more.
+# ## 2. Can joint training miss?
 #
-# In rational numbers, with $e^{7/12}<2$ by its series, and that no integers below 3 in size do it:
+# Take one dimension, two tokens per sample, and the opt token as the query. The samples are $\{1,0\}$ and $\{1,-3\}$. Both have the label $+1$, and the opt token comes first. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. But what does training from zero do?
+#
+# * The first step moves $u$ by the sign of $(1+0)+(1-3)=-1$, so $u$ moves down.
+# * While $u<0$, $W$ moves down. While $W\le0$, the weights $p_i$ of both opt tokens are at most $\frac12$.
+# * At $u=0$ and $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$, so it points down. It points up only if $e^{3.5\lvert u\rvert}>2$, that is, only if $u$ is below $-\frac16$.
+# * So if $u$ moves by at most $\frac16$ per step, $u\le0$ for ever. Sample 1 then has the answer $f_1=p_1u\le0$, and the loss stays at $\frac12$ or more.
+#
+# The code checks these steps in rational numbers. It proves $e^{7/12}<2$ from the series, and it checks that no two samples with smaller integers do the same.
 
 # %%
 facts = global_map.verify()
@@ -168,8 +135,7 @@ for name, rule in tried.items():
 line = global_map.agreement(global_map.random_problems(400), dynamics.NGD(0.01), 5000)
 
 # %% [markdown]
-# **The data model beyond its conditions.** In (DM) with $d$ small or $\alpha$ near 1 the first step scores some other token higher
-# than the opt one. $\alpha^*(d)$ is where that happens to half of the seeds, by a formula without a fit.
+# **When does (DM) miss?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can score another token higher than the opt token. A formula without a fit gives the length $\alpha^*(d)$ at which this happens for half of the seeds.
 
 # %%
 alphas, dimensions = [1.05, 1.2, 1.4, 1.7, 2.0, 3.0], [16, 64, 256, 1024]
@@ -193,17 +159,20 @@ figure_two = plots.caption(margin_law_figures.two_samples(path), about_two)
 figure_two
 
 # %% [markdown]
-# First picture: the marks are the length at which half of the seeds arrive, beside the dotted formula, $\alpha^*(d)$. In the smallest dimension, $d=16$,
-# the formula is far off. The protocol predicted two more things: no threshold lies above $\alpha^*$, and at least 99 % of the runs
-# with a right first step arrive. Both fail by little, and stand above as failed. The claims `global.agree` and `global.formula`
-# came after that and are no predictions. Second picture: the loss stops at $\frac12$ while $u$ and $W$ run the wrong way.
+# First picture: each mark is the length $\alpha$ at which half of the seeds arrive. The dotted line is the formula $\alpha^*(d)$. In the smallest dimension, $d=16$, the formula is far off.
+#
+# Two predictions of the protocol fail by a little, and the table above lists both as failed: no threshold lies above $\alpha^*$, and at least 99 % of the runs with a right first step arrive. We added the claims `global.agree` and `global.formula` after these results, so they are not predictions.
+#
+# Second picture: the loss stops at $\frac12$, while $u$ and $W$ run in the wrong direction.
 #
 # ## 3. Several heads
 #
-# $f_i=\sum_hf_{h,i}$ with a $W_h$ for each head; $|\ell_i'|$ is the slope at the sum. How should the gradient be normalised? One
-# common normalisation descends on all $W_h$ as one parameter. Its SVM separates into blocks: margins are equal, and norms are
-# in the ratio of the SVM norms. One normalisation per head makes the norms equal. Here the third head shares the opt tokens
-# of the first, which is allowed, since its constraints are in a block of its own.
+# With $H$ heads the answer is $f_i=\sum_hf_{h,i}$, and each head has its own $W_h$. How should we normalise the gradient?
+#
+# * If we normalise once, we treat all $W_h$ as **one parameter**. Its SVM separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ get the ratio of the SVM norms $\lVert W_{mm,h}\rVert$.
+# * If we normalise **each head by itself**, the norms $\lVert W_h\rVert$ become equal.
+#
+# Here the first and the third head share their opt tokens. They may do so, because the constraints of each head are in a block of their own.
 
 # %%
 head_of = head_law.predict(head_law.three_heads(every))
@@ -216,20 +185,31 @@ about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {h
 plots.caption(margin_law_figures.heads(common, each), about_heads)
 
 # %% [markdown]
-# Left: look at the diagonal. The common normalisation spreads the norms as the SVMs say, and the other holds them at 1. Right:
-# look at how far the marks stay from the dashed line, what was asked for. In the left panel's corner: $C_h$ does not depend on the normalisation.
+# Left: on the diagonal the prediction holds. The common normalisation gives the norms the ratio of the SVM norms. With one normalisation per head, this ratio is 1. The constants $C_h$, in the corner, do not depend on the normalisation. Right: the dashed line is the error that we allowed. All marks keep a distance from it.
 #
 # ## What we saw
 #
-# With a head that learns, the law holds with the duals of both SVMs, and the paper's steps give an error like $t^{-1/3}$.
-# Joint training is not global: the samples $\{1, 0\}$ and $\{1, -3\}$ end at a loss of one half. In (DM) the length that is
-# needed is that of the first step in high dimension, and far off it in low dimension. With several heads the norms are in
-# the ratio of the SVMs', or equal, as the normalisation says.
+# **Answer.** When the head learns, the law holds with the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, faster than the bound $1/\log t$. This rate is derived and measured, not proved.
+#
+# Joint training does not always reach the max-margin pair. We proved that on the samples $\{1,0\}$ and $\{1,-3\}$ the loss never falls below one half. In (DM) with high dimension, the first step predicts the length $\alpha$ that a run needs. In low dimension this prediction is far off.
+#
+# With several heads, the normalisation decides whether the norms are equal or have the ratio of the SVM norms.
+#
+# ![The error with a trained head falls along dotted lines that duals alone predict](../figures/desk/bends_joint.png)
+#
+# *The trained head at desk [scale](words.md), the larger of our two sizes of run.*
+#
+# <details><summary>What this assumes, and what is proved</summary>
+#
+# We check the following hypotheses for each run, and name the hypothesis that excludes a run. The run ends in one [selection](words.md), and its margins grow without end. The duals on the support are positive, and there the selected token has the higher score. The opt tokens are linearly independent.
+#
+# In one dimension the theorem covers all data, and the sign of a sum decides. The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. [The protocol](bends_protocol.md) has the criteria. It says which criteria are older than their runs, and dates the changes.
+#
+# </details>
 #
 # ## Change this
 #
-# **The counterexample.** Prediction: $\{1,0\}$ with $\{1,-1\}$ has the sum $1+0>0$, so both end above 0. With $\{1,-2\}$ it is 0 and the
-# start is a stationary point.
+# **The counterexample.** *Prediction:* $\{1,0\}$ with $\{1,-1\}$ has the sum $1+0>0$, so $u$ and $W$ end above 0. With $\{1,-2\}$ the sum is 0, so the start is a stationary point.
 
 # %%
 for third in (-1, -2, -3, -4):
@@ -239,17 +219,15 @@ for third in (-1, -2, -3, -4):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# So it is: the sign of $u$ and $W$ is that of the sum, and 0 where the sum is 0.
+# The prediction holds: $u$ and $W$ have the sign of the sum, and they stay at 0 if the sum is 0.
 #
 # </details>
 #
-# **To prove.** Samples $\{1,0\}$ and $\{1,-3\}$, the opt token first, query 1. Show that $u=W=c\to\infty$ drives both answers to infinity, so that
-# the loss has the infimum 0 which training from zero misses.
+# **To prove.** Take the samples $\{1,0\}$ and $\{1,-3\}$ with the opt token first and the query 1. Show that $u=W=c\to\infty$ drives both answers to infinity, so that the infimum of the loss is 0.
 #
 # <details><summary>Solution</summary>
 #
-# With $W=c$ the opt token's weight is $p_1=1/(1+e^{-c})$ and $p_2=1/(1+e^{-4c})$, both to 1. So $f_1=p_1c\to\infty$ and
-# $f_2=(4p_2-3)c\to\infty$.
+# With $W=c$ the weights of the opt tokens are $p_1=1/(1+e^{-c})$ and $p_2=1/(1+e^{-4c})$, and both tend to 1. So $f_1=p_1c\to\infty$ and $f_2=(4p_2-3)c\to\infty$.
 #
 # </details>
 

@@ -20,23 +20,23 @@
 #
 # *Page 7 of 11 · before: [30](30_mirror_descent.ipynb) · next: [45](45_atlas_of_networks.ipynb) · 20 minutes · [words](words.md).* After it you can name the norm of each optimiser, and test it.
 #
-# Many weights fit the same training data, and the optimiser decides which of them you get. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves for gradient descent, under its assumptions, that attention turns to the matrix of largest margin in the *Frobenius* norm. Most networks are trained with Adam, though, and some now with Muon.
+# Many weights fit the same training data, and the optimiser decides which of them you get. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, what gradient descent does: attention turns to the matrix of largest margin in the *Frobenius* norm. But most networks are trained with Adam, and some are now trained with Muon.
 #
-# **Question.** In which norm does each optimiser maximise the margin of attention's $W$, and does it get there?
+# **Question.** In which norm does each optimiser maximise the margin of attention's $W$, and does it reach the largest margin?
 #
-# The norm tells you what kind of solution to expect. A large margin for a given $\ell_1$ norm comes from few large entries. For the nuclear norm it comes from a matrix of low rank, and for $\ell_\infty$ from many entries of equal size.
+# The norm tells you what kind of solution to expect. If the $\ell_1$ norm is small for a given margin, $W$ has few large entries. With the nuclear norm $W$ has low rank. With $\ell_\infty$ many entries have equal size.
 #
 # ## What we measure
 #
-# We train one attention layer until it *selects* a token $\alpha_i$ in every sample $i$: the softmax weight of this token goes to 1. The *margin* of a pair $m=(i,t)$, $t\ne\alpha_i$, is the logit of the selected token minus the logit of token $t$. With tokens $x$ and the query $z$ it is linear in $W$:
+# We train one attention layer until it *selects* a token $\alpha_i$ in every sample $i$, so that the softmax weight of this token tends to 1. The *margin* of a pair $m=(i,t)$, $t\ne\alpha_i$, is the logit of the selected token minus the logit of token $t$. With tokens $x$ and the query $z$ the margin is linear in $W$:
 # $$g_m=\langle A_m,W\rangle,\qquad A_m=(x_{i,\alpha_i}-x_{i,t})\,z_i^\top .$$
 #
 # If you double $W$, you double every margin. So we divide the smallest margin by the size of $W$ in a norm $N$, and then by the best value that any matrix reaches:
 # $$r_N(W)=\frac{\min_mg_m}{N(W)\,\gamma_N},\qquad\gamma_N=\max_{N(V)\le1}\min_m\langle A_m,V\rangle .$$
 #
-# This *ratio* is at most 1, and it is 1 if $W$ maximises the margin in $N$. We get $\gamma_N$ without training, from a convex program (the *token SVM*).
+# This *ratio* is at most 1, and it is 1 if $W$ maximises the margin in $N$. We compute $\gamma_N$ without training, from a convex program (the *token SVM*).
 #
-# We compare seven norms: $\ell_1$, $\ell_3$ and $\ell_\infty$ of the entries; Frobenius; nuclear and spectral, the sum and the largest of the singular values; and *head-wise*, the larger spectral norm of two halves of $W$'s rows.
+# We compare seven norms. Three norms act on the entries: $\ell_1$, $\ell_3$ and $\ell_\infty$. The others are the Frobenius norm, the nuclear norm (sum of the singular values), the spectral norm (largest singular value), and a *head-wise* norm, the larger spectral norm of two halves of the rows of $W$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -62,7 +62,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # %% [markdown]
 # ## Four directions, in a few lines
 #
-# Which way is down? That depends on the norm, too. *Steepest descent* in $N$ takes the step $D$ with $N(D)\le1$ that agrees most with the downhill direction $G=-\nabla L(W)$: it maximises $\langle G,D\rangle$. For four norms this is a line of numpy each. Every rule takes 800 steps. If the norm of the step decides the norm of the margin, the largest number of each line is on the diagonal.
+# Which way is down? The answer depends on the norm, too. *Steepest descent* in $N$ takes the step $D$ with $N(D)\le1$ that agrees most with the downhill direction $G=-\nabla L(W)$, so $D$ maximises $\langle G,D\rangle$. For each of four norms this is one line of numpy. Every rule takes 800 steps. If the norm of the step decides the norm of the margin, the largest number of each line is on the diagonal.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -97,17 +97,17 @@ for norm, direction in directions.items():
     print(f"descent in {norm!s:9}", *(f"{N}: {ratio(one, W[None], N)[0]:.3f} " for N in norms))
 
 # %% [markdown]
-# It is: each rule leads in its own norm. To test a rule of your own, write `directions["mine"] = ...` before the loop.
+# The largest numbers are on the diagonal: each rule leads in its own norm. To test your own rule, write `directions["mine"] = ...` before the loop.
 #
 # ## The map
 #
-# Now 28 rules, among them Adam, Muon, Lion and Shampoo. This is the map of the judged runs: 20 random data sets, up to 1,000,000 steps ([scale](words.md) desk).
+# Now we take 28 rules, among them Adam, Muon, Lion and Shampoo. The figure below is the map that counts. It shows 20 random data sets, with up to 1,000,000 steps ([scale](words.md) desk).
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
-# *How to read a row, for example "Muon". The filled mark is Muon's median ratio in the norm that we predicted, the spectral norm; the bar spans all runs, and the number on the right is the worst run. The hollow mark is its best ratio in another norm. If a rule maximises the margin in its norm and in no other, the filled mark is at 1 and the hollow one to its left. For grey rows we predicted that they stay below 0.99.*
+# *How to read a row, for example "Muon". The filled mark is Muon's median ratio in the norm that we predicted, the spectral norm. The bar spans all runs, and the number on the right is the worst run. The hollow mark is Muon's best ratio in another norm. If a rule maximises the margin in its norm and in no other, the filled mark is at 1 and the hollow mark to its left. For grey rows we predicted a ratio below 0.99.*
 #
-# Here we draw a small map: two data sets, at most 20,000 steps. Rules that need more steps are still on their way.
+# Next we draw a smaller map with two data sets and at most 20,000 steps. Some rules need more steps, so they have not arrived yet.
 
 # %%
 best = atlas.BestMargins(data)
@@ -123,7 +123,7 @@ figure_map
 # %% [markdown]
 # ## The rules and their steps
 #
-# Below, $G=USV^\top$ is the compact singular value decomposition: $S$ holds the positive singular values, and $U_1$, $V_1$ are the first columns. $M$ and $v$ are running means of $G$ and of $G^2$, entry by entry. Per step they forget by the factors $\beta_1$ and $\beta_2$.
+# In the table, $G=USV^\top$ is the compact singular value decomposition, so $S$ holds the positive singular values. $U_1$ and $V_1$ are the first columns. $M$ and $v$ are running means of $G$ and of $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$.
 #
 # | rule | step direction $D$ | norm predicted |
 # |---|---|---|
@@ -147,26 +147,26 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 # %% [markdown]
 # ## Why the norm of the step is the norm of the margin
 #
-# Here is a sketch, not a proof. Suppose that the run keeps its tokens, and that they score higher than the others. Late in training $L-L^*$, the loss minus its limit, is a sum of one term per pair, proportional to $e^{-g_m}$. Let $\pi_m\ge0$ be the shares of these terms. Then $G$ points along $\sum_m\pi_mA_m$.
+# Late in training the loss is a sum of terms like $e^{-g_m}$, one per pair, so its logarithm is about minus the smallest margin.
 #
-# 1. **A step lowers every term.** The step $\eta_tD_t$ raises $g_m$ by $\eta_t\langle A_m,D_t\rangle$. To first order this multiplies $L-L^*$ by $1-\eta_t\langle\sum_m\pi_mA_m,D_t\rangle$.
-# 2. **The steepest step lowers them fastest.** Among all $D$ with $N(D)\le1$ it has the largest product with $\sum_m\pi_mA_m$. This product is at least $\gamma_N$, whatever the shares, because some matrix of norm 1 has at least the margin $\gamma_N$ on every $A_m$.
-# 3. **So the smallest margin grows at least as fast as the best matrix allows.** The loss falls at least like $\exp(-\gamma_N\sum\eta)$, and its largest term is $e^{-\min_mg_m}$ up to a constant. So $\min_mg_m\ge\gamma_N\sum\eta-O(1+\sum\eta^2)$. From zero, $N(W_t)\le\sum\eta$. Divide the first by the second.
+# 1. Some matrix $V$ of norm 1 has at least the margin $\gamma_N$ on every pair. A step along $V$ would raise every margin by at least $\gamma_N$ times its length.
+# 2. The steepest step lowers the loss at least as fast as a step along $V$. So the smallest margin grows by at least about $\gamma_N$ per unit of step length.
+# 3. The norm $N(W)$ grows by at most 1 per unit of step length. Divide the margin by the norm: the ratio $r_N$ tends to 1 if the steps shrink.
 #
-# For steps like $t^{-1/2}$ or $t^{-1}$ this gives $r_N\to1$. For the constant steps of the map it leaves $1-r_N=O(\eta)$, and that the ratio rises further is measured. For the Frobenius norm [notebook 40](40_law_of_margins.ipynb) proves it, under its hypotheses.
+# [The sources](atlas_sources.md#why-the-norm-of-the-step-is-the-norm-of-the-margin) have this sketch with its formulas. For the Frobenius norm, [notebook 40](40_law_of_margins.ipynb) has a proof under its hypotheses.
 #
 # ## Which predictions hold
 #
-# A *claim* is a measured number beside the bound that the [protocol](atlas_protocol.md) sets.
+# A *claim* is a measured number beside the bound that the [protocol](atlas_protocol.md) sets. There are four kinds:
 #
-# | claim | says |
+# | claim | statement |
 # |---|---|
-# | `own` | in every run the ratio in the norm predicted is at least 0.99 |
+# | `own` | in every run the ratio in the predicted norm is at least 0.99 |
 # | `lower` | in every run this ratio is the largest of the seven |
 # | `none` | in none of the norms is the ratio 0.99 in every run |
-# | `nearest` | if none is reached: in at least half of the runs the norm guessed has the largest ratio |
+# | `nearest` | if no margin is reached, the guessed norm has the largest ratio in at least half of the runs |
 #
-# In the small run some `own` claims fail because 20,000 steps are too few. In the judged runs one `own` claim fails: mirror descent in $\ell_3$ falls short in its worst runs. Five guesses of the kind `nearest` are wrong at both sizes: $\ell_\infty$ for Adam with $\epsilon$ and for AdaGrad, the spectral norm for Shampoo with sums and for SOAP, and Frobenius for Adam on single samples.
+# In the small run some `own` claims fail because 20,000 steps are too few. In the large runs only mirror descent in $\ell_3$ fails, in its worst runs. Five `nearest` guesses are wrong at both sizes: $\ell_\infty$ for Adam with $\epsilon$ and for AdaGrad, the spectral norm for Shampoo with sums and for SOAP, and Frobenius for Adam on single samples.
 
 # %%
 table = claims.Table(sorted(atlas_rules.predictions(rows, found), key=lambda claim: claim.holds))
@@ -175,15 +175,15 @@ table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Steepest descent approaches the largest margin in its own norm: after 1,000,000 steps it is within 1 % of it in every run, for all seven norms (the head-wise rule stops after 119,378 steps). Muon with an exact polar factor does the same for the spectral norm. Signum, Lion and RMSprop do it for $\ell_\infty$.
+# **Answer.** Steepest descent approaches the largest margin in its own norm. After 1,000,000 steps its ratio is at least 0.99 in every run, for all seven norms (the head-wise rule stops after 119,378 steps). Muon with an exact polar factor reaches the same ratio in the spectral norm. Signum, Lion and RMSprop reach it in $\ell_\infty$.
 #
 # Adam with its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) and Muon with Newton-Schulz steps reach none of the seven margins in every run. Without $\epsilon$, Adam is closest to $\ell_\infty$.
 #
-# [Notebook 46](46_own_norms_and_decay.ipynb) finds norms that AdaGrad and Adam make themselves, and says what weight decay costs. [Notebook 47](47_schedules_and_memory.ipynb) shows how fast the ratio rises, and what costs Adam its norm.
+# [Notebook 46](46_own_norms_and_decay.ipynb) finds norms that AdaGrad and Adam make themselves, and computes what weight decay costs. [Notebook 47](47_schedules_and_memory.ipynb) shows how fast the ratio rises, and why Adam loses its norm.
 #
 # ## Change this
 #
-# **The norm.** Steepest descent in any $\ell_p$ should maximise its own $\ell_p$ margin. $p=4$ is not on the map. *Prediction:* its ratio is largest in $\ell_4$.
+# **The norm.** Steepest descent in any $\ell_p$ should maximise its own $\ell_p$ margin. The map does not show $p=4$. *Prediction:* its ratio is largest in $\ell_4$.
 
 # %%
 p = 4.0
@@ -193,11 +193,11 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is, and it is within 1 % of 1.
+# The prediction holds, and the ratio is within 1 % of 1.
 #
 # </details>
 #
-# **Newton-Schulz.** Real Muon does not compute a singular value decomposition. It applies an odd polynomial to the singular values of $M$, five times, which gives roughly the polar factor. *Prediction:* does the spectral ratio go to 1 if we apply it more often?
+# **Newton-Schulz.** The usual Muon does not compute a singular value decomposition. It applies an odd polynomial to the singular values of $M$ five times, which gives roughly the polar factor. *Prediction:* does the spectral ratio go to 1 if we apply the polynomial more often?
 
 # %%
 for iterations in (5, 10):
@@ -208,26 +208,27 @@ for iterations in (5, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not here. The polynomial is tuned for speed, and its values stay in a band around 1. Small singular values would need more iterations, too.
+# No, not here. The polynomial is tuned for speed, and its values stay in a band around 1. Besides, small singular values would need more iterations.
 #
 # </details>
 #
-# **To prove.** Show that $UV^\top$ is the steepest direction in the spectral norm: among all $D$ of spectral norm at most 1 it has the largest $\langle G,D\rangle$, for $G=USV^\top$.
+# **To prove.** Show that $UV^\top$ is the steepest direction in the spectral norm. That is, among all $D$ of spectral norm at most 1, $UV^\top$ has the largest $\langle G,D\rangle$ for $G=USV^\top$.
 #
 # <details><summary>Solution</summary>
 #
-# $\langle G,D\rangle=\sum_kS_k\,U_k^\top DV_k\le\sum_kS_k$, since $\lvert U_k^\top DV_k\rvert\le1$ for columns of length 1. $D=UV^\top$ has $U_k^\top DV_k=1$ for every $k$, so it attains the bound. The bound is the nuclear norm of $G$, which is the dual of the spectral norm.
+# $\langle G,D\rangle=\sum_kS_k\,U_k^\top DV_k\le\sum_kS_k$, because $\lvert U_k^\top DV_k\rvert\le1$ for columns of length 1. The matrix $D=UV^\top$ attains the bound, because $U_k^\top DV_k=1$ for every $k$. The bound is the nuclear norm of $G$, which is the dual of the spectral norm.
 #
 # </details>
 #
-# ## What this does not show, and whose it is
+# <details><summary>What this does not show, and whose it is</summary>
 #
 # * The tokens are random. [Notebook 45](45_atlas_of_networks.ipynb) trains keys and queries, and a small network.
 # * In some norms several matrices have the largest margin. The ratio does not tell them apart.
-# * The loop above stalls if you run it for long, once $e^{-2g_m}$ underflows. The library keeps logarithms and does not.
+# * The loop above stalls if you run it for long, once $e^{-2g_m}$ underflows. The library keeps logarithms, so it does not stall.
 # * All runs use float64, whereas `torch.optim.Muon` iterates in bfloat16.
-# * That steepest descent has $r_N\to1$ is proved for *linear* classifiers ([sources](atlas_sources.md)). For attention papers A and C prove a limit for gradient and mirror descent. The rest is measured here. The runs on attention's $W$ are ours, and so are the predictions that the list of rules marks "ours".
-# * [The protocol](atlas_protocol.md) says which predictions and bounds were committed before the runs.
+# * [The sources](atlas_sources.md) say who proved what, and [the protocol](atlas_protocol.md) says which predictions and bounds were committed before the runs.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -16,33 +16,15 @@
 #
 # *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After it you can say what keys and queries change, and what a network shows of it.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains one matrix $W$ alone.
-# [Notebook 44](44_atlas.ipynb) maps which norm's margin each optimiser then maximises.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$. For this setting,
+# [notebook 44](44_atlas.ipynb) maps the norm in which each optimiser maximises the margin. But networks do not train $W$. They train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
 #
-# **Question.** Does the map survive when keys and queries are trained in place of $W$, and in the attention of a small
-# vision transformer? Which tokens does an optimiser pick when several selections compete?
+# **Question.** Does the map survive if we train keys and queries, and does it survive in the attention of a small vision transformer? And if several selections of tokens compete, which one does an optimiser choose?
 #
-# **Answer.** With keys and queries the map survives, with *other norms*: a rule's norm of $K$ and $Q$ induces one on $W=KQ^\top$, and that one
-# counts. Gradient descent goes to the nuclear norm, polar steps stay with the spectral norm, both to 98 % or more of the largest margin in the
-# median of ten runs. Sign descent goes to the norm of sums of sign products, in nine of ten runs and to 92 %; Adam with a long memory follows it
-# in three of ten. Where selections compete from zero, the rules differ: steepest descent in the sum of entries and in the nuclear norm win most of their comparisons,
-# the other four steepest rules win fewer than half of theirs. Pooled, the own norm wins 57 %, which is no rule's own share. Of 28 pairs of runs whose norms disagree
-# 27 prefer each its own selection. With near ties and from a wrong start the pooled share is undecided. In the vision transformer one of four rankings is decided: gradient descent leads in the nuclear norm.
+# ## What to expect
 #
-# ![Margins that five rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
-#
-# *The judged runs (desk [scale](words.md), the larger of two sizes; also [selections](../figures/desk/networks_selections.png), [network](../figures/desk/networks_vit.png)); predictions
-# were [committed before the runs that count](networks_protocol.md). This page runs less.*
-#
-# ## The statement
-#
-# | symbol | meaning |
-# |---|---|
-# | $x_{i,t},\ z_i,\ y_i,\ u$ | token $t$, query and label of sample $i$; the fixed head |
-# | $K,\ Q$ | keys and queries, $d\times k$ (`m` in the code is $k$); $W=KQ^\top$, the logit of a token is $x^\top Wz$ |
-# | $\alpha_i$; $g_m=\langle A_m,W\rangle$ | the token that the run selects; its margin over token $t\ne\alpha_i$, with $m=(i,t)$, $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$ |
-# | $N$; $F_N(W)$ | a norm of matrices; what it induces: $\min\{\max(N(K),N(Q))^2:KQ^\top=W\}$ |
-# | $r_N(W)$ | the ratio: $\min_mg_m/N(W)$ over its largest possible value; at most 1 |
+# A rule that is steepest descent in a norm $N$ moves $K$ and $Q$, so it should keep $N(K)$ and $N(Q)$ small. Which norm of $W$ does this make small? For each $W$ we take the cheapest factors and call the result the *induced norm*,
+# $$F_N(W)=\min\{\max(N(K),N(Q))^2:KQ^\top=W\}.$$
 #
 # | $N$ on each factor | steepest descent | $F_N(W)$ |
 # |---|---|---|
@@ -50,15 +32,7 @@
 # | spectral | polar steps | $\lVert W\rVert_2$, spectral |
 # | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, divided by $k$, for large $k$ |
 #
-# **Hypotheses.** The start is small and *not zero*: at $K=Q=0$ both gradients vanish. The run selects one token per sample; the loss
-# has an exponential tail; steps decay.
-#
-# | statement | source | here |
-# |---|---|---|
-# | homogeneous models: steepest descent nears a *stationary* point of the margin in its norm | Tsilivis et al., 2410.22069 | softmax is not homogeneous, and stationary is less than best: measured |
-# | the same for Muon, Signum, Adam without $\epsilon$ | Gronich, Vardi, 2602.16340 | measured for Adam |
-# | gradient flow on keys and queries of softmax attention: the nuclear norm | Sheen, Chen, Wang, Zhou, 2403.08699; of the regularisation path Tarzanagh et al., 2308.16898 | measured for normalised steps |
-# | $F_N$ for sign descent, competing selections, margins in a network | ours | measured |
+# Here $K$ and $Q$ are $d\times k$ matrices (`m` in the code is $k$). We predict that each rule maximises the margin in its induced norm. As on page 44, the *ratio* $r_N(W)$ is the smallest margin divided by $N(W)$ and by the largest possible value of this quotient.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -92,7 +66,7 @@ torch.set_num_threads(1)  # sums are split over threads, and another split round
 # %% [markdown]
 # ## The rules, in this page
 #
-# With $G=-\nabla_WL$ the chain rule gives $GQ$ for $K$ and $G^\top K$ for $Q$. Each rule takes its direction of both.
+# The downhill direction of $W$ is $G=-\nabla_WL$. By the chain rule, the downhill direction of $K$ is $GQ$ and the downhill direction of $Q$ is $G^\top K$. Each rule turns each of these two matrices into its step. The start is small but *not zero*, because at $K=Q=0$ both gradients vanish.
 
 # %%
 data = tokens.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -118,15 +92,13 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# If you run this loop longer, it stalls once $e^{-2\langle A_m,W\rangle}$ underflows. `lib.dynamics.in_coordinates.factored` keeps a logarithm for every sample.
+# If you run this loop longer, it stalls once $e^{-2\langle A_m,W\rangle}$ underflows. The library's function `lib.dynamics.in_coordinates.factored` keeps a logarithm for every sample, so it does not stall.
 #
-# The sign norm is a linear program over all sign products, and its largest margin too. A product $xy^\top$ costs
-# $\max|x|\max|y|$.
+# The sign norm and its largest margin are linear programs over all sign products. A product $xy^\top$ costs $\max|x|\max|y|$.
 #
 # ## 1. The map with keys and queries
 #
-# Each rule on $(K,Q)$, and the same rule on $W$ alone. Steps on factors decay like $t^{-1/2}$: factors then grow like
-# $\sqrt t$ and margins like $t$.
+# We run each rule on $(K,Q)$, and the same rule on $W$ alone. Steps on the factors decay like $t^{-1/2}$. Then the factors grow like $\sqrt t$, and the margins grow like $t$.
 
 # %%
 rows = factored_atlas.rows()
@@ -141,15 +113,19 @@ figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), a
 figure_factors
 
 # %% [markdown]
-# Look at each pair of rows. Where the outlined cell moves between $(K,Q)$ and $W$, the parameters that are trained have
-# changed the norm. Polar steps are the ones whose cell stays.
+# Each pair of rows shows one rule, first on $(K,Q)$ and then on $W$. If the outlined cell differs between the two rows, training the factors has changed the norm. Only for polar steps does the outlined cell stay the same.
 #
-# ## 2. Which tokens, where selections compete
+# ![Margins that five rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
 #
-# Three ways: from zero; with the two best scores 0.01 apart; from a start at which wrong tokens lead. Take two rules that ended
-# in different selections, and ask each: under *your* norm, does your own [selection](words.md) have the larger best margin? Each question is
-# a *comparison*, won if the answer is yes. If norms had no effect, half of the comparisons would be won. For if both norms prefer the same selection, one of the two rules has chosen it
-# and wins, and the other loses. Pairs whose norms prefer different selections tell more; the **Answer** counts them. The comparisons of one seed depend on each other, so that intervals are bootstraps over seeds.
+# *The same map at desk [scale](words.md), the larger of our two sizes of run. We [committed the predictions](networks_protocol.md) before these runs. This page runs less.*
+#
+# ## 2. Which selection wins?
+#
+# Two rules may select different tokens. Does each rule choose the [selection](words.md) that is best in its own norm? We test this in three ways: from zero, with the two best scores only 0.01 apart, and from a start at which wrong tokens lead.
+#
+# Take two rules that ended in different selections. We ask each rule: in *your* norm, does your own selection have the larger best margin? Each question is one *comparison*, and the rule wins it if the answer is yes.
+# What would we see if norms had no effect? If both norms prefer the same selection, one rule has chosen this selection and wins, and the other rule loses. So rules would win half of these comparisons.
+# The pairs whose norms prefer different selections tell us more, so the answer below counts them separately. The comparisons of one seed depend on each other. Our intervals are therefore bootstraps over seeds.
 
 # %%
 chosen = atlas_rules.steepest_rows()
@@ -173,19 +149,17 @@ figure_selections = plots.caption(networks_figures.selections(optimal, disputes)
 figure_selections
 
 # %% [markdown]
-# Left: squares lie far left of circles where near ties mislead a rule, Adam's furthest. Right: a row is a rule, the last one pools the six steepest
-# rules and is judged. A rule that follows its own norm lies right of one half. From zero only three of the seven rules do, and the bar of
-# $\ell_3$ lies wholly left of it.
+# Left: a rule is misled by near ties if its square lies far to the left of its circle. Adam is misled most. Right: each row is a rule. The last row pools the six steepest rules, and only this row has a verdict. A rule that follows its own norm lies to the right of one half. From zero only three of the seven rules do, and the whole bar of $\ell_3$ lies to the left of one half.
 #
 # ## 3. The attention layers of a vision transformer
 #
-# The plain network of [notebook 34](34_vit_mirror_descent.ipynb), smaller. The rule acts on the matrices of its blocks; all else is trained by
-# Adam. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$. A query's margin is its largest logit minus the second; their 10 % quantile
-# over $N(W)$ and the mean $\lVert x\rVert^2$ is compared, the sign norm by its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **No SVM is solved**: these ratios compare rules, and say nothing of the largest possible.
+# We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule moves the matrices of the blocks, and Adam trains all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
 #
-# A rule is *reproduced* as first only if it is ahead of every other: the row shows the rival whose interval begins lowest.
+# The margin of a query is its largest logit minus its second largest logit. We take the 10 % quantile of these margins, and divide it by $N(W)$ and by the mean $\lVert x\rVert^2$. For the sign norm we use its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
 #
-# Rates first: the least training loss at the end, on a seed that is not used below.
+# We call a rule *reproduced* as first only if it is ahead of every other rule. The figure shows the rival whose interval begins lowest.
+#
+# First we choose the learning rate of each rule, by the least training loss at the end. The seed for this choice is not used again.
 
 # %%
 setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
@@ -213,20 +187,29 @@ figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
-# Look at whether all three bars of a block lie right of 0: only then the rule predicted first is first. The rival that decides has
-# the verdict beside it.
+# The predicted rule is first only if all three bars of its block lie to the right of 0. The verdict stands beside the deciding rival.
 #
 # ## What we saw
 #
-# At desk scale: with keys and queries trained, gradient descent goes to the nuclear norm and polar steps stay with the spectral one, as
-# predicted; sign descent approaches the norm that its factors induce. Where selections compete from zero, two of the six steepest descents and Adam
-# prefer their own selection in their own norm, and four win fewer than half of their comparisons; the pooled share hides that. In the small vision transformer most rankings
-# are undecided.
+# **Answer.** If we train keys and queries, each rule follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, and reaches 92 % of the largest margin. Adam with a long memory has its largest ratio there in three of ten runs.
+#
+# If selections compete from zero, the rules differ. Steepest descent in the sum of entries, steepest descent in the nuclear norm, and Adam win more than half of their comparisons. The other four steepest rules win fewer than half. The pooled share of 57 % hides this, because no single rule has this share. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties and from a wrong start the pooled share is undecided.
+#
+# In the vision transformer only one of four rankings is decided: gradient descent leads in the nuclear norm.
+#
+# See also the desk figures of the [selections](../figures/desk/networks_selections.png) and of the [network](../figures/desk/networks_vit.png).
+#
+# <details><summary>What this assumes, and whose it is</summary>
+#
+# The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that steps decay. It comes from homogeneous models. For these models, steepest descent approaches a *stationary* point of the margin in its norm (Tsilivis et al., 2410.22069). The same holds for Muon, Signum and Adam without $\epsilon$ (Gronich, Vardi, 2602.16340). Softmax is not homogeneous, and a stationary point need not be the best point, so we measure.
+#
+# For gradient flow on keys and queries of softmax attention, the nuclear norm is due to Sheen, Chen, Wang and Zhou (2403.08699). For the regularisation path it is due to Tarzanagh et al. (2308.16898). We measure it for normalised steps. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
+#
+# </details>
 #
 # ## Change this
 #
-# **The columns.** Prediction: with one column $W$ has rank one, so nuclear and spectral norm are equal and so are their numerators;
-# the nuclear ratio is then far below that of ten columns, if one column selects one token per sample at all.
+# **The columns.** With one column $W$ has rank one, so its nuclear norm equals its spectral norm. *Prediction:* the nuclear ratio is then far below the ratio with ten columns, if one column selects one token per sample at all.
 
 # %%
 best = atlas.BestMargins(data)
@@ -239,17 +222,16 @@ for m in (1, 3, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# So it is: one column has less than half of the ratio of ten, and three columns are enough.
+# The prediction holds: with one column the ratio is less than half of the ratio with ten columns. Three columns are enough.
 #
 # </details>
 #
-# **To prove.** Show that $\lVert KQ^\top\rVert_*\le\frac12(\lVert K\rVert_F^2+\lVert Q\rVert_F^2)$, and that some $K$, $Q$ attain it. So the Frobenius
-# norm of the factors induces the nuclear norm.
+# **To prove.** Show that $\lVert KQ^\top\rVert_*\le\frac12(\lVert K\rVert_F^2+\lVert Q\rVert_F^2)$, and that some $K$ and $Q$ attain equality. So the Frobenius norm of the factors induces the nuclear norm.
 #
 # <details><summary>Solution</summary>
 #
-# With $W=KQ^\top=U\,\mathrm{diag}(\sigma)V^\top$: $\lVert W\rVert_*=\mathrm{tr}(U^\top KQ^\top V)=\langle K^\top U,Q^\top V\rangle\le\lVert K^\top U\rVert_F\lVert Q^\top V\rVert_F\le
-# \lVert K\rVert_F\lVert Q\rVert_F$, and a product is at most half of the sum of squares. $K=U\,\mathrm{diag}(\sqrt\sigma)$ and $Q=V\,\mathrm{diag}(\sqrt\sigma)$ attain it.
+# Write $W=KQ^\top=U\,\mathrm{diag}(\sigma)V^\top$. Then $\lVert W\rVert_*=\mathrm{tr}(U^\top KQ^\top V)=\langle K^\top U,Q^\top V\rangle\le\lVert K^\top U\rVert_F\lVert Q^\top V\rVert_F\le
+# \lVert K\rVert_F\lVert Q\rVert_F$, and a product is at most half of the sum of the squares. Equality holds for $K=U\,\mathrm{diag}(\sqrt\sigma)$ and $Q=V\,\mathrm{diag}(\sqrt\sigma)$.
 #
 # </details>
 

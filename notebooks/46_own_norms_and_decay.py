@@ -20,17 +20,17 @@
 #
 # *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After it you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
-# [Notebook 44](44_atlas.ipynb) measures which of seven norms each optimiser prefers. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), one trained matrix $W$, and it leaves two puzzles. AdaGrad, and Adam on single samples, reach none of the seven margins. And in practice weights decay, so that $W$ cannot grow for ever.
+# [Notebook 44](44_atlas.ipynb) measures which of seven norms each optimiser prefers. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train one matrix $W$. Two puzzles remain. AdaGrad, and Adam on single samples, reach none of the seven margins. And in practice weights decay, so $W$ cannot grow for ever.
 #
 # **Question.** Do AdaGrad and Adam on single samples maximise the margin in a norm of their own? And how much of the margin does weight decay cost?
 #
 # | symbol | meaning |
 # |---|---|
-# | $g_m=\langle A_m,W\rangle$ | the *margin* of a pair $m=(i,t)$: the logit of the selected token of sample $i$ minus that of token $t$ |
+# | $g_m=\langle A_m,W\rangle$ | the *margin* of a pair $m=(i,t)$: the logit of the selected token of sample $i$ minus the logit of token $t$ |
 # | $\gamma_N$ | the largest value of $\min_mg_m$ for a matrix of norm $N(W)\le1$ |
-# | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*, at most 1: the share of the largest margin that $W$ has |
-# | $G$; $D_t$; $\eta$ | downhill direction $-\nabla L(W)$; the step direction of a rule; its step size |
-# | $M$, $v$; $\beta_1$, $\beta_2$ | running means of $G$ and $G^2$, entry by entry; per step they forget by these factors |
+# | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: the smallest margin of $W$ as a share of the largest possible one; at most 1 |
+# | $G$; $D_t$; $\eta$ | the downhill direction $-\nabla L(W)$; the step direction of a rule; its step size |
+# | $M$, $v$; $\beta_1$, $\beta_2$ | running means of $G$ and $G^2$, entry by entry; the factors by which they forget per step |
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -54,17 +54,17 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # %% [markdown]
 # ## Norms of their own
 #
-# A rule that divides entry $jk$ of the gradient by a fixed number $H_{jk}$ is gradient descent in a weighted norm:
+# Suppose that a rule divides entry $jk$ of the gradient by a fixed number $H_{jk}$. Then the rule is gradient descent in a weighted norm:
 #
 # $$N(W)^2=\sum_{jk}H_{jk}W_{jk}^2 .$$
 #
-# If a rule's divisors settle, this should be the norm of its margin. So we ask each rule what it divides by.
+# If the numbers by which a rule divides converge, the rule should maximise the margin in this norm. So what does each rule divide by?
 #
 # * **AdaGrad** divides by the root of its sum of $G_{jk}^2$. We take this root at the end of the run as $H_{jk}$.
-# * **Adam, one sample per step.** Here $H$ follows from the tokens and the selection alone. Let $P_i$ be the sum of sample $i$'s features $A_{i,t}$, each times its *dual*, its weight in the matrix of smallest $N(W)$ with all $g_m\ge1$. Then $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. The reason is that late in training the gradient of sample $i$ is $P_i$ times a factor that all samples share, and $v$ averages its square over the samples. Since $N$ depends on $H$, this is an equation for $H$, and we solve it by iteration.
-# * **Shampoo with sums, and SOAP,** have norms made of what they divide by, too.
+# * **Adam, one sample per step.** Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages its square over the samples. So $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each times its *dual*, which is its weight in the matrix of smallest $N(W)$ with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, and we solve it by iteration. It needs only the tokens and the selection.
+# * **Shampoo with sums, and SOAP,** divide by matrices, which give them norms of their own, too.
 #
-# The four rules run as on page 44. For each we print the median ratio in its own norm, and its best ratio in the seven.
+# We run the four rules as on page 44. For each rule we print the median ratio in its own norm, and its best ratio in the seven norms.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -84,21 +84,21 @@ own_table
 # %% [markdown]
 # <details><summary>When should this work for Adam?</summary>
 #
-# It needs $\epsilon=0$, samples taken in turn, and selected tokens of the higher score. And $v$ must average over many passes through the samples and still keep up with the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by the factor $\beta_2$ per step, margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
+# We need $\epsilon=0$, samples in turn, and selected tokens of the higher score. And $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by the factor $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
 #
-# With *all* samples per step the picture is simpler. If all entries of $G$ fall alike, $\sqrt v$ and $M$ are $\lvert G\rvert$ and $G$ up to factors that all entries share. The step is then along $\mathrm{sgn}(G)$, and the norm is $\ell_\infty$, under the same bound on the growth of margins.
+# With *all* samples per step the picture is simpler. If all entries of $G$ fall alike, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step is then along $\mathrm{sgn}(G)$, and the norm is $\ell_\infty$, under the same bound on the growth of margins.
 #
 # </details>
 #
 # ## Weight decay
 #
-# With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Now $W$ cannot grow without end: from $N(W_0)\le1/\lambda$, with $\eta\lambda\le1$ and no step direction longer than 1 in $N$, the norm cannot exceed $1/\lambda$. Margins stay finite. How much of the largest margin is left?
+# With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Can $W$ still grow without end? It cannot. Suppose that $N(W_0)\le1/\lambda$, that $\eta\lambda\le1$, and that no step direction is longer than 1 in $N$. Then the norm never exceeds $1/\lambda$, so margins stay finite. How much of the largest margin remains?
 #
-# We can predict it. When the run has converged, $\lambda W=D$: the step is along $W$. So the pairs pull in the ratio of the duals, exactly as in the [law of margins](40_law_of_margins.ipynb). To first order the margins are then $\gamma_N/\lambda+o_m$, where $o_m$ is the *offset* of a pair, which that law computes from the duals. The smallest offset is never positive, so
+# We can predict the answer. When the run has converged, $\lambda W=D$, so the step points along $W$. The pairs then pull in the ratio of their duals, as in the [law of margins](40_law_of_margins.ipynb). To first order the margins are therefore $\gamma_N/\lambda+o_m$. The *offset* $o_m$ of a pair comes from the duals, by the same law. The smallest offset is never positive, so
 #
 # $$1-r_N\approx-\lambda\,\min_mo_m/\gamma_N .$$
 #
-# Each rule runs with several $\lambda$. The number after its name is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The first line printed lists rules and $\lambda$ for which this is below 1 in some run.
+# We run each rule with several $\lambda$. The number after its name is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The first printed line lists the rules and the $\lambda$ for which this margin is below 1 in some run.
 
 # %%
 decays = atlas_used.decay_rows()
@@ -120,14 +120,18 @@ figure_used
 plots.caption(atlas_figures.used(own, found, share), about_more)
 
 # %% [markdown]
-# **How to read the figures.** In the first figure a run lies at relative error zero if the prediction holds. Nothing is fitted. The dashed line is the error that we required. In the second figure:
+# **How to read the figures.** In the first figure a run lies at relative error zero if the prediction holds. We fit nothing. The dashed line is the error that we allow. In the second figure:
 #
-# * **Left.** The further left, the stronger the decay. Under strong decay, runs select other tokens than under the weakest decay, mostly tokens of larger margin.
-# * **Right.** This panel belongs to the section above. A filled mark is the ratio in a rule's own norm, a hollow one its best ratio in the seven. Most filled marks are above the hollow ones.
+# * **Left.** The further left a mark lies, the stronger is the decay. Under strong decay, runs select other tokens than under the weakest decay. Most of these tokens have a larger margin.
+# * **Right.** This panel belongs to the section above. A filled mark is the ratio in a rule's own norm, and a hollow mark is its best ratio in the seven norms. Most filled marks lie above the hollow ones.
 #
 # ## Three more predictions
 #
-# Three more rules come from papers on linear models and networks. *Variance reduction* on single samples, where the gradient of all samples once per pass corrects the gradient of each, should keep the norm. *OLion* takes the sign of the polar factor, so it should end between the spectral norm and $\ell_\infty$. And if $W$ is a product of keys and queries, rotating both together should change Adam's result but not that of polar steps.
+# Papers on linear models and networks suggest three more predictions:
+#
+# 1. *Variance reduction* computes the gradient of all samples once per pass, and uses it to correct the gradient of each single sample. It should keep the norm.
+# 2. *OLion* takes the sign of the polar factor, so it should end between the spectral norm and $\ell_\infty$.
+# 3. If $W$ is a product of keys and queries, rotating both together should change Adam's result, but not the result of polar steps.
 
 # %%
 others = atlas_used.other_rows()
@@ -140,15 +144,15 @@ also_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** In the judged runs ([scale](words.md) desk, 20 random data sets, a million steps) AdaGrad's ratio is larger in the norm that it makes itself than in any of the seven, in every run. It is still far from 1, so we have not shown that AdaGrad maximises this margin. Adam on single samples comes close to 1 in the norm that the data choose, but its worst run has the ratio 0.928.
+# **Answer.** The runs that count ([scale](words.md) desk) use 20 random data sets and a million steps. In every run AdaGrad's ratio is larger in its own norm than in any of the seven norms. The ratio is still far from 1, so we have not shown that AdaGrad maximises this margin. Adam on single samples comes close to 1 in the norm that the data choose, but its worst run has the ratio 0.928.
 #
-# Under weight decay a run ends at $N(W)=1/\lambda$ (AdamW with a short memory: nearly). The law's prediction of the lost margin is off by at most 2 % in each rule's median run, and by 26 % in the worst run.
+# Under weight decay a run ends at $N(W)=1/\lambda$, and AdamW with a short memory ends close to it. The law predicts the lost margin with an error of at most 2 % in each rule's median run, and of 26 % in the worst run.
 #
 # ![Weight decay: relative error of the law's prediction, for each run](../figures/desk/atlas_used.png)
 #
 # ## Change this
 #
-# **The decay.** *Prediction:* a tenth of the decay costs a tenth of the margin, since $1-r_N$ is proportional to $\lambda$. The cell prints the lost share for gradient descent, from the strongest decay to the weakest.
+# **The decay.** *Prediction:* a tenth of the decay costs a tenth of the margin, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share for gradient descent, from the strongest decay to the weakest.
 
 # %%
 for name, end in ends.items():
@@ -158,16 +162,18 @@ for name, end in ends.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does, as long as the margin that $\lambda$ allows is large: the formula is the first order in $\lambda$.
+# The prediction holds if $\lambda$ allows a large margin, because the formula is only the first order in $\lambda$.
 #
 # </details>
 #
-# ## What this does not show, and whose it is
+# <details><summary>What this does not show, and whose it is</summary>
 #
-# * For Adam's own norm, that the equation for $H$ has only one solution up to a factor is not shown. Baek, Song and Yun (2510.26303) prove the limit for linear models and $\beta_2\to1$.
+# * We have not shown that the equation for $H$ has only one solution, up to a factor. Baek, Song and Yun (2510.26303) prove the limit of Adam for linear models and $\beta_2\to1$.
 # * AdaGrad's norm is due to Qian and Qian (1906.03559), for linear models. The norm $\ell_\infty$ of Adam with all samples is due to Zhang, Zou and Cao (2406.10650). The norms of SOAP and of Shampoo with sums are ours.
-# * For norms other than Frobenius the law of margins is carried over to weight decay here; it is not proved. Sign steps satisfy $\lambda W=D$ in the mean only, and AdamW's steps can be a little longer than 1.
-# * Under strong decay some runs select other tokens. Predictions and bounds are in [the protocol](atlas_protocol.md), sources in [a list](atlas_sources.md).
+# * For norms other than Frobenius we carry the law of margins over to weight decay without a proof. Sign steps satisfy $\lambda W=D$ only in the mean, and AdamW's steps can be a little longer than 1.
+# * Under strong decay some runs select other tokens. [The protocol](atlas_protocol.md) lists predictions and bounds, and [a list](atlas_sources.md) the sources.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

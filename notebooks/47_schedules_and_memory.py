@@ -20,11 +20,11 @@
 #
 # *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After it you can say how step sizes set the rate of the margin, and when Adam stops following signs.
 #
-# [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin, for constant steps and a long time. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Training has schedules, and a budget.
+# [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after a long time with constant steps. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
 #
-# **Question.** How fast does the share of the largest margin go to 1, and does it still if steps shrink or grow? And what do a long memory, an $\epsilon$ and small batches cost Adam of its norm, $\ell_\infty$?
+# **Question.** How fast does the share of the largest margin tend to 1, and does it still tend to 1 if steps shrink or grow? And how much of its norm, $\ell_\infty$, does Adam lose through a long memory, an $\epsilon$, or small batches?
 #
-# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ divides the smallest margin by the norm of $W$ and by $\gamma_N$, the largest margin of a matrix of norm 1. It is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry. Per step they forget by the factors $\beta_1$ and $\beta_2$.
+# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest margin of a matrix of norm 1. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -52,7 +52,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # %% [markdown]
 # ## Schedules
 #
-# What separates $r_N$ from 1 is a bounded offset divided by a margin. The margin of a pair differs from that of another by a number that converges, while the margins themselves grow. So the rate depends on how fast margins grow:
+# Why is the ratio below 1? The margins of two pairs differ by a number that converges, while the margins themselves grow. So $1-r_N$ is a bounded number divided by a margin, and the rate depends on how fast the margins grow:
 #
 # | steps $\eta_t$ | margins grow like | prediction for $1-r_N$ |
 # |---|---|---|
@@ -61,7 +61,11 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # | like $t^{-1}$ | $\log t$ | $1/\log t$ |
 # | like $t^{1/2}$ | $t^{3/2}$ | only normalised gradient descent keeps its norm |
 #
-# Why does the last line break the pattern? From $t=2500$ on, a step moves margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. Then one pair at a time dominates the gradient, the pair of smallest margin. Under normalised gradient descent the step lies along the feature $A_m$ of this pair. The margins of the support then stay equal up to about a step, and equal margins together with a positive sum of $A_m$ make the max-margin matrix. Another rule adds another direction for each pair, for example sign descent $\mathrm{sgn}(A_m)$. Such a sum is in general not the max-margin matrix of its norm.
+# Why does the last line break the pattern? From $t=2500$ on, a step moves margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair of smallest margin dominates the gradient, and another pair dominates after the next step.
+#
+# Under normalised gradient descent each step points along the feature $A_m$ of this pair. The margins of the support then stay equal, up to about one step. $W$ is a positive sum of features with equal margins, so it is the max-margin matrix.
+#
+# Other rules add another matrix for each pair. Sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general the sum of these matrices is not the max-margin matrix of the rule's norm.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -97,17 +101,17 @@ figure_rates = plots.caption(atlas_figures.convergence(last_schedule, own_norm),
 figure_rates
 
 # %% [markdown]
-# **What happens.** In the first panel most lines fall with slope $-1$; in this small run Frobenius is still on its way to its line. In the second panel the slopes are about half of that. In the third they are small, as those of $1/\log t$ are, and no rule comes near 0.99. In the second figure, with growing steps, all lines but that of Frobenius turn back as the steps get longer.
+# **What happens.** In the first panel most lines fall with slope $-1$. In this small run the line of Frobenius has not reached this slope yet. In the second panel the slopes are about half as steep. In the third panel the slopes are small, like the slope of $1/\log t$, and no rule comes near 0.99. In the second figure the steps grow, and all lines except Frobenius turn back.
 #
-# We compute each ratio for the tokens that the run selects at its last step, so $1-r_N$ may begin above 1.
+# We compute each ratio for the tokens that the run selects at its last step. For this reason $1-r_N$ may be above 1 at the beginning.
 #
 # ## What Adam forgets
 #
-# Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, whose norm is $\ell_\infty$. Three things break this:
+# Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, so Adam's norm is $\ell_\infty$. Three things can break this:
 #
-# * **A long memory.** Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow: it keeps the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
-# * **An epsilon.** Once the gradients are smaller than $\epsilon$, Adam is plain gradient descent. Its $W$ grows like $\log t$ only, and its limit should be the Frobenius norm.
-# * **Small batches.** With fewer samples per step, the relative sizes of the samples' gradients are lost.
+# * **A long memory.** Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow and still holds the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
+# * **An epsilon.** Once the gradients are smaller than $\epsilon$, Adam is plain gradient descent. Its $W$ grows only like $\log t$, and its limit should belong to the Frobenius norm.
+# * **Small batches.** With fewer samples per step, Adam loses the relative sizes of the samples' gradients.
 #
 # *Prediction:* each of the three lowers the ratio in $\ell_\infty$ after a given time.
 
@@ -138,13 +142,13 @@ figure_batch = plots.caption(atlas_figures.batches(by_batch, own_of), about_batc
 figure_batch
 
 # %% [markdown]
-# **What happens.** Left: the $\ell_\infty$ line falls as memory gets longer, towards the left. For $\beta_2=0$ the mean $M$ is divided by the newest gradient alone, and some runs do not converge. Right: the ratio falls towards larger $\epsilon$. Second figure: with fewer samples per step each rule's ratio is below the one with all six.
+# **What happens.** Left: the line of $\ell_\infty$ falls towards the left, where the memory is longer. For $\beta_2=0$ Adam divides the mean $M$ by the newest gradient alone, and some runs do not converge. Right: the ratio falls towards larger $\epsilon$. Second figure: for each rule, the ratio with fewer samples per step is below the ratio with all six samples.
 #
 # ## What we saw
 #
-# **Answer.** In the judged runs ([scale](words.md) desk, 20 random data sets, 119,378 steps) with constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm and almost like that in the others. Shrinking steps are slower. With steps like $t^{1/2}$ only normalised gradient descent keeps its norm.
+# **Answer.** The runs that count ([scale](words.md) desk) use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. Shrinking steps are slower. With steps like $t^{1/2}$ only normalised gradient descent keeps its norm.
 #
-# With a short memory ($\beta_2=0.9$) the median run of Adam has 0.994 of the largest $\ell_\infty$ margin. With the longest memory (0.9999) it has 0.423, and with a large $\epsilon$ 0.453. Small batches cost Adam a part of its margin as well, as they do three other rules.
+# With a short memory ($\beta_2=0.9$) the median run of Adam has 0.994 of the largest $\ell_\infty$ margin. With the longest memory (0.9999) it has 0.423, and with a large $\epsilon$ it has 0.453. Small batches cost Adam a part of its margin, and they cost three other rules a part of theirs.
 #
 # ![Growing steps: how the missing share of the margin falls](../figures/desk/atlas_rates.png)
 #
@@ -152,7 +156,7 @@ figure_batch
 #
 # ## Change this
 #
-# **The schedule.** $\eta_t\propto t^{-1/4}$ lies between the first two panels. Margins then grow like $t^{3/4}$. *Prediction:* what is the slope of $1-r_N$ for the Frobenius norm?
+# **The schedule.** The schedule $\eta_t\propto t^{-1/4}$ lies between the first two panels. Its margins grow like $t^{3/4}$. *Prediction:* what is the slope of $1-r_N$ for the Frobenius norm?
 
 # %%
 between = ratios_of(atlas_rules.steepest_rows(0.25, 5 * growth))
@@ -163,16 +167,18 @@ print(f"fitted power of 1 - ratio: {slope:.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The argument gives $-3/4$, since the offset is bounded and margins grow like $t^{3/4}$. The small run falls faster than that: within 20,000 steps it does not show the predicted slope.
+# The argument predicts the slope $-3/4$, because the offset is bounded and margins grow like $t^{3/4}$. The small run falls faster, so within 20,000 steps it does not show the predicted slope.
 #
 # </details>
 #
-# ## What this does not show, and whose it is
+# <details><summary>What this does not show, and whose it is</summary>
 #
-# * The argument about schedules is a sketch. For the Frobenius norm and constant steps [notebook 40](40_law_of_margins.ipynb) has the theorem and its hypotheses.
-# * That Adam with an $\epsilon$ should end in the Frobenius norm follows Wang, Meng, Chen and Liu (2012.06244), for linear models. Our runs are too short to reach it.
-# * The median over seeds leaves out nothing, but runs that select no token have no ratio; the caption counts them for $\beta_2=0$.
-# * Predictions and bounds are in [the protocol](atlas_protocol.md), the other sources in [a list](atlas_sources.md).
+# * The argument about schedules is a sketch. For the Frobenius norm and constant steps, [notebook 40](40_law_of_margins.ipynb) has the theorem and its hypotheses.
+# * The prediction that Adam with an $\epsilon$ ends in the Frobenius norm follows Wang, Meng, Chen and Liu (2012.06244), who treat linear models. Our runs are too short to reach this norm.
+# * Runs that select no token have no ratio, so the median over seeds does not include them. The caption counts these runs for $\beta_2=0$.
+# * [The protocol](atlas_protocol.md) lists predictions and bounds, and [a list](atlas_sources.md) the other sources.
+#
+# </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

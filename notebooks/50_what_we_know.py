@@ -18,8 +18,8 @@
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
-# **Answer.** One sentence: *attention [selects](words.md) a token in each sample and turns to the matrix of largest margin for these tokens; the
-# update rule says in which norm.* The table has it question by question. Its numbers are read from the committed records.
+# **Answer.** In one sentence: *attention [selects](words.md) a token in each sample and turns to the matrix of largest margin for these tokens; the
+# update rule decides in which norm.* The table below answers one question per line. All its numbers are read from the committed records.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -39,7 +39,7 @@ run = record.start("50_what_we_know", "A", globals(), counted=None)
 # %% [markdown]
 # ## On one screen
 #
-# Six panels, each under its result. Every number is read from a committed record. The first two panels train the
+# There are six panels, each under its result. Every number is read from a committed record. The first two panels train the
 # smallest problems anew.
 
 # %%
@@ -63,14 +63,13 @@ Markdown("\n".join(lines))
 # %% [markdown]
 # ## What is not known
 #
-# * **A global theorem.** Which selection does training end in from a start that is not small? The law of the margins
-#   says how a run ends *after* it has selected; what selects is open ([notebook 13](13_assumptions_broken.ipynb),
+# * **A global theorem.** If the start is not small, which selection does training end in? The law of the margins
+#   says how a run ends *after* it has selected its tokens. What decides the selection is open ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
-# * **Adam's norm.** With an epsilon, or with Newton-Schulz steps in Muon, no norm that we tested is the one that is
-#   maximised; on single samples Adam comes near a norm that the data choose, in a million steps not in every run ([notebook 44](44_atlas.ipynb)).
-# * **Networks.** The theorems are about one layer whose tokens stay where they are. In a network tokens move. There we only
-#   compare optimisers, on small networks, and many comparisons stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
-# * **The paper's own sizes.** Our copies of papers A and B lack step sizes, batches and most constants. What we reproduce of them, we reproduce at our settings. Paper C's synthetic runs have its own.
+# * **Adam's norm.** Adam with an epsilon maximises the margin in none of the norms that we tested, and neither does Muon with Newton-Schulz steps. On single samples Adam comes near a norm that the data choose, but in a million steps it does not do so in every run ([notebook 44](44_atlas.ipynb)).
+# * **Networks.** The theorems are about one layer with fixed tokens. In a network the tokens move. For networks we only
+#   compare optimisers, on small examples, and many comparisons stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
+# * **The paper's own sizes.** Our copies of papers A and B lack step sizes, batches and most constants. So we reproduce their results at our own settings. For paper C's synthetic runs we have the paper's settings.
 #
 # ## To prove
 #
@@ -79,12 +78,12 @@ Markdown("\n".join(lines))
 #
 # <details><summary>Solution</summary>
 #
-# With $g = \min_m\langle A_m, W_t\rangle > 0$ the matrix $W_t/g$ has all margins at least 1, so
-# $N(W_t)/g \ge N_{mm}$. From $W_0=0$ the triangle inequality gives $N(W_t) \le \eta t$. So
+# Let $g = \min_m\langle A_m, W_t\rangle > 0$. The matrix $W_t/g$ has all margins at least 1, so
+# $N(W_t)/g \ge N_{mm}$. From $W_0=0$ the triangle inequality gives $N(W_t) \le \eta t$. Together,
 # $g \le \eta t / N_{mm}$.
 # </details>
 #
-# All claims, one by one: [what did not hold](../figures/failures.md), and the tables of statements of papers
+# You find all claims, one by one, in [what did not hold](../figures/failures.md) and in the tables of statements of papers
 # [A](19_theory_ledger.ipynb), [B](29_preconditioning_ledger.ipynb) and [C](39_mirror_ledger.ipynb).
 
 # %% tags=["set-up"]
