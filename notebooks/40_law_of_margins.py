@@ -264,7 +264,7 @@ joint_table
 #
 # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD, $\|W_t\|$ grows like $t$. So if the constant is not zero, the error falls like $1/t$. Theorem 1 only promises $t^{-1/2}$.
 #
-# That a run gets far enough is checked on the computer. The rest is proved. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345). [The note](law_of_margins.md#before-this) says what is new for attention.
+# We check on the computer that a run gets far enough. The rest is proved. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345). [The note](law_of_margins.md#before-this) says what is new for attention.
 #
 # ## Change this
 #
