@@ -284,7 +284,7 @@ plots.caption(
 #
 # ## What we saw
 #
-# The layer learns to read the one token of each example that alone would give the best answer. Its weight matrix grows without end, but its direction converges to that of the smallest matrix that lets these tokens win, which we found by hand. Does this also happen for random data in 300 dimensions, and how fast? That is the question of [notebook 10](10_fixed_decoder.ipynb).
+# The layer learns to read the one token of each example that alone would give the best answer. Its weight matrix grows without end, but its direction converges. We found the limit by hand: it is the direction of the smallest matrix that lets these tokens win. Does this also happen for random data in 300 dimensions, and how fast? That is the question of [notebook 10](10_fixed_decoder.ipynb).
 #
 # ## What the theorem says, and why it does not apply here
 #
@@ -322,7 +322,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Far less than a tenth. The steps of GD shrink with the gradient, like $e^{-g}$ in the smallest margin $g$. So its norm grows like $\log t$, while that of NGD grows like $t$.
+# Far less than a tenth. The steps of GD shrink with the gradient, like $e^{-g}$ in the smallest margin $g$. So the norm of $W$ grows like $\log t$ under GD, but like $t$ under NGD.
 #
 # </details>
 #

@@ -18,13 +18,13 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 2**.
 #
-# **Question.** On [page 00](00_attention_by_hand.ipynb) the direction of $W$ converged to that of a support vector machine. Does this also happen for random data in many dimensions? How fast, and does it depend on the update rule?
+# **Question.** On [page 00](00_attention_by_hand.ipynb) the direction of $W$ converged to the solution of a support vector machine. Does this also happen for random data in many dimensions? How fast, and does it depend on the update rule?
 #
 # ## One layer, twenty examples
 #
 # ![Three tokens get a logit each from the query and W, the softmax makes weights of them, and the head reads the weighted mean](drawings/layer.svg)
 #
-# The layer answers $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. Its loss is $L(W) = \frac1n\sum_i e^{-f_i}$. We train $W$ alone; the head $u$ stays fixed.
+# The layer answers $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. Its loss is $L(W) = \frac1n\sum_i e^{-f_i}$. We train only $W$, and the head $u$ stays fixed.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -88,7 +88,7 @@ print(f"at least {bind} of {T * n - n} constraints bind")
 # %% [markdown]
 # ## Five update rules
 #
-# The gradient is that of page 00. Each rule goes downhill; they differ in the length of the step.
+# The gradient is the one of page 00. All rules go downhill. They differ in the length of the step.
 #
 # | rule | step |
 # |---|---|
@@ -251,7 +251,7 @@ table
 # %% [markdown]
 # ## A rule of your own
 #
-# Can we predict a rule between GD and NGD? `lib.Custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant gives GD, and a constant divided by $\lVert\nabla L\rVert$ gives NGD. Here is one in between; write yours in its place.
+# Can we predict a rule between GD and NGD? `lib.Custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant gives GD, and a constant divided by $\lVert\nabla L\rVert$ gives NGD. Here is a rule in between. You can write your own rule in its place.
 #
 # *Prediction.* Late in training $\lVert\nabla L\rVert$ is about $e^{-c\lVert W\rVert}$, with $c=1/\lVert W_{mm}\rVert$. A step of GD is as long as the gradient, so $\lVert W\rVert$ grows like $(\log t)/c$. A step of our rule is as long as the square root of the gradient, so $\lVert W\rVert$ grows like $2(\log t)/c$. After step 50 it should grow by twice as much.
 
@@ -277,7 +277,7 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 # %% [markdown]
 # ## What we saw
 #
-# Every rule selects the opt tokens and turns towards $W_{mm}$; GD is so slow that we do not see it arrive. Normalised steps arrive faster than the paper's bound promises. Is the bound loose, or is the horizon too short? [Page 11](11_long_horizon.ipynb) trains for a million steps.
+# Every rule selects the opt tokens and turns towards $W_{mm}$. GD is so slow that we do not see it arrive. Normalised steps arrive faster than the paper's bound promises. Is the bound loose, or is the horizon too short? [Page 11](11_long_horizon.ipynb) trains for a million steps.
 #
 # ## Change this
 #
@@ -315,7 +315,7 @@ for std in (start_std, 1000 * start_std):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All steps together are `steps * ngd_step` = 50 long, and the start has norm 300. So the direction is still that of the start. This does not show that the limit differs.
+# All steps together are `steps * ngd_step` = 50 long, and the start has norm 300. So $W$ still has about the direction of the start. This does not show that the limit differs.
 #
 # </details>
 #
@@ -323,13 +323,13 @@ for std in (start_std, 1000 * start_std):
 #
 # <details><summary>Solution</summary>
 #
-# There is one pair, so $-\nabla L(W) = c(W)\, A_1$ with $c(W) = e^{-f}\, p_1 p_2\, (\gamma_{opt} - \gamma_2) > 0$ at every $W$. Hence $W_t = \eta t\, A_1/\lVert A_1\rVert$. And $W_{mm} = A_1/\lVert A_1\rVert^2$, since it has margin 1 and by Cauchy-Schwarz no smaller matrix has.
+# There is one pair, so $-\nabla L(W) = c(W)\, A_1$ with $c(W) = e^{-f}\, p_1 p_2\, (\gamma_{opt} - \gamma_2) > 0$ at every $W$. Hence $W_t = \eta t\, A_1/\lVert A_1\rVert$. And $W_{mm} = A_1/\lVert A_1\rVert^2$, because this matrix has margin 1, and by Cauchy-Schwarz every matrix with margin 1 is at least as large.
 #
 # </details>
 #
 # ## The small print
 #
-# Which hypotheses hold here? Assumption 2 holds, because the head gives all noise tokens score zero. Assumption 1, as we read it, wants the noise tokens to be nearly orthogonal. Their cosines fall like $d^{-1/2}$. Lemma 8 of the paper says that such data (Example 1, as we read it) satisfy both assumptions with high probability; our copy lacks the numbers in its condition. We know one sufficient form of Assumption 1, and at $d=300$ the cosines are not yet small enough for it. [Page 13](13_assumptions_broken.ipynb) measures from which $d$ on they are.
+# Which hypotheses hold here? Assumption 2 holds, because the head gives all noise tokens score zero. Assumption 1, as we read it, requires nearly orthogonal noise tokens. Their cosines fall like $d^{-1/2}$. Lemma 8 of the paper says that such data (Example 1, as we read it) satisfy both assumptions with high probability. Our copy lacks the numbers in the lemma's condition. We know one sufficient form of Assumption 1, and at $d=300$ the cosines are not yet small enough for it. [Page 13](13_assumptions_broken.ipynb) measures from which $d$ on they are.
 
 # %%
 data, is_opt = problem.tokens, np.arange(T) == problem.tokens.opt[..., None]  # (seeds, n, T)
@@ -342,7 +342,7 @@ print(f"cosines of two noise tokens reach {cosines.max():.2f} (seed 0)")
 
 # %% [markdown]
 # * Sizes, noise and step sizes are ours, because our copy of the paper lacks them. So are the formula of NGD-mom and its 0.9, and the choice of the query.
-# * As we read the theorems, they have no caps. The paper validates Theorem 1 with caps; our first figure has none.
+# * As we read the theorems, their rules have no caps. The paper validates Theorem 1 with caps, but our first figure uses no caps.
 # * The support vector machine is due to arXiv 2306.13596 and 2308.16898. The rates are paper A's.
 # * Lemmas 5 to 7 of the paper and our predictions for the growth of the margins are checked as claims, too. [Page 19](19_theory_ledger.ipynb) prints the lemmas, and [the record](../figures/demo/fastrates_fig2_beyond.json) lists every claim.
 

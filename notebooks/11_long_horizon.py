@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
-# **Question.** On page 10 the direction of $W_t$ approached that of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall, if we wait long enough?
+# **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall, if we wait long enough?
 #
 # Waiting is harder than it sounds. After a thousand iterations the softmax weights of the other tokens are below $10^{-11}$, and after a million they are below $e^{-28000}$. The smallest positive floating-point number is about $e^{-744}$. So we first need a way to train exactly.
 #
@@ -167,7 +167,7 @@ print(f"direction error: exact {exact_error:.4f}, in ordinary arithmetic {plain_
 # %% [markdown]
 # ## The dimension, timed
 #
-# How many microseconds does one NGD iteration take, after the basis is built? Little changes while $d$ grows a thousandfold. Times depend on the machine and its load, so we only print them; `make bench` holds them to a bound.
+# How many microseconds does one NGD iteration take, after the basis is built? Little changes while $d$ grows a thousandfold. Times depend on the machine and its load, so we only print them. `make bench` compares them with a bound.
 
 # %%
 megabytes = [sum(array.nbytes for array in (few.K.matrix, few.delta, few.z)) / 1e6 for few in small]
@@ -303,7 +303,7 @@ for size in (ngd_step, 10 * ngd_step):
 #
 # ## The small print
 #
-# The samples of a class share their opt token; we read Example 1 of the paper in this way. In 300 dimensions, twenty samples are too many for our sufficient form of Assumption 1. Only the last experiment has data for which it holds.
+# The samples of a class share their opt token, because we read Example 1 of the paper in this way. In 300 dimensions, twenty samples are too many for our sufficient form of Assumption 1. Only the last experiment has data for which it holds.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

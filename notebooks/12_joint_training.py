@@ -31,7 +31,7 @@
 # | $u_{mm}$ | head SVM: smallest $\lVert u\rVert$ with $y_i\, u^\top x_{i,opt} \ge 1$ | $d$ |
 # | $\gamma^* = 1/\lVert u_{mm}\rVert$ | the largest margin that a head can have on the opt tokens | |
 #
-# In the paper's data model (DM), each sample has one *opt token*, the one that carries the label, and one additional token. The opt token is $N(0, \alpha^2\sigma^2 I)$, the other is $N(0, \sigma^2 I)$, and the label is $\mathrm{sign}(u_*^\top x_{i,opt})$. We take $\alpha$ = `signal` and $\sigma^2 d = 1$. The query is one of the two tokens: in `opt_first` of the samples it is the opt token, in the others the additional one.
+# In the paper's data model (DM), each sample has one *opt token*, which carries the label, and one additional token. The opt token is $N(0, \alpha^2\sigma^2 I)$, the other is $N(0, \sigma^2 I)$, and the label is $\mathrm{sign}(u_*^\top x_{i,opt})$. We take $\alpha$ = `signal` and $\sigma^2 d = 1$. The query is one of the two tokens: in `opt_first` of the samples it is the opt token, in the others the additional one.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

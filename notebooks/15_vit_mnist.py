@@ -18,11 +18,11 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 6**.
 #
-# **Question.** On language data, normalised steps train faster than plain stochastic gradient descent (SGD), says paper A ([page 14](14_bert.ipynb)). Is this also so on images?
+# **Question.** Paper A says that on language data normalised steps train faster than plain stochastic gradient descent (SGD) ([page 14](14_bert.ipynb)). Is this also true on images?
 #
 # **The paper's answer.** No. A vision transformer (ViT) on MNIST is its counterexample: normalised SGD trains slower than SGD, and Adam achieves no significant gain in speed.
 #
-# The rules SGD, Adam, SNGD (normalised SGD) and SPS (Polyak's step) are those of page 14, formulas and code. The network is a ViT for small data sets, from the code that paper A names.
+# Page 14 has the formulas and the code of the rules SGD, Adam, SNGD (normalised SGD) and SPS (Polyak's step). The network is a ViT for small data sets, from the code that paper A names.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -52,7 +52,7 @@ verdict
 
 # %% [markdown]
 # * **Training loss.** The dotted lines are the target losses.
-# * **Steps to the target over SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, the number is its mean, and the line at 1 is SGD. If the paper is right, the bars of SNGD lie above this line. Adam gains nothing if its last bar lies between the two ticks.
+# * **Steps to the target over SGD's.** Each dot is one seed. It is hollow if a run missed the target. The bar is the 95 % interval, the number is its mean, and the line at 1 is SGD. If the paper is right, the bars of SNGD lie above this line. Adam gains nothing if its last bar lies between the two ticks.
 
 # %%
 about = speed.caption(kept, "fig6", verdict)
@@ -71,7 +71,7 @@ speed.rates(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** normalised SGD needs 1.40 times SGD's steps to the last target, with an interval from 1.01 to 1.93, so the paper's claim is reproduced. That Adam gains nothing is undecided: it needs 0.95 of SGD's steps, with an interval from 0.53 to 1.70. The protocol says it in its own words:
+# **Here,** normalised SGD needs 1.40 times SGD's steps to the last target, with an interval from 1.01 to 1.93, so the paper's claim is reproduced. The claim that Adam gains nothing is undecided, because Adam needs 0.95 of SGD's steps, with an interval from 0.53 to 1.70. The protocol says it in its own words:
 
 # %%
 print(verdict.words())
@@ -91,7 +91,7 @@ for rate in (0.1, 1.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It falls faster here. The steps of rate 0.1 are too short for so few of them.
+# It falls faster here. With so few steps, steps of length 0.1 are too short.
 #
 # </details>
 #
@@ -99,7 +99,7 @@ for rate in (0.1, 1.0):
 #
 # ## The small print
 #
-# * *The network* is `vit_for_small_dataset` of lucidrains/vit-pytorch, after Lee, Lee and Song (2021). Beside each patch lie copies that are shifted by one pixel along the axes (by half a patch along the diagonals in Lee, Lee and Song). A test copies its weights into a plain version of that code. Depth, width, patch, batch and rates are missing from our copy of the paper, so these are our settings. There is no theorem here.
+# * *The network* is `vit_for_small_dataset` of lucidrains/vit-pytorch, after Lee, Lee and Song (2021). Beside each patch lie copies that are shifted by one pixel along the axes (by half a patch along the diagonals in Lee, Lee and Song). A test copies its weights into a plain version of that code. Our copy of the paper lacks depth, width, patch, batch and rates, so these settings are ours. There is no theorem here.
 # * *The rules of judgement* were fixed before the runs, in [protocol.md](protocol.md). The network must beat logistic regression and nearest neighbours on the same images, and it does.
 # * *Other targets.* To both earlier targets the intervals of normalised SGD reach below 1, and Adam is faster than SGD.
 # * *Many claims.* Each claim is judged alone, at the 95 % level, with its p-value. After Holm's correction for all 24 real-data claims, the claim on normalised SGD is undecided, because three seeds are few.

@@ -18,11 +18,11 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #
-# **Question.** The norm of one attention layer grows without end, says the theory. Do the weights of a whole vision transformer grow, too? And is the normalised step slower than stochastic gradient descent (SGD) again, as on [page 15](15_vit_mnist.ipynb)?
+# **Question.** The theory says that the norm of one attention layer grows without end. Do the weights of a whole vision transformer grow, too? And is the normalised step slower than stochastic gradient descent (SGD) again, as on [page 15](15_vit_mnist.ipynb)?
 #
 # **The paper's answer.** Yes, twice: normalised SGD is slower than SGD, and the weights of the layers grow.
 #
-# The *growth* of a layer with weights $\theta$ is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$. If it is 0.3, the weights are 30 % longer than at the start; if it is negative, they are shorter. But noise makes weights grow, too, even if it favours no direction. So we compare with a random walk of the same steps $\Delta_s$. In root mean square its growth is $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. This comparison is ours; the paper only says that norms grow.
+# The *growth* of a layer with weights $\theta$ is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$. If the growth is 0.3, the weights are 30 % longer than at the start. If it is negative, they are shorter. But noise makes weights grow, too, even if it favours no direction. So we compare with a random walk of the same steps $\Delta_s$. The root mean square of its length gives the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. This comparison is ours. The paper only says that norms grow.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -44,7 +44,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # %% [markdown]
 # ## Growth, in this page
 #
-# We take ten steps of SGD on one layer and compute its growth by hand, and that of a random walk of the same ten steps. This layer shrinks.
+# We take ten steps of SGD on one layer, and compute by hand the growth of this layer and the growth of a random walk with the same ten steps. This layer shrinks.
 
 # %%
 torch.manual_seed(0)
@@ -70,10 +70,10 @@ verdict = speed.table(kept, "fig7")
 verdict
 
 # %% [markdown]
-# * **Steps to the target over SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, and the line at 1 is SGD. If the paper is right, the bars of normalised SGD (SNGD) lie above this line.
+# * **Steps to the target over SGD's.** Each dot is one seed. It is hollow if a run missed the target. The bar is the 95 % interval, and the line at 1 is SGD. If the paper is right, the bars of normalised SGD (SNGD) lie above this line.
 # * **Layers'** $\|W_t\|/\|W_0\|-1$. A line is the median layer, and a mark at the end is one layer. The logarithmic axis is ours.
 #
-# The second picture asks more than the paper. In its right panel a mark is one layer at the end. Layers above the dotted line grew more than a random walk of the same steps; those below are hollow.
+# The second picture goes further than the paper. In its right panel each mark is one layer at the end. Layers above the dotted line grew more than a random walk of the same steps. Layers below the line have hollow marks.
 
 # %%
 about = speed.caption(kept, "fig7", verdict)
@@ -86,7 +86,7 @@ speed.beside(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** normalised SGD needs 0.94 of SGD's steps to the last target, with an interval from 0.81 to 1.10. So it is about as fast, and the claim that it is slower is not reproduced. The claim that norms grow is reproduced: all 19 matrices grow under SGD and Adam, and 18 under normalised SGD. Our own question has a mixed answer. Under Adam every layer grows more than a random walk would. Under SGD and normalised SGD the head grows less. The protocol says it in its own words:
+# **Here,** normalised SGD needs 0.94 of SGD's steps to the last target, with an interval from 0.81 to 1.10. So it is about as fast, and the claim that it is slower is not reproduced. The claim that norms grow is reproduced: all 19 matrices grow under SGD and Adam, and 18 under normalised SGD. Our own question has a mixed answer. Under Adam every layer grows more than a random walk would. Under SGD and normalised SGD the head grows less than a random walk. The protocol says it in its own words:
 
 # %%
 print(verdict.words())
@@ -106,7 +106,7 @@ for rule in found.rates():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# At these two rates neither does: the largest growth is nearly the same.
+# At these two rates neither rule does, because the largest growth is nearly the same.
 #
 # </details>
 #
@@ -120,9 +120,9 @@ for rule in found.rates():
 #
 # ## The small print
 #
-# * *The network* is that of [page 15](15_vit_mnist.ipynb). Sizes, batch and rates of Figure 7 are missing from our copy of the paper, so these are our settings, and they are smaller: six epochs. We left out Polyak's step before the runs, because of its cost. There is no theorem here.
-# * *The rules of judgement* were fixed before the runs, in [protocol.md](protocol.md). That norms grow is judged by the median over the matrices, for each of the three rules. We read this sentence as a claim only after the runs.
-# * *Adam* needs 0.37 of SGD's steps, with an interval from 0.16 to 0.85. This is an observation. Our copy does not say how fast Adam is here; a summary by others says that it is about as fast as SGD on vision data.
+# * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper lacks the sizes, batch and rates of Figure 7, so these settings are ours. They are smaller, with six epochs. We left out Polyak's step before the runs, because of its cost. There is no theorem here.
+# * *The rules of judgement* were fixed before the runs, in [protocol.md](protocol.md). For the claim that norms grow, we judge the median over the matrices, for each of the three rules. We read this sentence as a claim only after the runs.
+# * *Adam* needs 0.37 of SGD's steps, with an interval from 0.16 to 0.85. This is an observation. Our copy does not say how fast Adam is here. A summary by others says that Adam is about as fast as SGD on vision data.
 # * *Accuracy on the test set:* Adam 59.6 %, SGD 51.2 %, normalised SGD 50.4 %, and logistic regression on the pixels 41.7 %.
 # * *Many claims.* Each claim is judged alone, at the 95 % level, with its p-value. After Holm's correction for all 24 real-data claims, only our own claim on SGD's layers and a random walk stays decided. The claims that norms grow are not among the 24.
 # * *Train it again* with `python -m lib.training cifar10_50000`, in 3.3 processor hours. This needs the data.

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**: ours, not the paper's.
 #
-# **Question.** The paper's problems have a few hundred *pairs* of an opt token (the one of highest score) and another token. A thousand sentences of twenty tokens have nineteen thousand. Do the exact steps of page 11 still end while you wait? Does the *token SVM*, which computes the max-margin matrix $W_{mm}$?
+# **Question.** The paper's problems have a few hundred *pairs* of an opt token (the one of highest score) and another token. A thousand sentences of twenty tokens have nineteen thousand pairs. Do the exact steps of page 11 still end while you wait? Does the *token SVM*, which computes the max-margin matrix $W_{mm}$?
 #
 # | symbol | meaning |
 # |---|---|
@@ -105,7 +105,7 @@ print(
 )
 
 # %% [markdown]
-# Only some of them do. $W_{mm}$ exists, yet training goes elsewhere: these data do not satisfy the assumptions of the paper's Theorem 1, and [page 13](13_assumptions_broken.ipynb) is about what happens then.
+# Only some sentences do. $W_{mm}$ exists, yet training goes elsewhere, because these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens then.
 #
 # ## Two ways to take a step
 #
@@ -116,7 +116,7 @@ print(
 # * In the *Gram form*, $K$ is formed once, with $m^2$ numbers, and is read at every step.
 # * In the *factored form*, $K$ is not formed. First we add up the pulls of each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. A step reads the $\delta$ twice: $2\,m\,r$ numbers, with $r$ the dimension of the tokens' span.
 #
-# Both forms are exact in the same sense: what would underflow is kept as a logarithm. Do they take the same steps? We compare them on a fifth of the sentences, so few that $K$ is formed in a moment.
+# Both forms are exact in the same sense: what would underflow is kept as a logarithm. Do they take the same steps? We compare them on a fifth of the sentences, for which we can form $K$ in a moment.
 
 # %%
 few = sentences(n // 5)
@@ -134,7 +134,7 @@ print(
 # %% [markdown]
 # ## How the cost grows
 #
-# We measure the time of a step in both forms, and that of the SVM, for growing $n$. Memory sets a limit: a step cannot be faster than reading its array once. We take the speed at which this machine reads a large matrix in a product with a vector.
+# We measure the time of a step in both forms, and the time of the SVM, for growing $n$. Memory sets a limit: a step cannot be faster than reading its array once. For the reading speed, we time the product of a large matrix with a vector on this machine.
 
 # %%
 matrix, vector = np.ones((4000, 8000)), np.ones(8000)
@@ -189,7 +189,7 @@ figure
 # %% [markdown]
 # ## Claims
 #
-# A *claim* is a measured number beside its bound. Times depend on the machine and its load, so we only print and draw them; `make bench` holds them to bounds.
+# A *claim* is a measured number beside its bound. Times depend on the machine and its load, so we only print and draw them. `make bench` compares them with bounds.
 
 # %% tags=["nbval-check-output"]
 table = claims.Table([
@@ -202,7 +202,7 @@ table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Yes, both end while you wait: the SVM takes seconds, and a step takes milliseconds. A step costs about as much as reading the tokens from memory twice. The Gram form is faster at the paper's sizes, and the factored form from a few hundred pairs on. `lib.train` chooses by an estimate of both costs; `product="gram"` or `product="factored"` overrules it. [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares with JAX, numpy and other solvers.
+# **Answer.** Yes, both end while you wait: the SVM takes seconds, and a step takes milliseconds. A step costs about as much as reading the tokens from memory twice. The Gram form is faster at the paper's sizes, and the factored form from a few hundred pairs on. `lib.train` chooses by an estimate of both costs. You can overrule this choice by `product="gram"` or `product="factored"`. [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares with JAX, numpy and other solvers.
 #
 # ## Change this
 #

@@ -20,7 +20,7 @@
 #
 # **Question.** A theorem promises a bound. Can a number that a computer measures say yes or no to it? And would this number have noticed if the theorem were a little wrong?
 #
-# A *claim* is a measured number beside its bound; it holds or fails. We also test each claim that holds on altered copies of the problem, as negative controls: a norm, a step or an exponent is changed a little, or the end point is rotated. A claim *detects* such a change if it then fails. Here is one claim, from beginning to end.
+# A *claim* is a measured number beside its bound. It holds or fails. We also test each claim that holds on altered copies of the problem, as negative controls: a norm, a step or an exponent is changed a little, or the end point is rotated. A claim *detects* such a change if it then fails. Here is one claim, from beginning to end.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -60,7 +60,7 @@ sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_ro
 statements.quoted("A", STATEMENTS, "Theorem 1")
 
 # %% [markdown]
-# The claim compares a measured exponent with that of Theorem 1. It needs training, a target and a fit. Here is all of it, for one data set. The gradient is that of [page 10](10_fixed_decoder.ipynb), and $W_{t+1} = W_t - \eta\,\nabla L/\|\nabla L\|$.
+# The claim compares a measured exponent with the exponent of Theorem 1. It needs training, a target and a fit. We do all of this for one data set. The gradient is the one of [page 10](10_fixed_decoder.ipynb), and $W_{t+1} = W_t - \eta\,\nabla L/\|\nabla L\|$.
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens([0], n, T, d, signal, noise))
@@ -101,7 +101,7 @@ for name, toward in (("true target", W_mm), ("target rotated by 5 %", rotated)):
 # %% [markdown]
 # ## All claims
 #
-# The table has one line per statement. A line opens to its claims; lines with a failing claim are open. There are three kinds of claims:
+# The table has one line per statement. If you open a line, you see its claims. Lines with a failing claim are already open. There are three kinds of claims:
 #
 # | kind | what it says |
 # |---|---|
@@ -135,7 +135,7 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Most claims hold, and those that fail are listed with their reasons. Every numbered statement has a claim that can fail, except Lemma 15, Remark 2 and Condition 1. Our sufficient form of Assumption 1 fails on class means in 300 dimensions and holds in 4,000, so it depends on the dimension. Every claim about Theorems 1, 5, 6 and 7 holds in both. On two samples of two tokens some such condition is needed: a condition on tokens alone must bound $-K_{12}$, the inner product of their two features, by the smaller square. The claim `assumption1.bound` finds the threshold beyond it. [Page 13](13_assumptions_broken.ipynb) breaks both assumptions one step at a time and shows the two samples.
+# **Answer.** Most claims hold, and those that fail are listed with their reasons. Every numbered statement has a claim that can fail, except Lemma 15, Remark 2 and Condition 1. Our sufficient form of Assumption 1 fails on class means in 300 dimensions and holds in 4,000, so it depends on the dimension. Every claim about Theorems 1, 5, 6 and 7 holds in both. On two samples of two tokens some such condition is needed: a condition on tokens alone must bound $-K_{12}$, the inner product of their two features, by the smaller square. The claim `assumption1.bound` finds the threshold beyond this bound. [Page 13](13_assumptions_broken.ipynb) breaks both assumptions one step at a time and shows the two samples.
 #
 # ## Change this
 #
@@ -179,11 +179,11 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 #
 # *Fixed head.* There are four settings, all ours. *class means* and *antipodal* are smaller data of the kinds of our Figures 2 and 5. *class means, high d* has four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form holds that also bounds inner products of opt tokens. There are three starts. *small* is Gaussian and tiny (Lemma 4). *opposite* is $W_0 = -W_{mm}$. *local* is the token SVM's solution for another, randomly chosen selection of tokens, at which training may stay by the local theory (2308.16898).
 #
-# *Our readings.* As we read Assumption 1, it bounds inner products that involve a token which is not an opt token, and those of two queries. Our copy lacks its inequalities. Ours is a condition under which no opt token can lose weight before it is selected; `papers/a/assumptions.py` derives it. The claims on Lemma 8 are those on Example 1. The statement of Lemma 5 is missing from our copy; we also measure it on Figure 5's own data, with the data set on which it fails. Footnote 5 of the paper extends its results to such data, and our copy has no proof of it.
+# *Our readings.* As we read Assumption 1, it bounds the inner products of two queries, and all inner products that involve a token which is not an opt token. Our copy lacks its inequalities. Under our own condition no opt token can lose weight before it is selected. `papers/a/assumptions.py` derives this condition. The claims on Example 1 are also the claims on Lemma 8. The statement of Lemma 5 is missing from our copy; we also measure it on Figure 5's own data, with the data set on which it fails. Footnote 5 of the paper extends its results to such data, and our copy has no proof of it.
 #
 # *Probabilities and searches.* If a statement holds with probability $1-\delta$, we measure the probability that it fails, or a quantile, with $\delta = 0.1$. The upper end of the 95 % interval counts. Lemma 6 is about every $W$, and Lemmas 2 and 9 are about the iterates, whose opt weights Lemma 5 bounds from below. We test them on the worst such $W$ that a search finds.
 #
-# *Joint training.* We fit growth against $S_t$, the sum of the steps divided by $\eta$, which tends to $3t^{1/3}$ slowly. The data model (DM) is trained from zero by Eq. 13, with its exponent 2/3 and with others; from a small random start (Section 4.1); with $T = 4$ and equal or nearly equal other tokens (Section 4.2). The linear predictor sees the opt tokens alone (Remark 3).
+# *Joint training.* We fit growth against $S_t$, the sum of the steps divided by $\eta$, which tends to $3t^{1/3}$ slowly. On the data model (DM) we train from zero by Eq. 13, with its exponent 2/3 and with other exponents. We also train from a small random start (Section 4.1), and with $T = 4$ and equal or nearly equal other tokens (Section 4.2). The linear predictor sees the opt tokens alone (Remark 3).
 #
 # *Gradient descent.* Under plain GD $\lVert W_t\rVert$ grows like $\log t$, too slowly to see where it turns. So we test Theorem 6 and Remark 1 with steps that grow as the loss falls. These runs follow the path of plain GD, and a claim compares the two as far as plain GD gets.
 #

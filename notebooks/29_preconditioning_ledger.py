@@ -186,7 +186,7 @@ figure
 #
 # ## What we saw
 #
-# **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ stands on both sides of $E$. In the gradient of $A$ it stands only on the right. The preconditioner of Algorithm 1 cancels
+# **Answer.** The preconditioner is for data with an ill-conditioned covariance. The gradient of $B$ has $\Sigma$ on both sides of $E$, and the gradient of $A$ has it only on the right. The preconditioner of Algorithm 1 cancels
 # the left $\Sigma$. With it the number of iterations grows like the condition number, and without it the number grows faster. A preconditioner on both sides, which is ours, removes the growth.
 #
 # The gain depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is not so slow. There

@@ -204,10 +204,6 @@ print(f"proved of {len(kept)} runs: {proved} from the last iterate on, {early} f
 #
 # ## Claims
 #
-# ![In every run the part of the constant in the support's span lies on the diagonal against the constant from the duals](../figures/desk/law_diagonal.png)
-#
-# *The runs at desk scale. Each mark is one run. Horizontal: $C$ from the duals. Vertical: $C$ measured after training.*
-#
 # A [claim](words.md) is a measured number beside a bound that we chose before the runs. [The note](law_of_margins.md#what-follows) derives the claims on duals, differences and certificates.
 
 # %%
@@ -220,7 +216,7 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# Left: if the law holds, the measured bars end at the predicted ticks. Right: each mark is a run. We read the duals of the run off its margins, and plot the largest relative error of these duals.
+# Left: if the law holds, the measured bars end at the predicted ticks. Right: each mark is a run. It shows the largest relative error of the duals that we read off the margins of the run.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -229,7 +225,7 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept, proved), about
 figure_diagonal
 
 # %% [markdown]
-# Left: if the law holds, every run lies on the diagonal. The vertical axis is the length of the part of $W_t$ that lies in the span of the support and is orthogonal to $W_{mm}$. Right: where $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1. We read $\omega_\infty$ off the run at $t/10$.
+# Left: if the law holds, every run lies on the diagonal ([all 96 runs at desk scale](../figures/desk/law_diagonal.png)). The vertical axis is the length of the part of $W_t$ that lies in the span of the support and is orthogonal to $W_{mm}$. Right: where $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1. We read $\omega_\infty$ off the run at $t/10$.
 #
 # ## One line for all rules
 #
@@ -268,7 +264,7 @@ joint_table
 #
 # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD, $\|W_t\|$ grows like $t$. So if the constant is not zero, the error falls like $1/t$. Theorem 1 only promises $t^{-1/2}$.
 #
-# That a run gets far enough is checked on the computer. The rest is proved. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345). [The note](law_of_margins.md#before-this) says what is new for attention.
+# We check on the computer that a run gets far enough. The rest is proved. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345). [The note](law_of_margins.md#before-this) says what is new for attention.
 #
 # ## Change this
 #

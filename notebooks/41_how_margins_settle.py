@@ -150,7 +150,7 @@ figure_difference
 #
 # ## How long a step may be
 #
-# Is $\eta^*$ the longest step for trained attention, too? With momentum $\mu$ the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but make the residual 1 % too long. This disturbance either shrinks or grows. We report how much an offset moves over the last 64 iterations.
+# Is $\eta^*$ the longest step for trained attention, too? With momentum $\mu$ a step raises the margins by $h/(1-\mu)$, and the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but make the residual 1 % too long. This disturbance either shrinks or grows. We report how much an offset moves over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)

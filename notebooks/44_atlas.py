@@ -62,7 +62,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # %% [markdown]
 # ## Four directions, in a few lines
 #
-# Which way is down? The answer depends on the norm, too. *Steepest descent* in $N$ takes the step $D$ with $N(D)\le1$ that agrees most with the downhill direction $G=-\nabla L(W)$, so $D$ maximises $\langle G,D\rangle$. For each of four norms this is one line of numpy. Every rule takes 800 steps. If the norm of the step decides the norm of the margin, the largest number of each line is on the diagonal.
+# Which way is down? The answer depends on the norm, too. *Steepest descent* in $N$ takes the step $D$ with $N(D)\le1$ that maximises $\langle G,D\rangle$, where $G=-\nabla L(W)$ is the downhill direction. For each of four norms this is one line of numpy. If the norm of the step decides the norm of the margin, the largest number of each line is on the diagonal.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -105,9 +105,9 @@ for norm, direction in directions.items():
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
-# *How to read a row, for example "Muon". The filled mark is Muon's median ratio in the norm that we predicted, the spectral norm. The bar spans all runs, and the number on the right is the worst run. The hollow mark is Muon's best ratio in another norm. If a rule maximises the margin in its norm and in no other, the filled mark is at 1 and the hollow mark to its left. For grey rows we predicted a ratio below 0.99.*
+# *How to read a row, for example "Muon". The filled mark is Muon's median ratio in the norm that we predicted, the spectral norm. The bar spans all runs, and the number on the right is the worst run. The hollow mark is Muon's best ratio in another norm. For grey rows we predicted a ratio below 0.99.*
 #
-# Next we draw a smaller map with two data sets and at most 20,000 steps. Some rules need more steps, so they have not arrived yet.
+# Next we draw a smaller map with two data sets and at most 20,000 steps.
 
 # %%
 best = atlas.BestMargins(data)
@@ -121,6 +121,8 @@ figure_map = plots.caption(atlas_figures.dumbbells(rows, found), about_map)
 figure_map
 
 # %% [markdown]
+# If a rule maximises the margin in its norm and in no other, the filled mark is at 1 and the hollow mark to its left. On the small map some rules have not arrived yet, because they need more steps.
+#
 # ## The rules and their steps
 #
 # In the table, $G=USV^\top$ is the compact singular value decomposition, so $S$ holds the positive singular values. $U_1$ and $V_1$ are the first columns. $M$ and $v$ are running means of $G$ and of $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$.

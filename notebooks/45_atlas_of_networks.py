@@ -187,13 +187,13 @@ figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
-# The predicted rule is first only if all three bars of its block lie to the right of 0. The verdict stands beside the deciding rival.
+# The predicted rule is first only if all three bars of its block lie to the right of 0. You find the verdict beside the deciding rival.
 #
 # ## What we saw
 #
 # **Answer.** If we train keys and queries, each rule follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, and reaches 92 % of the largest margin. Adam with a long memory has its largest ratio there in three of ten runs.
 #
-# If selections compete from zero, the rules differ. Steepest descent in the sum of entries, steepest descent in the nuclear norm, and Adam win more than half of their comparisons. The other four steepest rules win fewer than half. The pooled share of 57 % hides this, because no single rule has this share. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties and from a wrong start the pooled share is undecided.
+# If selections compete from zero, the rules differ. Steepest descent in the sum of entries, steepest descent in the nuclear norm, and Adam win more than half of their comparisons. The other four steepest rules win fewer than half of their comparisons. The pooled share of 57 % hides this, because no single rule has this share. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties and from a wrong start the pooled share is undecided.
 #
 # In the vision transformer only one of four rankings is decided: gradient descent leads in the nuclear norm.
 #

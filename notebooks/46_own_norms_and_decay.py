@@ -82,14 +82,6 @@ own_table = claims.Table(atlas_used.own_claims(own, found))
 own_table
 
 # %% [markdown]
-# <details><summary>When should this work for Adam?</summary>
-#
-# We need $\epsilon=0$, samples in turn, and selected tokens of the higher score. And $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by the factor $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
-#
-# With *all* samples per step the picture is simpler. If all entries of $G$ fall alike, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step is then along $\mathrm{sgn}(G)$, and the norm is $\ell_\infty$, under the same bound on the growth of margins.
-#
-# </details>
-#
 # ## Weight decay
 #
 # With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Can $W$ still grow without end? It cannot. Suppose that $N(W_0)\le1/\lambda$, that $\eta\lambda\le1$, and that no step direction is longer than 1 in $N$. Then the norm never exceeds $1/\lambda$, so margins stay finite. How much of the largest margin remains?
@@ -163,6 +155,14 @@ for name, end in ends.items():
 # <details><summary>Answer</summary>
 #
 # The prediction holds if $\lambda$ allows a large margin, because the formula is only the first order in $\lambda$.
+#
+# </details>
+#
+# <details><summary>When should Adam on single samples have its own norm?</summary>
+#
+# We need $\epsilon=0$, samples in turn, and selected tokens of the higher score. And $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by the factor $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
+#
+# With *all* samples per step the picture is simpler. If all entries of $G$ fall alike, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step is then along $\mathrm{sgn}(G)$, and the norm is $\ell_\infty$, under the same bound on the growth of margins.
 #
 # </details>
 #
