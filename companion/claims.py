@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:  # half a second that only a table on a page needs
+if TYPE_CHECKING:  # its import takes half a second, which only a table on a page needs
     import pandas as pd
 
 KINDS = {
@@ -18,24 +18,25 @@ KINDS = {
     "form": "the paper's sentence, a constant of ours where the text lost it",
     "finding": "ours, beyond the paper",
 }
-# A claim is of the first kind whose words its source has, else a statement.
+# A claim has the first kind whose words are in its source; otherwise it is a statement.
 _WORDS = {
     "form": ("our constant", "our reading", "our bound"),
     "finding": ("ours", "derived", "independent computation"),
 }
-FEWEST_SEEDS = 20  # an interval from fewer is marked
-OPEN = 8  # so many rows of a table are shown without a click
+FEWEST_SEEDS = 20  # an interval from fewer seeds is marked
+OPEN = 8  # so many rows of a table are shown unfolded
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"
 FAILS = "fails"
-NO_POWER = "no power"  # it holds, but for all its altered copies as well
+NO_POWER = "no power"  # it holds, but also in all its altered copies
 LOOKS = {  # the class of a verdict in HTML, for the site's colours; others have "holds"
     FAILS: "fails",
     "not reproduced": "fails",
     UNDECIDED: "open",
 }
-MEANINGS = {  # of a measured value with an interval, by whether its claim has a verdict
+# explanations of a measured value with an interval, by whether its claim has a verdict
+MEANINGS = {
     False: "In a [b, c], a is the worst seed, unless the claim names something else."
     " The interval is the mean over seeds ± two standard errors, so a may lie outside"
     " (for the value of half of the seeds it is a bootstrap interval).",
@@ -304,7 +305,7 @@ def _claim(
         more["remark"] = why
     form = "{} ± {}" if sign == "±" else sign + " {}"
     texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
-    # with digits enough that a failure is seen
+    # with enough digits to show a failure
     bound = next((text for text in texts if holds or _breaks(measured, text)), texts[0])
     return Claim(
         id=id,

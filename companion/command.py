@@ -5,7 +5,9 @@ import sys
 
 
 def main() -> int:
-    """Run the command; workers begin as this script does, so the import is here.
+    """Run the command.
+
+    The import is inside, because worker processes also execute this script.
 
     Returns
     -------
@@ -17,7 +19,7 @@ def main() -> int:
     SystemExit
         If a package that pages need is missing; the message says how to install it.
     """
-    # Where this is set, each of a hundred processes compiles all packages anew.
+    # If this is set, each of a hundred processes compiles all packages again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     try:

@@ -17,7 +17,8 @@ from lib import attention, dynamics, svm
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.rules import GD, NGD, Polyak, Rule
 
-MODELS: dict[str, Callable[..., TokenSet]] = {  # of seed, n, T, d, signal, noise
+# ranges of seed, n, T, d, signal and noise
+MODELS: dict[str, Callable[..., TokenSet]] = {
     "class means, orthogonal": attention.class_mean_tokens,
     "class means, antipodal": partial(attention.class_mean_tokens, antipodal=True),
     "Gaussian": attention.gaussian_tokens,
@@ -237,7 +238,7 @@ def draw(run: Run, ghost: Run | None = None) -> Figure:
     for axis in (error, opt):
         axis.set(xscale="log", xlim=(1, MOST_STEPS), xlabel="iteration")
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.minorticks_off()  # they, and formulas, would take half of the time
+        axis.minorticks_off()  # minor ticks and formulas would take half of the time
     if ghost is not None:
         error.plot(ghost.iterations, ghost.direction_error, **GHOST)
         opt.plot(ghost.iterations, ghost.opt_weights.min(1), **GHOST)

@@ -168,7 +168,7 @@ def unmet(headline: Headline, record: Mapping) -> list[str]:
 
 
 def _met(condition: str, record: Mapping) -> bool:
-    """Whether a record bears out one condition."""
+    """Return whether a record satisfies one condition."""
     held = {claim["id"]: claim["holds"] is True for claim in record["claims"]}
     if condition in held:
         return held[condition]

@@ -28,9 +28,9 @@ from companion.record import Number, finite, origin
 from companion.statements import Statement
 from lib.files import ROOT, read_object
 
-DRIFT = 1e-6  # share of a measured value that another processor may change, in float64
+DRIFT = 1e-6  # relative change of a measured value between processors, in float64
 ROUNDING = 1e-9  # a measured value below it is rounding
-NO_REMARK = {  # by a claim's verdict, which studies of real data have
+NO_REMARK = {  # by the verdict of a claim; claims on real data have one
     "": "We have not found the cause.",
     "undecided": "Undecided: only a part of the interval agrees with the claim.",
     "unseen": "Not judged: the network does not beat the plain classifier.",
@@ -146,7 +146,7 @@ def power_path(slug: str) -> Path:
     Path
         The file, whether or not it is there.
     """
-    # Of the repository's own figures: a batch sends those of a notebook elsewhere.
+    # The repository's own figures; a batch redirects those of a notebook.
     return ROOT / "figures" / "power" / f"{slug}.json"
 
 
@@ -469,7 +469,8 @@ def totals(
     ledger = list(ledger)
     holds = sum(row.holds for row in ledger)
     numbers = {"claims": Number(len(ledger), 0), "claims_that_hold": Number(holds, 0)}
-    # Numbers that lie about `DRIFT` apart are one on some processors and two on others.
+    # Numbers that differ by about `DRIFT` are equal on some processors and different on
+    # others.
     numbers["distinct_measurements"] = Number(len(measurements(ledger)), 3)
     for row in ledger:
         more = [

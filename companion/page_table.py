@@ -1,4 +1,4 @@
-"""What there is to say of each page, as notebooks/pages.toml has it."""
+"""Read what notebooks/pages.toml says of each page."""
 
 import math
 import re
@@ -57,7 +57,7 @@ class Page:
     records: Mapping[str, Mapping] = field(default_factory=dict)
 
 
-KINDS = {  # of each entry of a section, and how a message calls it
+KINDS = {  # the type of each entry of a section, and its name in messages
     "question": (str, "a text"),
     "paper": (str, "a text"),
     "road": (str, f"one of {', '.join(ROADS)}"),
@@ -69,7 +69,7 @@ KINDS = {  # of each entry of a section, and how a message calls it
     "scales": (dict, "a table of scales"),
     "records": (dict, "a table of records"),
 }
-FACTS = {  # of each entry of a record
+FACTS = {  # the type of each entry of a record
     "figure": (str, "a text"),
     "data": (list, "a list of tables with a name"),
     "within": (dict, 'a table of tolerances, each a number or "2 %"'),

@@ -1,4 +1,4 @@
-"""Pages and their parameters: which notebooks there are, and what a scale changes."""
+"""Pages and their parameters: which notebooks exist, and what a scale changes."""
 
 import math
 import re
@@ -144,8 +144,8 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
         ...
     ValueError: seeds: expected a value like 20, got 0.5
     """
-    # papermill itself only logs a parameter that it does not know, and draws the
-    # default figure.
+    # papermill only logs an unknown parameter and draws the default figure, so that it
+    # is checked here.
     if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
         raise ValueError(
             f"unknown parameter {unknown}; choose one of {', '.join(usual)}"

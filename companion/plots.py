@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 from lib import files
 
 WIDTH = 7.0  # inches, a page's text width
-MOST_PANELS = 3  # of a figure, unless it says why it has more
-FEW = 6  # runs: so many are drawn one by one, more as a band
-MANY = 20  # runs: from here on a band holds the middle 90 %, below all
+MOST_PANELS = 3  # most panels of a figure, unless it says why it has more
+FEW = 6  # up to so many runs are drawn one by one, more as a band
+MANY = 20  # from so many runs on a band holds the middle 90 %, below it holds all
 
 
 class Look(NamedTuple):
@@ -71,8 +71,8 @@ for _row in TABLES.values():
 SERIES, SPARE = ([*TABLES[name].values()] for name in ("series", "spare"))
 _named = [row for table, row in TABLES.items() if table not in ("series", "spare")]
 LOOKS = {name: row[name] for row in _named for name in row}
-GIVEN = {}  # looks of names that the tables do not know, in this process
-LETTERS_AN_INCH = 9.2  # of a headline
+GIVEN = {}  # looks that this process gave to names without an entry in the tables
+LETTERS_AN_INCH = 9.2  # letters in a line of a headline
 BLACK, GREY, FAINT, PAPER = (INKS[name] for name in ("black", "grey", "faint", "paper"))
 PREDICTED = LOOKS["predicted"].line | {"linewidth": 1.8}
 BOUND = LOOKS["bound"].line | {"linewidth": 1.2}
@@ -115,7 +115,8 @@ def look(name: str) -> Look:
 
 def set_style() -> None:
     """Set the project's figure style for this process; a notebook calls it once."""
-    # It brings scipy.stats and pandas: half a second that only a picture needs.
+    # It imports scipy.stats and pandas, which takes half a second and is only needed
+    # for a picture.
     import seaborn as sns
 
     if get_ipython() is not None:  # a figure as a cell's last line is shown, sharp
@@ -165,8 +166,8 @@ def panels(
         )
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
-    # Figure() rather than pyplot: it is shown where the notebook says so, and not kept
-    # alive.
+    # Figure() is used in place of pyplot, so that the notebook decides where it is
+    # shown and it is not kept alive.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 
@@ -225,7 +226,7 @@ def band(
         return
     share = share or (0.9 if len(runs) >= MANY else 1.0)
     edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
-    # In an SVG, its outline is heavy
+    # its outline is large in an SVG
     light = dict(alpha=0.15, linewidth=0, rasterized=True)
     ax.fill_between(x, *edges, color=drawn.get_color(), **light)
     spreads["bands: " + (f"middle {100 * share:.0f} %" if share < 1 else "range")] = (
@@ -270,7 +271,10 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _lengthen(figure: Figure, inches: float) -> None:
-    """Make a figure higher at its top. What no layout places stays where it is."""
+    """Make a figure higher at its top.
+
+    Parts without a layout stay where they are.
+    """
     before = figure.get_figheight()
     figure.set_figheight(before + inches)
     if figure.get_constrained_layout():
@@ -335,7 +339,8 @@ def heading(figure: Figure, result: str, reading: str = "") -> Figure:
         top -= height
     figure.heading = drawn
     share = (total - sum(heights)) / total
-    # A legend with an anchor is not in the layout: the panels leave room for it here.
+    # The layout ignores a legend with an anchor, so that the panels leave room for it
+    # here.
     below = share
     gap = 2 * mpl.rcParams["figure.constrained_layout.h_pad"] / total
     for one in figure.legends:
@@ -411,7 +416,7 @@ def caption(figure: Figure, text: str) -> Figure:
     if spreads and not re.search(r"bands?:|\bdots\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
-    # Letters a line: no last word stands alone
+    # The number of letters per line is chosen such that no last word is alone.
     even = len(text) // (len(text) // 148 + 1) + 8
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure

@@ -28,9 +28,9 @@ from companion.page_table import read_pages
 from companion.pages import SCALES as SCALES
 from lib import files, provenance
 
-ENDS = (".png", ".json")  # of a figure's files; the record is written last
+ENDS = (".png", ".json")  # endings of a figure's files; the record is written last
 TOLD = "RUN_FIGURES_DIR"  # in this variable a batch names the folder of a run's figures
-SOURCES = {  # of data and weights, and how a reader would say it
+SOURCES = {  # sources of data and weights, and their names in words
     "data_dir": "real",
     "data": "real",
     "hub": "real, from the hub",
@@ -71,7 +71,7 @@ def origin(record: Mapping) -> str:
 
 # Where the results of a page lie.
 
-MARKER = "made-of.json"  # beside a page's results: what they were made of
+MARKER = "made-of.json"  # a file with a page's results that says what they were made of
 
 
 def results_folder(notebook: str, scale: str) -> Path:
@@ -256,7 +256,7 @@ def start(
 
 
 class Run:
-    """One run of a notebook; its clock starts with it.
+    """One run of a notebook; its clock starts when it is created.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ class Run:
         self._clock = time.monotonic()
         parameters, _ = self._now()
         self.scale = parameters["scale"]
-        # As of the start, since files may change while a long page runs.
+        # The state at the start counts, since files may change while a long page runs.
         self._begun = sources.fingerprint(notebook, parameters)
         self._commit = provenance.commit()
 
@@ -553,7 +553,8 @@ def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
 
     With them its words can be checked.
     """
-    # An SVG names the dashes of all that is drawn; matplotlib's own objects do not.
+    # The SVG has the dashes of everything that is drawn, which matplotlib's own objects
+    # do not tell.
     drawing = _drawn(figure, "svg", {"slug": slug}).decode()
     dashes = re.findall(r"stroke-dasharray: ([\d.]+),? ?([\d.]+)", drawing)
     return sorted(
@@ -563,7 +564,7 @@ def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
 
 # Records that are there.
 
-PARTS = {  # which every record has, and their kind in JSON
+PARTS = {  # the entries of every record, and their kind in JSON
     "notebook": str,
     "parameters": dict,
     "data": list,
@@ -637,7 +638,7 @@ def _is_claim(claim: object) -> bool:
     except (
         TypeError,
         ValueError,
-    ):  # a field too few, one too many, or one of another kind
+    ):  # a field is missing, superfluous, or of another kind
         return False
     words = (
         known.id,

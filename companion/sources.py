@@ -1,4 +1,4 @@
-"""The files that a page's code can reach, as a fingerprint of hashes."""
+"""Find the files that a page's code can reach, and hash them as a fingerprint."""
 
 import ast
 import json
@@ -10,9 +10,10 @@ from companion.page_table import read_pages
 from lib.files import ROOT, dumps, folder, read_table, sha256
 
 CODE = ("lib", "companion", "papers")  # the packages whose files count
-DATA = (".toml", ".json", ".npz", ".csv", ".txt")  # what a module may read beside it
+# kinds of files that a module may read from its folder
+DATA = (".toml", ".json", ".npz", ".csv", ".txt")
 # Committed results that notebooks read: the curves of studies, and what the rows of
-# ledgers catch.
+# ledgers detect.
 KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 
 
@@ -51,7 +52,9 @@ def closure(text: str) -> list[Path]:
 
 @cache
 def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
-    """Return dotted names that a source may import, also of functions or classes."""
+    """Return the dotted names (modules, functions, classes) that a source may
+    import.
+    """
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -67,7 +70,7 @@ def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
 
 
 def _files(names: Iterable[str]) -> Iterator[Path]:
-    """Yield the files of the modules called so, and of the packages above them."""
+    """Yield the files of these modules, and of the packages above them."""
     for name in names:
         parts = name.split(".")
         for depth in range(1, len(parts) + 1):

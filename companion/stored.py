@@ -10,7 +10,8 @@ NO_WIDGET = (
     "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
 )
 FOLDED = {"parameters", "set-up"}  # tags of cells that no reader needs
-BLANK_LINES = "lines_to_next_cell"  # how jupytext keeps the layout of the .py
+# jupytext stores the layout of the .py under this name
+BLANK_LINES = "lines_to_next_cell"
 HIDDEN = {"jupyter": {"source_hidden": True}}  # JupyterLab folds a cell that has this
 
 
@@ -61,7 +62,8 @@ def store(executed: Path, target: Path) -> None:
 
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-    # What jupytext would add when it reads the pair, so that a sync changes nothing.
+    # jupytext would add this when it reads the pair. It is added here so that a sync
+    # changes nothing.
     notebook.metadata["jupytext"] = files.read_table(target.parent / "jupytext.toml")
     for place, cell in enumerate(notebook.cells):
         cell.id = f"cell-{place:02d}"

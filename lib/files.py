@@ -1,4 +1,4 @@
-"""Where the project's folders are, and files written whole or not at all."""
+"""Find the project's folders, and write files completely or not at all."""
 
 import contextlib
 import fcntl
@@ -240,13 +240,14 @@ def temporary_beside(path: Path) -> Path:
 def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
     """Write to a temporary file of `path`; an error of the system names `path`."""
     try:
-        # Until it is closed, this file is somebody's
+        # The open file marks itself as in use by this process.
         fcntl.flock(stream, fcntl.LOCK_EX)
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())  # a power cut must not leave a name without bytes
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk names no file
+        # the error of a full disk names no file
+        error.filename = error.filename or str(path)
         raise
 
 
@@ -254,7 +255,7 @@ def _sweep(path: Path) -> None:
     """Remove the temporary files of `path` that no living process holds."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
         with contextlib.suppress(OSError), open(temporary, "rb") as stream:
-            # Refused: it is being written
+            # an error here means that the file is being written
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             temporary.unlink()
 

@@ -1,4 +1,4 @@
-"""Where a result was made: commit, versions, memory; and a short hash of a setting."""
+"""Record where a result was made: commit, versions and memory; hash a setting."""
 
 import importlib.util
 import json
@@ -45,7 +45,7 @@ def git(*arguments: str) -> str | None:
     """
     if not (
         ROOT / "notebooks"
-    ).is_dir():  # an installed package may lie in somebody else's
+    ).is_dir():  # an installed package may lie in another repository
         return None
     command = ["git", "-C", str(ROOT), *arguments]
     try:
@@ -99,7 +99,7 @@ def peak_memory_mb() -> float | None:
     float or None
         In MB; None elsewhere than on Linux.
     """
-    # Getrusage would count what the process was started from
+    # getrusage would include the parent process
     status = Path("/proc/self/status")
     peak = status.exists() and re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
     if peak:

@@ -13,9 +13,9 @@ from lib import files, provenance
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job:
-    """One page at one scale, as whoever plans it sees it.
+    """One page at one scale, as the process that plans it sees it.
 
-    A worker may have another view of the project's folders.
+    A worker may see the project's folders under another path.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def reason(job: Job, asked: Namespace) -> str:
 
 
 def _changed_inputs(job: Job, marker: Marker) -> list[str]:
-    """Say which inputs are others than those of the results."""
+    """List the inputs that differ from those of the results."""
     now = dict(job.inputs)
     before = dict(marker.inputs)
     if all(row.get("source") in ("synthetic", "kept") for row in marker.data):
@@ -268,7 +268,7 @@ def _changed_inputs(job: Job, marker: Marker) -> list[str]:
 
 
 def _changed(part: str, now: object, before: object) -> str:
-    """Say which entries of a part of the inputs are others than before."""
+    """List the entries of a part of the inputs that have changed."""
     if not isinstance(now, dict) or not isinstance(before, dict):
         return f"{part} changed"
     entries = [name for name in now | before if now.get(name) != before.get(name)]
@@ -276,7 +276,7 @@ def _changed(part: str, now: object, before: object) -> str:
 
 
 def _changed_results(job: Job, marker: Marker) -> list[str]:
-    """Say which files of the results are others than the run left."""
+    """List the files of the results that have changed since the run."""
     changed = [
         name
         for name, old in marker.hashes.items()
@@ -302,7 +302,8 @@ def hash_of(path: Path) -> str | None:
     """
     try:
         return files.sha256(path.read_bytes())
-    except (OSError, ValueError):  # not there, not to be read, or no name of a file
+    # the file is missing or unreadable, or this is not the name of a file
+    except (OSError, ValueError):
         return None
 
 

@@ -1,6 +1,6 @@
-"""A run's figures beside the committed ones.
+"""Compare a run's figures with the committed ones.
 
-The module says what is reproduced, and copies what --update asks for.
+The module says which figures are reproduced, and copies them if --update is given.
 """
 
 import os
@@ -145,7 +145,7 @@ def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
 
 
 def _other_parameters(new: Mapping, old: Mapping) -> str:
-    """Say which parameters of a run are others than the reference's."""
+    """List the parameters of a run that differ from the reference's."""
     mine = new["parameters"]
     theirs = old["parameters"]
     words = []
@@ -158,10 +158,7 @@ def _other_parameters(new: Mapping, old: Mapping) -> str:
 
 
 def _kinds_of_data(saved: Mapping) -> list[tuple[str, bool]]:
-    """Return the names of the data sets.
-
-    With each is whether a small embedded data set stands in for it.
-    """
+    """List the data sets by name, each with whether it is an embedded stand-in."""
     return [(row["name"], row["source"] == "demo") for row in saved["data"]]
 
 
@@ -169,7 +166,7 @@ def _kinds_of_data(saved: Mapping) -> list[tuple[str, bool]]:
 
 
 class Refused(ValueError):
-    """Why --update copied nothing."""
+    """The reason why --update copied nothing."""
 
 
 def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
@@ -213,7 +210,7 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _has_own_changes(place: Path, content: bytes) -> bool:
-    """Return whether a file has what neither the last commit nor the content has."""
+    """Return whether a file differs from both the last commit and `content`."""
     if not os.path.lexists(place):
         return False
     try:

@@ -157,7 +157,7 @@ def setting(text: str) -> tuple[str, object]:
 
 
 def _check_folders(asked: argparse.Namespace) -> None:
-    """Raise ValueError, in one sentence, if nothing could be written or should be."""
+    """Raise ValueError if a folder cannot be written, or should not be."""
     runs = files.folder("runs")
     try:
         runs.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,8 @@ def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
     """
     failed = []
     seconds = _seconds_by_notebook(asked.scale)
-    # So none is left alone at the end; one that was never run may be the longest.
+    # The longest come first, so that none is left alone at the end. A page that was
+    # never run may be the longest.
     todo = sorted(todo, key=lambda job: -seconds.get(job.notebook, math.inf))
     for job, outcome in work.outcomes(todo, asked):
         took = f"{job.notebook}  {outcome.seconds:.1f} s"

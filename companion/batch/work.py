@@ -21,7 +21,7 @@ from companion import record, stored
 from companion.batch.job import Job, Marker
 from lib import files
 
-# Of a lost scheduler or a slow cell an outcome tells in a sentence; asyncio would in
+# An outcome reports a lost scheduler or a slow cell in one sentence. asyncio would log
 # forty lines.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
@@ -66,7 +66,7 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
     """
     if not jobs:
         return
-    from dask.system import CPU_COUNT  # of a container it is its share
+    from dask.system import CPU_COUNT  # in a container this is the container's share
     from distributed import as_completed
 
     workers = min(asked.workers or CPU_COUNT, len(jobs))
@@ -99,11 +99,11 @@ def _client(workers: int, asked: Namespace):
     import dask
     from distributed import Client
 
-    # Not tried again: the notebook that took a worker's memory would take the next
+    # No second try: a notebook that used up a worker's memory would use up the next
     # one's too.
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     dask.config.set({"distributed.logging.distributed": "critical"})
-    # The workers never see the terminal's Ctrl-C, of which each would print a
+    # The terminal's Ctrl-C must not reach the workers, because each would print a
     # traceback.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -113,10 +113,10 @@ def _client(workers: int, asked: Namespace):
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            memory_limit=0,  # the memory is in the kernels, which Dask does not see
+            memory_limit=0,  # the kernels use the memory, and Dask does not see them
             host="127.0.0.1",
-            # Seen from this machine alone, at any free port: another batch may have a
-            # fixed one.
+            # The dashboard is only visible from this machine, at any free port, because
+            # another batch may have the usual one.
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.FATAL + 10,
         )
@@ -178,9 +178,10 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
 
 
 def _said(exception: Exception) -> str:
-    """Say an error in one line.
+    """Write an error in one line.
 
-    That of a cell has its own name and words, another one those of the exception.
+    An error in a cell has the name and words of the cell's exception, other errors
+    their own.
     """
     name = getattr(exception, "ename", None) or type(exception).__name__
     lines = str(getattr(exception, "evalue", None) or exception).strip().splitlines()
@@ -191,7 +192,7 @@ def _said(exception: Exception) -> str:
 def _surroundings(job: Job, threads: int | None) -> Generator[None]:
     """Set the environment for the kernel.
 
-    All that processes below print goes to the job's log.
+    All output of child processes goes to the job's log.
     """
     if threads is None:
         from distributed import get_worker
@@ -208,7 +209,8 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
         "TQDM_DISABLE": 1,
         # Threads that wait actively take the cores from each other.
         "OMP_WAIT_POLICY": "PASSIVE",
-        # Else glibc gives pages back and fetches them again at each step.
+        # Otherwise glibc returns pages to the system and requests them again at each
+        # step.
         "MALLOC_TRIM_THRESHOLD_": 2**32,
         "MALLOC_MMAP_THRESHOLD_": 2**32,
     }
@@ -231,12 +233,12 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
 
 
 def _data_folder() -> dict[str, Path]:
-    """Return DATA_DIR as the kernel needs it, whose working folder is another."""
+    """Return DATA_DIR as an absolute path, as the kernel has another working folder."""
     given = os.environ.get("DATA_DIR")
     if not given:
         return {}
     path = Path(given).expanduser().absolute()
-    # else it may count from the repository
+    # otherwise it may be relative to the repository
     if path.exists():
         return {"DATA_DIR": path}
     return {}
@@ -268,7 +270,8 @@ def _papermill(job: Job, timeout: float | None) -> None:
     try:
         execute()
     except RuntimeError as error:
-        # Of a cell it is another class, of a kernel that dies under a cell a subclass.
+        # An error in a cell has another class, and a kernel that dies during a cell a
+        # subclass.
         if type(error) is not RuntimeError:
             raise
         execute()

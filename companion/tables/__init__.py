@@ -1,5 +1,5 @@
-"""Tables made of the records: `python -m companion.tables` renews them where they stand.
+"""Tables made from the records; `python -m companion.tables` renews them in place.
 
-In: figures/index.toml, figures/beside.toml, records. Out: the marked tables of `FILES` of
-`figures`, and figures/beside.md. Open `figures` first.
+They are made from figures/index.toml, figures/beside.toml and the records. Written are
+the marked tables in `FILES` of `figures`, and figures/beside.md. Open `figures` first.
 """

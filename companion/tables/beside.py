@@ -1,7 +1,8 @@
-"""Every figure of the papers beside ours: figures/beside.md, from figures/beside.toml.
+"""Compare every figure of the papers with ours, in figures/beside.md.
 
-A sentence of a paper names the claims that check it; each verdict is read from the
-record of our figure at its largest scale, and never typed.
+The input is figures/beside.toml. A sentence of a paper names the claims that check it.
+Each verdict is read from the record of our figure at its largest scale, and never
+typed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,8 +14,8 @@ from companion.claims import Claim
 from companion.tables import figures
 from lib import files
 
-# What each paper numbers; C's copy names no figure, so its code's experiments stand for
-# them.
+# What each paper numbers. Our copy of paper C names no figure, so that its code's
+# experiments take their place.
 NUMBERED: Mapping[str, tuple[str, ...]] = {
     "A": (*(f"Figure {number}" for number in range(1, 8)), "Table 1"),
     "B": ("Figure 1", "Figure 2"),

@@ -123,8 +123,8 @@ class _Source:
                     str(file), revision=self.revision, split=split
                 )
             else:
-                datasets.disable_progress_bars()  # a copy is a matter of moments
-                # It takes a name for a pattern, in which [1] means 1.
+                datasets.disable_progress_bars()  # copying takes a moment
+                # The library treats a name as a pattern, in which [1] means 1.
                 name = glob.escape(str(file))
                 table = datasets.load_dataset("parquet", data_files=name, split="train")
         except (ConnectionError, FileNotFoundError) as error:
@@ -295,4 +295,4 @@ def reachable() -> bool:
         with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
             return True
     except (OSError, ValueError, HTTPException) as error:
-        return getattr(error, "code", 500) < 500  # an answer of HTTP too is one
+        return getattr(error, "code", 500) < 500  # an HTTP error is an answer too

@@ -1,7 +1,7 @@
-"""Small sets that stand in for a real one that is nowhere.
+"""Small data sets that replace a real one that is not found.
 
-They are scanned digits, drawn shapes and made sentences. Each gives columns and labels
-int64 (N,), the same bytes every time.
+They are scanned digits, drawn shapes and artificial sentences. Each gives columns and
+labels int64 (N,), with the same bytes every time.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     from sklearn.datasets import load_digits
 
     scans = load_digits()
-    # The set has no split of its own; this one is fixed, whatever seed a run has.
+    # The set has no split of its own. This split does not depend on the seed of a run.
     order = seeds.stream(0, "split").permutation(len(scans.target))
     rows = order[:360] if split == "test" else order[360:]
     grey = np.rint(scans.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread

@@ -119,7 +119,7 @@ def _hub_folder() -> Path | None:
     from huggingface_hub import snapshot_download
 
     for local in (True, False):
-        with contextlib.suppress(OSError):  # not there, or broken off
+        with contextlib.suppress(OSError):  # the file is missing or incomplete
             if local or places.reachable():
                 copy = snapshot_download(
                     REPOSITORY,
@@ -168,8 +168,9 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 class _Tokens(Shapes):
     """Texts as numbers.
 
-    `inputs` int32 (N, 2, T) are token ids and segment ids, `labels` are int64 (N,), and
-    `lengths` (N,) count the tokens of each row; behind them is 0.
+    `inputs` int32 (N, 2, T) are token ids and segment ids, and `labels` are int64 (N,).
+    `lengths` (N,) are the numbers of tokens in each row; all later entries of the row
+    are 0.
     """
 
     inputs: Tensor

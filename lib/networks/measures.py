@@ -1,7 +1,7 @@
-"""What a network says of rows, plain classifiers to beat, and its weights in numbers.
+"""Measure the answers of networks and of plain classifiers, and a network's weights.
 
-A plain classifier takes training and test rows, (inputs, labels), and says which it has
-right.
+A plain classifier takes training and test rows, (inputs, labels), and says which test
+rows it classifies correctly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from scipy.sparse import hstack
 from torch import Tensor, nn
 
-EDGES = np.geomspace(1e-6, 10, 71)  # of the bins of histograms
+EDGES = np.geomspace(1e-6, 10, 71)  # edges of the bins of histograms
 PARTS = {"K": "key", "Q": "query", "V": "value"}
 PAPERS_THRESHOLD = 0.06  # paper C's
-# C of a logistic regression: the weight of the data
+# values of C in a logistic regression, the weight of the data
 STRENGTHS = (
     0.001,
     0.01,
@@ -113,7 +113,7 @@ def classification(
         logits = predict(model, inputs, transform, size)
         loss = F.cross_entropy
         wanted = targets
-        if logits.ndim == 1:  # of label 1
+        if logits.ndim == 1:  # logits of label 1
             loss = F.binary_cross_entropy_with_logits
             wanted = targets.float()
         parts = zip(logits.split(size), wanted.split(size), strict=True)

@@ -210,7 +210,7 @@ class TextTransformer(nn.Module):
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
             tokens = block(tokens, tokens, present)
-        # Nothing reads the others
+        # the other tokens are not used
         first = self.blocks[-1](tokens[:, :1], tokens, present)
         return self.head(first)[:, 0, 0]  # (b, 1, 1) -> (b,)
 
@@ -233,7 +233,7 @@ class TextTransformer(nn.Module):
         self.eval()
         tokens, present = self.start(ids.to(self.head.weight.device))
         for block in self.blocks:
-            # Torch's list says no more than "module"
+            # torch's list has no narrower type than "module"
             assert isinstance(block, _EncoderBlock)
             maps.append(
                 block.attention.weights(tokens[:, :1], tokens, present)[:, :, 0]
@@ -341,8 +341,8 @@ class Vocabulary:
             vocab_size=size, special_tokens=SPECIAL, show_progress=False
         )
         counted.train_from_iterator(texts, trainer)
-        # Anew from the numbers alone: the trainer would also find "[CLS]" written in a
-        # text.
+        # The tokenizer is built again from the counts alone, because the trainer's own
+        # also finds "[CLS]" written in a text.
         return cls(_words(models.WordLevel(counted.get_vocab(), unk_token="[UNK]")))
 
     @property

@@ -126,7 +126,7 @@ class _LocalityAttention(nn.Module):
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
         """Compute tokens (b, T, d) after attention.
 
-        With `readers`, it returns so many first ones alone.
+        With `readers`, only this many first tokens are returned.
         """
         b, T, _ = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
@@ -153,7 +153,7 @@ class _EncoderBlock(nn.Module):
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
         """Compute tokens (b, T, d) after the block.
 
-        With `readers`, it returns so many first ones alone.
+        With `readers`, only this many first tokens are returned.
         """
         tokens = tokens[:, :readers] + self.attention(
             self.attention_norm(tokens), readers
@@ -258,6 +258,6 @@ class VisionTransformer(nn.Module):
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)
         tokens = torch.cat([first, tokens], dim=1)  # (b, T, d)
         tokens = self.blocks[:-1](tokens + self.positions)
-        # (b, 1, d): nothing reads the others
+        # (b, 1, d): the other tokens are not used
         first = self.blocks[-1](tokens, readers=1)
         return self.head(first[:, 0])  # (b, classes)

@@ -22,7 +22,8 @@ from lib.regression.problem import (
 )
 from lib.representation import Shapes
 
-# Of torch's tensors; torch, a second to load, is imported where descent needs it.
+# Types of torch's tensors. torch takes a second to load, so that it is imported only
+# where descent needs it.
 Source = Callable[[int, Any, Any], tuple[Any, Any]]
 PRECONDITIONERS = ("left", "left_right", "none")
 LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
@@ -306,11 +307,13 @@ def _beyond_population(
 ) -> tuple[Any, Any]:
     """Estimate E grad L^ - grad L of one layer.
 
-    It is the mean of gradient - its limit - its first-order change, over `draws`
-    batches of n keys. The limit, for infinitely many keys, and the change with the keys
-    beside the query, of mean zero, are control variates. In whitened coordinates: keys
-    g (d, draws, n) standard normal, x = Sigma^{1/2} g, key 0 the query, logits g^T u;
-    under the weights e^{g^T u} a key has mean u, covariance I.
+    The estimate is the mean over `draws` batches of n keys of (gradient - its limit -
+    its first-order change). The limit, for infinitely many keys, and the first-order
+    change with the keys other than the query, of mean zero, are control variates.
+
+    In whitened coordinates, keys g (d, draws, n) are standard normal, x = Sigma^{1/2}
+    g, and key 0 is the query. Logits are g^T u. Under the weights e^{g^T u} a key has
+    mean u and covariance I.
     """
     import torch
 
@@ -321,7 +324,8 @@ def _beyond_population(
     u = query @ B @ root  # (draws, d)
     target = query @ M.T  # (draws, k)
 
-    # Softmax weights up to a common factor, (draws, n), of mean 1 but for the query's.
+    # Softmax weights (draws, n) up to a common factor; except for the query's, they
+    # have mean 1.
     log_normaliser = (u * u).sum(1, keepdim=True) / 2
     e = torch.exp(_dot(g, u) - log_normaliser)
     total = e.sum(1, keepdim=True)
@@ -333,11 +337,12 @@ def _beyond_population(
     pull = _mean(e * _dot(g, v), g) * n / total
     pull = pull - c * (v * c).sum(1, keepdim=True)
 
-    # Its limit for infinitely many keys.
+    # The limit of the gradient for infinitely many keys.
     limit_error = u @ root @ A.T - target
     limit_v = limit_error @ A @ root
 
-    # Its first-order change with the other keys, of c and of pull.
+    # The first-order change of the gradient with the other keys, through c and through
+    # pull.
     e[:, 0] = 0.0  # only the other keys from here on
     mean_weight = e.mean(1, keepdim=True)
     delta_c = _mean(e, g) - u * mean_weight
@@ -500,7 +505,7 @@ def descend(
     pairs = zip(*(starts[name] for name in rules), strict=True)
     A, B = (torch.tensor(np.stack(part)) for part in pairs)
     for Sigma in np.asarray(covariance):
-        covariance_root(Sigma, "covariance")  # which raises for a singular one
+        covariance_root(Sigma, "covariance")  # raises an error for a singular matrix
     movers = [
         _mover(rule, A[r], B[r], covariance) for r, rule in enumerate(rules.values())
     ]
@@ -546,8 +551,8 @@ def _mover(
         def step(g_A: Any, g_B: Any) -> None:
             """Let the torch optimiser take its step."""
             for matrix, g in zip(matrices, [*g_A.unbind(), *g_B.unbind()], strict=True):
-                # optimisers that decompose matrices raise on NaN: a diverged one stands
-                # still
+                # optimisers that decompose matrices raise on NaN, so that a diverged
+                # run no longer moves
                 matrix.grad = g if bool(matrix.isfinite().all()) else None
             optimiser.step()
 

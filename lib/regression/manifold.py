@@ -257,7 +257,7 @@ class Manifold(Shapes):
             return (pulled - pulled.T)[i, j]
 
         near, _ = leastsq(lambda entries: rest(entries).ravel(), np.zeros(len(i)))
-        polished = root(slope, near, tol=1e-15).x  # the last digits
+        polished = root(slope, near, tol=1e-15).x  # one more step gives the last digits
         return turned(
             min(near, polished, key=lambda entries: np.abs(slope(entries)).max())
         )

@@ -474,7 +474,7 @@ def _residual(problem: Regression, A: Any, B: Any):
     A, B = _layer(A, B, problem.d, problem.k)
     parts = problem.Sigma, problem.root, problem.M
     if not isinstance(A, np.ndarray):
-        import torch  # only where tensors come in
+        import torch  # only needed if tensors are passed
 
         parts = (torch.as_tensor(part, dtype=A.dtype) for part in parts)
     Sigma, root, M = parts

@@ -7,8 +7,8 @@ chosen, `work` how runs are kept, and `studies` the papers' own.
 
 import os
 
-# Read once, when torch comes: waiting threads that spin would starve whatever shares
-# their cores.
+# torch reads this once when it is imported. Threads that wait by spinning would starve
+# whatever shares their cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # isort: split

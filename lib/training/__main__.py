@@ -78,9 +78,9 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _changed(study: Study, setting: str) -> Study:
-    """Return `study` with "field=value" or "field.entry=value".
+    """Return `study` with one change, "field=value" or "field.entry=value".
 
-    ValueError is raised for what fits no field.
+    Raises ValueError if no field has this name or the value does not fit.
     """
     place, equals, text = setting.partition("=")
     name, dot, entry = place.partition(".")
@@ -98,7 +98,8 @@ def _changed(study: Study, setting: str) -> Study:
             raise ValueError(f"--set {setting}: {name} has no entries, not {entry!r}")
         _check_alike(setting, before, value)
         return replace(study, **{name: value})
-    # A new rule may come into the rates; the options are those of the problem.
+    # A change may add a new rule to the rates, but no new options, which the problem
+    # defines.
     if not dot or (name == "options" and entry not in before):
         raise ValueError(f"--set {setting}: {name} has {[*before]}, not {entry!r}")
     _check_alike(setting, before.get(entry), value)
@@ -126,14 +127,14 @@ def _one(study: Study, words: list[str]) -> Run:
     """Return the run of the study that "RULE RATE SEED" names."""
     rule, rate_text, seed_text = words
     rate = _value(rate_text)
-    # The study refuses what is no rule or no rate.
+    # the study raises an error for an unknown rule or a wrong rate
     replace(study, rates={rule: (rate,)})
     seed = seeds.whole_number("seed", _value(seed_text))
     return Run.of("one", rule, float(rate), study.cap, seed)
 
 
 def _run(chosen: argparse.Namespace) -> str:
-    """Do what the command line asks; return what is to be said at the end."""
+    """Do what the command line requests, and return the message for the end."""
     if chosen.study not in STUDIES:
         raise ValueError(
             f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}"
@@ -200,7 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
-    if os.environ.get("RANK", "0") == "0":  # one process speaks for all
+    if os.environ.get("RANK", "0") == "0":  # one process prints for all
         print(words, file=sys.stderr if status == 1 else sys.stdout)
     return status
 

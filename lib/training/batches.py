@@ -199,9 +199,10 @@ class Bucketed(Batches):
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
-    """Cut windows out of `images` (b, c, s, s) in a border of zeros.
+    """Cut windows out of `images` (b, c, s, s) after a border of zeros is added.
 
-    Their corners are `top`, `left` (b,); those `flipped` (b,) are mirrored.
+    Their corners are `top` and `left` (b,). Windows that are `flipped` (b,) are
+    mirrored.
     """
     size = images.shape[-1]
     every = torch.arange(len(images), device=images.device)

@@ -1,4 +1,4 @@
-"""The file from which an interrupted run goes on."""
+"""Save the state of a run in a file from which an interrupted run resumes."""
 
 import io
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Checkpoint:
         OSError
             If the file cannot be written; the one before stays.
         """
-        # What a run left that was killed while it wrote.
+        # Remove the file of a run that was killed while it wrote.
         for remains in self.path.parent.glob(f".{self.path.name}.*"):
             remains.unlink()
         stream = io.BytesIO()
@@ -95,7 +95,8 @@ class Checkpoint:
         try:
             state = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
             key = state["key"]
-        except Exception as error:  # which one depends on what the file holds
+        # which error it is depends on the content of the file
+        except Exception as error:
             raise ValueError(
                 f"{self.path} holds no checkpoint: remove it to start this run afresh"
             ) from error

@@ -1,4 +1,4 @@
-"""One run as arrays, and the .npz of a study's runs.
+"""Store one run as arrays, and all runs of a study in an .npz file.
 
 Every claim is recomputed from these files.
 """
@@ -18,7 +18,8 @@ from lib.representation import Shapes
 SCHEMA = 2
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
-READINGS = 3  # of the clock whose mean is compared with a target
+# how many readings of the clock are averaged for the comparison with a target
+READINGS = 3
 NONE = np.zeros(0, np.float32)
 
 
@@ -417,7 +418,7 @@ def load(path: Path) -> Curves:
         if head["schema"] != SCHEMA:
             raise ValueError(f"schema {head['schema']}, this code reads {SCHEMA}")
         return Curves(head["configuration"], tuple(Curve(**run) for run in runs))
-    except Exception as error:  # which one depends on the byte that is wrong
+    except Exception as error:  # which error it is depends on the damaged byte
         if isinstance(error, KeyError):
             what = f"there is no {error}"
         else:

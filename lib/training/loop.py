@@ -45,10 +45,10 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Raise ValueError unless an optimiser holds all parameters that are trained.
+    """Raise ValueError unless the optimiser has all trained parameters.
 
-    One that was given an exhausted generator, or matrices alone, would train a part of
-    the network in silence.
+    An optimiser that was given an exhausted generator, or only matrices, would silently
+    train a part of the network.
     """
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     left_out = [
@@ -66,7 +66,7 @@ def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -
 
 
 def _no_closure(optimizer: torch.optim.Optimizer) -> str:
-    """Say what the step of an optimiser has to take."""
+    """Write the error message for an optimiser whose step takes no closure."""
     return (
         f"{type(optimizer).__name__}.step did not call its closure; the loop expects "
         "torch's step(closure), which calls closure() for the loss and its gradients"
@@ -119,7 +119,7 @@ def agreed(value: Any) -> Any:
 
 
 def _never(step: int) -> bool:
-    """Say that a run is not left."""
+    """Return that a run is never left."""
     return False
 
 
@@ -235,7 +235,7 @@ class Trainer:
 
         # Where the run is.
         self.step = 0
-        self.calls = 0  # of the closure in one step
+        self.calls = 0  # calls of the closure in one step
         self.batch: tuple[Tensor, Tensor]
         self.spent = 0.0  # processor seconds before this process went on
         self.begin = time.process_time()
@@ -270,7 +270,7 @@ class Trainer:
         return self._curve(status)
 
     def restore(self) -> None:
-        """Go on from the checkpoint, if there is one.
+        """Resume from the checkpoint, if there is one.
 
         Raises
         ------
@@ -286,7 +286,7 @@ class Trainer:
             for recorder in self._recorders():
                 recorder.restore(state)
         if agreed(self.step) != self.step:
-            assert self.checkpoint is not None  # else every process begins at 0
+            assert self.checkpoint is not None  # otherwise every process begins at 0
             raise ValueError(
                 f"{self.checkpoint.path} differs between the processes: they must see "
                 "one file"
@@ -313,7 +313,7 @@ class Trainer:
         self.checkpoint.write(state)
 
     def measure(self) -> bool:
-        """Read the clock and evaluate, where they are due; say whether the run ends.
+        """Read the clock and evaluate, if they are due; return whether the run ends.
 
         Returns
         -------
@@ -338,7 +338,8 @@ class Trainer:
             If the optimiser's step does not call its closure.
         """
         self.batch = self.batches.batch(self.step)
-        # By step, not one stream: a resumed run needs no generator's state.
+        # Each step has its own stream, so that a resumed run needs no generator's
+        # state.
         place = [self.dropout, self.step, self.machine.process_index]
         drawn = np.random.SeedSequence(place).generate_state(1, np.uint64)
         torch.manual_seed(int(drawn[0]))
@@ -366,10 +367,10 @@ class Trainer:
         return value
 
     def _run_steps(self) -> str:
-        """Take steps until the run ends, and say how it ended.
+        """Take steps until the run ends, and return how it ended.
 
-        What is measured after a step is not in the checkpoint of that step: it is
-        measured again from there.
+        The checkpoint of a step does not contain what is measured after the step. A run
+        that resumes from there measures it again.
         """
         first = self.step
         while True:

@@ -1,4 +1,4 @@
-"""Network and data of a study, as one object with a method for each thing measured."""
+"""The interface of a study's network and data, with a method for each measurement."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

@@ -29,7 +29,7 @@ CONTROL = 1_000
 PROBED_REVIEWS = 400  # test rows whose attention is measured
 MAPPED = 32  # tokens of a review that is drawn
 DROPOUT = 0.2
-# Of a smoke test, also where the real set is at hand.
+# sizes of a smoke test, also if the real set is available
 SMOKE_IMAGES = 500
 SMOKE_TEXTS = (1500, 200)
 SMOKE_REVIEWS = (2000, 500)
@@ -500,8 +500,8 @@ class Reviews(Problem):
             assert isinstance(network, TextTransformer)
             for part, layers in measures.by_part(network).items():
                 ends[f"{when}.histogram.{part}"] = measures.binned(layers)
-            # How many tokens the first one uses (reviews, layers), and its maps (drawn,
-            # layers, MAPPED).
+            # How many tokens the first token uses, (reviews, layers), and its maps,
+            # (drawn, layers, MAPPED).
             used = attended(network.attention(probe)).mean(-1)
             maps = network.attention(drawn)[..., :MAPPED].mean(2)
             ends[f"{when}.tokens_used"] = used.numpy().astype(np.float32)

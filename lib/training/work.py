@@ -381,7 +381,10 @@ class Work:
             checkpoint.unlink(missing_ok=True)
 
     def _finished(self, path: Path) -> Curve:
-        """Read the curve of a finished run; raise ValueError if other code made it."""
+        """Read the curve of a kept run, which may be finished or paused.
+
+        Raises ValueError if it was made by other code or on another device.
+        """
         (curve,) = load(path).curves
         made = curve.made
         device = self.made["device"]
