@@ -6,13 +6,15 @@ a demo, which leaves the hub alone, a small stand-in takes the place of the hub.
 
 import glob
 import hashlib
+import json
 import os
+import threading
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from http.client import HTTPException
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -20,7 +22,8 @@ from lib.data.stand_ins import STAND_INS
 from lib.files import ROOT, read_table
 
 SPLITS = ("train", "test")
-PROBE_SECONDS = 3.0  # longest wait for the hub's first answer
+PROBE_SECONDS = 3.0  # longest wait for the hub's first answer, all of it
+LARGEST_ANSWER = 2**22  # bytes of it that are read: it lists a repository's files
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class _Source:
                 local_files_only=True,
             )
         except FileNotFoundError:
-            if not reachable():
+            if not reachable(self.repository, self.revision, "datasets"):
                 self._missing("the hub gave no answer")
         return "hub", None
 
@@ -117,8 +120,9 @@ class _Source:
         import datasets
         from datasets.exceptions import DatasetGenerationError
 
+        on_hub = file == self.repository
         try:
-            if file == self.repository:
+            if on_hub:
                 table = datasets.load_dataset(
                     str(file), revision=self.revision, split=split
                 )
@@ -131,7 +135,12 @@ class _Source:
             self._missing(f"the download broke off ({type(error).__name__})")
         except (DatasetGenerationError, OSError, ValueError) as error:
             what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
-            raise ValueError(f"{what} ({error.__cause__ or error})") from error
+            why = " ".join(str(error.__cause__ or error).split())  # in one line
+            raise ValueError(f"{what} ({why})") from error
+        except Exception as error:  # which one depends on what a server sends
+            if not on_hub:
+                raise
+            self._missing(f"the download broke off ({type(error).__name__})")
         has = table.column_names
         wanted = [*self.columns, self.label]
         if missing := ", ".join(column for column in wanted if column not in has):
@@ -278,21 +287,52 @@ def sha256(path: Path) -> str:
 
 
 @lru_cache
-def reachable() -> bool:
-    """Ask whether the hub answers within `PROBE_SECONDS`.
+def reachable(
+    repository: str, revision: str, kind: Literal["datasets", "models"]
+) -> bool:
+    """Ask whether the hub has a repository, and wait no longer than `PROBE_SECONDS`.
+
+    Parameters
+    ----------
+    repository : str
+        Name of the repository.
+    revision : str
+        The commit, 40 hex digits.
+    kind : {"datasets", "models"}
+        What the repository holds.
 
     Returns
     -------
     bool
-        Whether it does. Under HF_HUB_OFFLINE=1 it is not asked, and the answer is
-        False. The first answer of a process is kept.
+        Whether the hub knows this commit. Under HF_HUB_OFFLINE=1 it is not asked, and
+        the answer is False. The first answer of a process is kept.
+
+    Notes
+    -----
+    The question is the one with which a download begins. An answer that only looks
+    like one, such as the login page of a hotel's network, does not name the commit.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    place = f"{endpoint.rstrip('/')}/api/{kind}/{repository}/revision/{revision}"
+    answers: list[str] = []
+
+    def ask() -> None:
+        answers.append(_commit(place))
+
+    # The time-out of a connection counts anew from each byte, so a server that sends
+    # one byte a second would never be given up. A thread can be.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PROBE_SECONDS)
+    return answers == [revision]
+
+
+def _commit(place: str) -> str:
+    """Return the commit that a page of the hub names, or nothing."""
     try:
-        request = urllib.request.Request(endpoint, method="HEAD")
-        with urllib.request.urlopen(request, timeout=PROBE_SECONDS):
-            return True
-    except (OSError, ValueError, HTTPException) as error:
-        return getattr(error, "code", 500) < 500  # an HTTP error is an answer too
+        with urllib.request.urlopen(place, timeout=PROBE_SECONDS) as answer:
+            return str(json.loads(answer.read(LARGEST_ANSWER))["sha"])
+    except Exception:  # which one depends on what a server sends
+        return ""

@@ -119,8 +119,9 @@ def _hub_folder() -> Path | None:
     from huggingface_hub import snapshot_download
 
     for local in (True, False):
-        with contextlib.suppress(OSError):  # the file is missing or incomplete
-            if local or places.reachable():
+        # Not there, or broken off; which error depends on what a server sends.
+        with contextlib.suppress(Exception):
+            if local or places.reachable(REPOSITORY, REVISION, "models"):
                 copy = snapshot_download(
                     REPOSITORY,
                     revision=REVISION,

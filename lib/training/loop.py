@@ -65,6 +65,13 @@ def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -
         )
 
 
+def _what_is_wrong(error: Exception) -> str:
+    """Say in one line why a state could not be taken over."""
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    return " ".join(str(error).split())
+
+
 def _no_closure(optimizer: torch.optim.Optimizer) -> str:
     """Write the error message for an optimiser whose step takes no closure."""
     return (
@@ -256,7 +263,8 @@ class Trainer:
         Raises
         ------
         ValueError
-            If the checkpoint is damaged, of another key, or differs between processes.
+            If the checkpoint is damaged, incomplete, of another key, or differs between
+            processes.
         TypeError
             If the optimiser's step does not call its closure.
         OSError
@@ -275,22 +283,35 @@ class Trainer:
         Raises
         ------
         ValueError
-            If it is damaged, of another key, or differs between processes.
+            If it is damaged, incomplete, of another key, or differs between processes.
         """
         if self.checkpoint is not None and self.checkpoint.exists():
             state = self.checkpoint.read()
-            self.step = state["step"]
-            self.spent = state["seconds"]
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            for recorder in self._recorders():
-                recorder.restore(state)
+            try:
+                self._take_over(state)
+            except Exception as error:  # which one depends on what the state holds
+                raise ValueError(
+                    f"{self.checkpoint.path} does not hold the state of this run "
+                    f"({_what_is_wrong(error)}): remove it to start this run afresh"
+                ) from error
         if agreed(self.step) != self.step:
             assert self.checkpoint is not None  # otherwise every process begins at 0
             raise ValueError(
                 f"{self.checkpoint.path} differs between the processes: they must see "
                 "one file"
             )
+
+    def _take_over(self, state: dict[str, Any]) -> None:
+        """Go on from the state that a checkpoint kept."""
+        step = seeds.whole_number("step", state["step"])
+        if step > self.steps:
+            raise ValueError(f"step {step} of a run of {self.steps}")
+        self.step = step
+        self.spent = float(state["seconds"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for recorder in self._recorders():
+            recorder.restore(state)
 
     def save(self) -> None:
         """Write the checkpoint, if there is one, in the first process.

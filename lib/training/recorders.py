@@ -276,7 +276,7 @@ class Clock:
         state : mapping
             What `state` returned.
         """
-        self.readings = list(state["readings"])
+        self.readings = [float(reading) for reading in state["readings"]]
 
     def arrays(self, end: int) -> dict[str, np.ndarray]:
         """Return the readings of the first steps.
@@ -397,7 +397,15 @@ class Evaluations:
         state : mapping
             What `state` returned.
         """
-        self.rows = list(state["rows"])
+        self.rows = [
+            {
+                "at": int(row["at"]),
+                "metrics": dict(row["metrics"]),
+                "weight_norms": dict(row["weight_norms"]),
+                "walked": dict(row["walked"]),
+            }
+            for row in state["rows"]
+        ]
 
     def arrays(self, end: int) -> dict[str, Any]:
         """Return the evaluations of the first steps, by the names of `Curve`.

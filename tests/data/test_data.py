@@ -4,11 +4,14 @@ A failure means that a study trains on other rows than its record says, or on da
 ones.
 """
 
+import contextlib
 import hashlib
 import io
+import json
 import os
-import socket
+import socketserver
 import threading
+from http.client import HTTPException
 from unittest.mock import Mock
 
 import datasets
@@ -20,6 +23,7 @@ import torch
 from PIL import Image
 
 from lib.data import images, places, texts
+from lib.networks import bert
 from lib.training import batches as batch_room
 from lib.training.batches import Batches, _crop_flip
 
@@ -142,7 +146,9 @@ def test_the_folder_data_comes_after_data_dir_and_before_all_else(nowhere, monke
         write(
             nowhere / "data" / "imdb", {"text": ["good", "bad"], "label": [1, 0]}, split
         )
-    monkeypatch.setattr(places, "reachable", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(
+        places, "reachable", lambda *_: pytest.fail("the hub was asked")
+    )
     assert texts.load("imdb", "train", demo=True).texts == ["good", "bad"]
     assert texts.identity("imdb", demo=True)["source"] == "data"
     monkeypatch.setenv("DATA_DIR", "data")  # a relative path starts at the repository
@@ -268,7 +274,7 @@ def test_the_hub_is_read_at_the_pinned_revision(home, nowhere, monkeypatch):
             raise ConnectionError
         return datasets.Dataset.from_dict(PAIR)
 
-    monkeypatch.setattr(places, "reachable", lambda: True)
+    monkeypatch.setattr(places, "reachable", lambda *_: True)
     monkeypatch.setattr(datasets, "load_dataset", hub)
     source = places.SOURCES["multi_nli"]
     assert texts.load("multi_nli", "test").pairs == PAIR["hypothesis"]
@@ -286,33 +292,133 @@ def test_the_hub_is_read_at_the_pinned_revision(home, nowhere, monkeypatch):
         texts.load("multi_nli", "test")
 
 
+REVISION = "0123456789" * 4
+PAGE = b"<html><title>Welcome to the hotel's network</title></html>"
+
+
+def response(body, status="200 OK", *headers, length=None):
+    """What a server sends: status, headers, body."""
+    size = len(body) if length is None else length
+    lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {size}", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def named(revision):
+    return json.dumps({"id": "who/what", "sha": revision}).encode()
+
+
+WELL = response(named(REVISION))
+HEAD = WELL.index(b"\r\n\r\n") + 4
+# What a hub sends in each way to misbehave: pieces, with a pause after each.
+BADLY = {
+    "closes at once": [],
+    "stays silent": [b"", WELL],
+    "drips its headers": [WELL[k : k + 1] for k in range(HEAD)] + [WELL[HEAD:]],
+    "drips its answer": [WELL[:HEAD]] + [WELL[k : k + 1] for k in range(HEAD, 200)],
+    "sends headers alone": [WELL[:HEAD], WELL[HEAD:]],
+    "breaks off": [response(named(REVISION)[:-9], length=len(named(REVISION)))],
+    "redirects for ever": [response(b"", "302 Found", "Location: /again")],
+    "wants to be asked later": [response(b"", "429 Too Many", "Retry-After: 300")],
+    "is down": [response(b"", "503 Down")],
+    "has no such page": [response(b"", "404 Not Found")],
+    "sends garbage": [bytes(range(1, 256)) * 9],
+    "sends headers without end": [b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 2000],
+    "is the page of a network": [response(PAGE, "200 OK", "Content-Type: text/html")],
+    "sends nothing": [response(b"")],
+    "sends a list": [response(b"[1]")],
+    "sends deep nests": [response(b"[" * 100_000)],
+    "has another commit": [response(named("f" * 40))],
+    "names none": [response(b'{"id": "who/what"}')],
+}
+PAUSE = 1.0  # seconds, longer than the probe waits in these tests
+
+
 @pytest.fixture
 def hub(nowhere, monkeypatch):
-    """Start a local server in place of the hub, which only answers expected
-    requests.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+    """A local server in the hub's place, which sends its `pieces` to whoever asks."""
+
+    class Hub(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        block_on_close = False
+        pieces = [WELL]
+        stopped = threading.Event()
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self):
+            with contextlib.suppress(OSError):  # who asked may have gone
+                self.request.recv(4096)
+                for place, piece in enumerate(self.server.pieces):
+                    if place and self.server.stopped.wait(PAUSE):
+                        return
+                    self.request.sendall(piece)
+
+    with Hub(("127.0.0.1", 0), Answer) as server:
+        monkeypatch.setenv(
+            "HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}"
+        )
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
         yield server
+        server.stopped.set()
+        server.shutdown()
+        thread.join()
 
 
-@pytest.mark.parametrize(("status", "there"), [(b"200 OK", True), (b"503 Down", False)])
-def test_a_hub_that_answers(hub, monkeypatch, status, there):
-    def answer():
-        connection, _ = hub.accept()
-        with connection:
-            connection.recv(4096)
-            connection.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+def asked():
+    return places.reachable("who/what", REVISION, "datasets")
 
-    threading.Thread(target=answer, daemon=True).start()
-    assert places.reachable() is there
+
+def test_a_hub_that_has_the_commit_is_reachable(hub, monkeypatch):
+    monkeypatch.setattr(places, "PROBE_SECONDS", 60)
+    assert asked()
     places.reachable.cache_clear()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert places.reachable() is False
+    assert not asked()
+
+
+@pytest.mark.parametrize("manner", BADLY)
+def test_a_hub_that_misbehaves_is_given_up_within_one_deadline(
+    hub, monkeypatch, manner
+):
+    # Whoever waited for the last piece would find a hub that answers well.
+    monkeypatch.setattr(places, "PROBE_SECONDS", 0.3)
+    hub.pieces = BADLY[manner]
+    assert not asked()
+    with pytest.raises(FileNotFoundError) as caught:
+        images.load("mnist", "train")
+    assert "the hub gave no answer; on a connected" in str(caught.value)
+    monkeypatch.delenv("BERT_DIR", raising=False)
+    assert bert.weights().source == "package"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Dataset scripts are no longer supported"),
+        EOFError(),
+        HTTPException("garbage"),
+        ConnectionResetError(),
+        json.JSONDecodeError("Expecting\nvalue", PAGE.decode(), 0),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_hub_that_fails_after_its_first_answer_is_one_sentence(
+    nowhere, monkeypatch, error
+):
+    broken = Mock(side_effect=error)
+    monkeypatch.setattr(places, "reachable", lambda *_: True)
+    monkeypatch.setattr(datasets, "load_dataset", broken)
+    with pytest.raises((FileNotFoundError, ValueError)) as caught:
+        images.load("mnist", "train")
+    assert "mnist" in str(caught.value) and "\n" not in str(caught.value)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", broken)
+    monkeypatch.delenv("BERT_DIR", raising=False)
+    assert bert.weights().source == "package"
 
 
 def test_a_silent_hub_is_given_up_and_what_to_do_is_said(hub, monkeypatch):
     monkeypatch.setattr(places, "PROBE_SECONDS", 0.3)
+    hub.pieces = BADLY["stays silent"]
     with pytest.raises(FileNotFoundError, match="the hub gave no answer") as caught:
         images.load("mnist", "train")
     for part in ("is missing", "DATA_DIR", "data/mnist", "hf download", "--revision"):

@@ -142,9 +142,11 @@ def test_bad_sizes(weights, call, complaint):
 
 def test_without_a_hub_the_package_serves_and_a_demo_leaves_the_hub_alone(monkeypatch):
     monkeypatch.delenv("BERT_DIR", raising=False)
-    monkeypatch.setattr(places, "reachable", lambda: False)
+    monkeypatch.setattr(places, "reachable", lambda *_: False)
     assert bert.weights().source == "package"
-    monkeypatch.setattr(places, "reachable", lambda: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(
+        places, "reachable", lambda *_: pytest.fail("the hub was asked")
+    )
     weights = bert.weights(demo=True)
     assert (weights.source, weights.name) == ("package", "all-MiniLM-L6-v2")
     monkeypatch.setattr(bert, "find_spec", lambda name: None)

@@ -395,6 +395,54 @@ def test_a_file_that_holds_no_checkpoint_ends_in_one_sentence(tmp_path, name, se
     assert re.fullmatch(sentence, str(refusal.value))
 
 
+@pytest.mark.parametrize(
+    ("entry", "value", "wrong"),
+    [
+        ("step", None, "it lacks 'step'"),
+        ("seconds", None, "it lacks 'seconds'"),
+        ("model", None, "it lacks 'model'"),
+        ("optimizer", None, "it lacks 'optimizer'"),
+        ("log", None, "it lacks 'log'"),
+        ("walked", None, "it lacks 'walked'"),
+        ("readings", None, "it lacks 'readings'"),
+        ("rows", None, "it lacks 'rows'"),
+        ("step", "five", "it must be a whole number"),
+        ("step", -1, "it must be a whole number"),
+        ("step", 13, "step 13 of a run of 12"),
+        ("seconds", [], "float"),
+        ("model", {"weight": torch.ones(3)}, "Missing key"),
+        ("model", 5, "dict"),
+        ("optimizer", {"state": {}}, "it lacks 'param_groups'"),
+        ("optimizer", {"state": {}, "param_groups": []}, "parameter group"),
+        ("log", torch.ones(1, 5), "size"),
+        ("log", "text", "str"),
+        ("readings", ["low"], "float"),
+        ("rows", [{"at": 0}], "it lacks 'metrics'"),
+        ("rows", 5, "iterable"),
+    ],
+)
+def test_a_checkpoint_without_the_whole_state_is_refused_in_one_sentence(
+    tmp_path, entry, value, wrong
+):
+    path = tmp_path / "a.pt"
+    how = KEPT | dict(checkpoint=path)
+    run(**how, pause=lambda done: done == 5)
+    state = Checkpoint(path).read()
+    if value is None:
+        del state[entry]
+    else:
+        state[entry] = value
+    Checkpoint(path).write(state)
+    with pytest.raises(ValueError) as refusal:
+        run(**how)
+    words = str(refusal.value)
+    assert words.startswith(f"{path} does not hold the state of this run (")
+    assert wrong in words and "\n" not in words
+    assert words.endswith("): remove it to start this run afresh")
+    path.unlink()
+    same(run(**how)[2], run(**KEPT)[2])
+
+
 @pytest.mark.usefixtures("often")
 def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp_path):
     path = tmp_path / "a.pt"
