@@ -1,7 +1,7 @@
 """Every row of the ledgers in its wrong worlds: the smallest falsehood that it catches.
 
 `python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in
-the true world and once in every wrong world that one of its rows names. It writes
+the true world and once `inside` every wrong world that one of its rows names. It writes
 figures/power/<slug>.json when all sections of the ledger are measured: per row the
 smallest world of each family in which it fails though it holds in the true one. It also
 writes figures/failures.md, what did not hold in the committed records, and why.
@@ -20,7 +20,7 @@ import numpy as np
 from companion import ledger, record
 from companion.claims import Claim
 from lib.files import dumps, folder, sentence, write
-from papers.wrong_worlds import World, worlds
+from papers.wrong_worlds import inside, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 # The atlas has no page of statements: its rows are those under decay, and in norms of
@@ -28,12 +28,12 @@ LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 LEDGERS["atlas"] = "atlas_as_used"
 
 
-def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
-    """Per row: the smallest world of each family that it catches, and if one is small;
-    none where it fails in the true world. ValueError where a family that another row
-    names leaves value and bound alone, or lacks a row.
+def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict]:
+    """Per row of a ledger's section: the smallest world of each family that it catches,
+    and if one is small; none where it fails in the true world. ValueError where a
+    family that another row names leaves value and bound alone, or lacks a row.
     """
-    true = list(section(World()))
+    true = list(section())
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows = [row for row in true if family in row.fails_if]
@@ -43,7 +43,8 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
         for world in wrong:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")  # a wrong world may divide by zero
-                seen = {row.id: row for row in section(world)}
+                with inside(world, paper):
+                    seen = {row.id: row for row in section()}
             if missing := [row.id for row in rows if row.id not in seen]:
                 names = ", ".join(missing)
                 raise ValueError(
@@ -72,8 +73,8 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     }
 
 
-def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
-    """The ledger's sections of a paper at small size, each a function of the world."""
+def _sections(paper: str) -> Mapping[str, Callable[[], Iterable[Claim]]]:
+    """The ledger's sections of a paper at small size."""
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
     return {
         name: partial(section, module.SMALL)
@@ -105,7 +106,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with ProcessPoolExecutor(2) as pool:
         tasks = {
             paper: {
-                name: pool.submit(_power, rows)
+                name: pool.submit(_power, rows, paper)
                 for name, rows in _sections(paper).items()
             }
             for paper in papers

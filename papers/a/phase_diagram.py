@@ -92,25 +92,24 @@ def two_samples_of(
     return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
 
 
-def assumption1_bound(
-    seeds: Iterable[int],
-    rule: Rule,
-    steps: int,
-    off: float = 0.0,
-    turned: bool = False,
-) -> Claim:
+def theta_star(K: np.ndarray) -> float:
+    """theta* = (|K_12| - K_22)/(K_11 - |K_12|) of a Gram matrix K with K_12 < 0."""
+    k = -K[0, 1]
+    return (k - K[1, 1]) / (K[0, 0] - k)
+
+
+def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
     """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
-    small score gaps. off: share by which theta* is too large; turned: K_12 positive.
+    small score gaps.
     """
     right = []
-    sign = 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")
         small = np.exp(draw.normal())
         large = small * draw.uniform(1.5, 6.0)
         k = small + draw.uniform(0.1, 0.9) * (np.sqrt(small * large) - small)
-        theta = (k - small) / (large - k) * (1 + off)
-        K = np.array([[large, sign * k], [sign * k, small]])
+        K = np.array([[large, -k], [-k, small]])
+        theta = theta_star(K)
         for ratio, arrives in ((0.98, False), (1.02, True)):
             data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
             last = dynamics.train(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from companion.claims import Claim, interval
-from lib import attention, svm
+from lib import attention, dynamics, svm
 from lib.attention import TokenSet, coordinates, token_set
-from lib.dynamics import History, MirrorDescent, train
+from lib.dynamics import History, MirrorDescent
 from lib.mirror import gaussian_start, selected_tokens
 from lib.mirror.geometry import (
     bregman,
@@ -55,9 +55,9 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
     return sizes * stream(0, "draws").standard_normal(shape)
 
 
-def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
+def lemma16(tokens: TokenSet, matrices: np.ndarray) -> list[Claim]:
     """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
-    `matrices` (m, runs, d, d_z), and far along both SVMs; off: the constants' error."""
+    `matrices` (m, runs, d, d_z), and far along both SVMs."""
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (
@@ -69,8 +69,8 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
     losses = np.array(
         [attention.gradients(tokens, W, tokens.u, "logistic")[0] for W in tried]
     )
-    low = (losses / smallest).min() / (1 + off)
-    high = (losses / largest).max() / (1 + off)
+    low = (losses / smallest).min()
+    high = (losses / largest).max()
     return [claim("lemma16.lower", low), claim("lemma16.upper", high)]
 
 
@@ -93,15 +93,12 @@ def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
         yield size / G
 
 
-def lemma18(
-    tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0
-) -> Claim:
+def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
     """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
 
     Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a
     quarter of the product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d,
-    d_z), and at W = 0 for two misclassified tokens, where it is attained. off: by what
-    share G is wrong.
+    d_z), and at W = 0 for two misclassified tokens, where it is attained.
     """
     q = dual_exponent(p)
     pair = _two_misclassified_tokens()
@@ -112,7 +109,7 @@ def lemma18(
     ]
     largest = 0.0
     for ratio in ratios:
-        largest = max(largest, ratio.max() / (1 + off))
+        largest = max(largest, ratio.max())
     return claim("lemma18", largest, p)
 
 
@@ -266,8 +263,7 @@ class Selection:
 
     @property
     def direction(self) -> np.ndarray:
-        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if a wrong world
-        rotates W_mm."""
+        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if W_mm is rotated."""
         flat = self.solution.W.reshape(len(self.solution.W), -1)
         return flat / norm(flat, self.p)[:, None]
 
@@ -696,7 +692,7 @@ def found_selections(
     """The locally optimal selections in which training with p ends."""
     start = gaussian_start(tokens, seeds)
     rule = relative_rule(start, p, 0.02)
-    history = train(tokens, rule, steps, [steps], start, loss="logistic")
+    history = dynamics.train(tokens, rule, steps, [steps], start, loss="logistic")
     opt = selected_tokens(tokens, history.W[:, -1])
     kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
     return select(tokens.take(kept), opt[kept], p)
@@ -729,7 +725,8 @@ def from_cone(
     start = W.reshape(draws * runs, *solution.W.shape[1:])
     tokens = selection.tokens.take(np.tile(np.arange(runs), draws))
     rule = relative_rule(start, selection.p, share)
-    return train(tokens, change(rule), steps, start=start, loss="logistic"), tokens
+    history = dynamics.train(tokens, change(rule), steps, start=start, loss="logistic")
+    return history, tokens
 
 
 def theory(p: float) -> tuple[float, float, str]:

@@ -6,7 +6,7 @@ l_p head SVM has the largest label margin, as the loss is about e^{-r margin}; v
 to its v_mm, W/R to its W_mm.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -328,14 +328,14 @@ def _in_turn(tokens, p, r, R, pair):
 
 
 def joint_claims(
-    tokens: TokenSet, p: float, v, W, named: Callable = lambda solution: solution
+    tokens: TokenSet, p: float, v: np.ndarray, W: np.ndarray
 ) -> list[Claim]:
     """The D of v and of W from the SVMs of the largest label margin."""
     claims = []
     for name, end, solution in zip(
         ("v", "W"), (v, W), _candidates(tokens, p)[0], strict=True
     ):
-        ends = end.reshape(1, -1), named(solution).value.reshape(1, -1)
+        ends = end.reshape(1, -1), solution.value.reshape(1, -1)
         claims.append(
             PAPER.claim("joint.path", directional_bregman(*ends, p)[0], name, p)
         )
@@ -348,7 +348,6 @@ def path_against_descent(
     multiples: Sequence[float],
     steps: int,
     random_starts: int,
-    named: Callable = lambda solution: solution,
 ) -> dict:
     """The regularisation path of every run, opt tokens, and lp-AttGD from W_0 = 0.
 
@@ -360,7 +359,7 @@ def path_against_descent(
     history = train(tokens, MirrorDescent(p), steps, loss="logistic")
     solution = selection.solution
     divergences = []
-    towards = named(solution).W.reshape(selection.direction.shape)
+    towards = solution.W.reshape(selection.direction.shape)
     for run in range(len(tokens.y)):
         random = stream(run, "draws").standard_normal(
             (random_starts, *solution.W.shape[1:])
