@@ -52,7 +52,7 @@ def closure(text: str) -> list[Path]:
 
 @cache
 def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
-    """Return the dotted names, of modules and what is in them, that a source imports."""
+    """Return the dotted names of modules, functions and classes that are imported."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -1,12 +1,10 @@
 """Find for every row of the ledgers the smallest falsehood that it detects.
 
-`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in the
-true world and once in every wrong world that one of its rows names. A wrong world is a
-small, named falsehood (`papers.wrong_worlds`). The command writes
-figures/power/<slug>.json once all sections of the ledger are measured. The file has,
-for each row that holds in the true world, the smallest world of each family in which
-the row fails. The command also writes figures/failures.md: which claims did not hold in
-the committed records, and why.
+`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in
+the true world and once `inside` every wrong world that one of its rows names. It writes
+figures/power/<slug>.json when all sections of the ledger are measured: per row the
+smallest world of each family in which it fails though it holds in the true one. It also
+writes figures/failures.md, what did not hold in the committed records, and why.
 """
 
 import argparse
@@ -22,7 +20,7 @@ import numpy as np
 from companion import ledger, record
 from companion.claims import Claim
 from lib.files import dumps, folder, sentence, write
-from papers.wrong_worlds import World, worlds
+from papers.wrong_worlds import inside, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 # The atlas has no page of statements: its rows are those under decay, and in norms of
@@ -30,14 +28,12 @@ LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
 LEDGERS["atlas"] = "atlas_as_used"
 
 
-def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
-    """Find for every row the smallest world of each family that it detects.
-
-    The result also says whether one of these worlds is small, and is empty for a row
-    that fails in the true world. Raises ValueError if a family that a row names does
-    not change the row's value and bound, or loses the row.
+def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict]:
+    """Per row of a ledger's section: the smallest world of each family that it catches,
+    and if one is small; none where it fails in the true world. ValueError where a
+    family that another row names leaves value and bound alone, or lacks a row.
     """
-    true = list(section(World()))
+    true = list(section())
     catches = {row.id: [] for row in true}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         rows = [row for row in true if family in row.fails_if]
@@ -46,8 +42,9 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
         untouched = []
         for world in wrong:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")  # an altered copy may divide by zero
-                seen = {row.id: row for row in section(world)}
+                warnings.simplefilter("ignore")  # a wrong world may divide by zero
+                with inside(world, paper):
+                    seen = {row.id: row for row in section()}
             if missing := [row.id for row in rows if row.id not in seen]:
                 names = ", ".join(missing)
                 raise ValueError(
@@ -76,10 +73,8 @@ def _power(section: Callable[[World], Iterable[Claim]]) -> dict[str, dict]:
     }
 
 
-def _sections(paper: str) -> Mapping[str, Callable[[World], Iterable[Claim]]]:
-    """Return the sections of a paper's ledger at small size, each a function of the
-    world.
-    """
+def _sections(paper: str) -> Mapping[str, Callable[[], Iterable[Claim]]]:
+    """The ledger's sections of a paper at small size."""
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
     return {
         name: partial(section, module.SMALL)
@@ -113,7 +108,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with ProcessPoolExecutor(2) as pool:
         tasks = {
             paper: {
-                name: pool.submit(_power, rows)
+                name: pool.submit(_power, rows, paper)
                 for name, rows in _sections(paper).items()
             }
             for paper in papers

@@ -1,21 +1,34 @@
 """Wrong worlds: small, named falsehoods that a claim with statistical power must
 detect.
 
-A claim detects a wrong world if it holds in the true world and fails in the wrong one.
-A ledger computes its rows in the true world, `World()`, and in wrong worlds. A wrong
-world changes one thing: what theory names as the end point, the step, the curve, the
-data, or the exponent p.
+A claim catches a wrong world when it holds in the true one and fails in it. A ledger
+knows the true world alone. `inside` replaces, for a while, names of the modules that it
+calls: the solver's end point that a claim is handed, training, the curve that is read,
+the formula. `PATCHES` lists which names, by ledger and family of worlds.
+
+What a ledger keeps in a cache is measured in the true world, whatever else is replaced,
+but for what `PATCHES` says is measured `afresh`.
 """
 
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial, wraps
+from pkgutil import resolve_name
+from typing import Any
+from unittest import mock
 
 import numpy as np
 
+from lib import dynamics
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet
 from lib.dynamics import History
 from lib.dynamics.in_coordinates.rules import MirrorDescent
 from lib.dynamics.rules import Custom, Polyak, Rule
+from lib.regression import Regression
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
@@ -30,9 +43,7 @@ FAMILIES = {  # For each family: the words for its size, and sizes from small to
     "label turned": ("one sample", (1.0,)),
     "selection exchanged": ("one sample", (1.0,)),
     "inner product turned": ("one pair", (1.0,)),
-    "cap ignored": ("wholly", (1.0,)),
     "sigma off": ("{:+g} %", (0.05, -0.05, 0.3)),
-    "identity for the preconditioner": ("wholly", (1.0,)),
     "identity for the metric": ("wholly", (1.0,)),
     "variance reduction left out": ("wholly", (1.0,)),
 }
@@ -40,23 +51,26 @@ FAMILIES = {  # For each family: the words for its size, and sizes from small to
 
 @dataclass(frozen=True)
 class World:
-    """The true world, or one that is wrong by `size` in the way that `family` names.
+    """A world that is wrong by `size` as `family` says; else ValueError.
 
-    Raises ValueError for an unknown family.
+    Each method changes one thing as this world has it, and leaves it alone if the
+    family is another one.
     """
 
-    family: str = ""
-    size: float = 0.0
+    family: str
+    size: float
 
-    def __post_init__(self):
-        if self.family and self.family not in FAMILIES:
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
             raise ValueError(f"{self.family!r}: choose one of {', '.join(FAMILIES)}")
 
     def __str__(self) -> str:
-        if not self.family:
-            return "the true world"
         text = FAMILIES[self.family][0]
-        return f"{self.family}, {text.format(100 * self.size if '%' in text else self.size)}"
+        if "%" in text:
+            size = 100 * self.size
+        else:
+            size = self.size
+        return f"{self.family}, {text.format(size)}"
 
     @property
     def small(self) -> bool:
@@ -70,12 +84,10 @@ class World:
         """Return how far this world is off in `family`; 0 if it is right."""
         return self.size if family == self.family else 0.0
 
-    def target(self, solution: MaxMargin) -> MaxMargin:
-        """Return the end point as this world has it.
-
-        It is rotated by a direction error of `size`, or its norm is off.
+    def turned(self, value: np.ndarray) -> np.ndarray:
+        """Vectors or matrices (runs, ...), each rotated by a direction error of `size`,
+        or its norm off.
         """
-        value = solution.value
         factor = 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
         streams = [stream(run, "draws") for run in range(len(flat))]
@@ -84,9 +96,29 @@ class World:
         away *= (np.linalg.norm(flat, axis=1) / np.linalg.norm(away, axis=1))[:, None]
         cosine = 1 - self.of("target rotated") ** 2 / 2
         turned = factor * (cosine * flat + np.sqrt(1 - cosine**2) * away)
-        # (runs, d, d_z), of a head (runs, d, 1)
-        weights = turned.reshape(*value.shape[:2], -1)
-        return replace(solution, norm=solution.norm * factor, _weights=lambda: weights)
+        return turned.reshape(value.shape)
+
+    def target(self, solution: MaxMargin) -> MaxMargin:
+        """The end point that theory names, `turned`."""
+        weights = self.turned(solution.value)
+        if weights.ndim == 2:  # a head, (runs, d, 1)
+            weights = weights[..., None]
+        norm = solution.norm * (1 + self.of("norm off"))
+        return replace(solution, norm=norm, _weights=lambda: weights)
+
+    def end_points(self, targets: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """What training is measured against: the end points that theory names, `turned`;
+        the rivals as they are.
+        """
+        if not targets:
+            return targets
+        turned = dict(targets)
+        for name in turned.keys() & {"W_mm", "u_mm"}:
+            value = turned[name]
+            if isinstance(value, MaxMargin):
+                value = value.value
+            turned[name] = self.turned(value)
+        return turned
 
     def rule(self, rule: Rule) -> Rule:
         """Return the rule as this world has it: with another step size, or another p.
@@ -108,15 +140,21 @@ class World:
             )
         return replace(rule, step_size=rule.step_size * factor)
 
-    def problem(self, problem: Minimal) -> Minimal:
-        """Return the data on which this world trains; see `tokens`."""
-        return replace(problem, tokens=self.tokens(problem.tokens))
+    def rules(self, rules: Rule | Mapping[Any, Rule]) -> Rule | dict[Any, Rule]:
+        """One rule, or each of several, as `rule`."""
+        if isinstance(rules, Mapping):
+            return {name: self.rule(rule) for name, rule in rules.items()}
+        return self.rule(rules)
+
+    def problem(self, problem: Minimal | TokenSet) -> Minimal | TokenSet:
+        """The data that is trained on, as `tokens`."""
+        if isinstance(problem, Minimal):
+            return replace(problem, tokens=self.tokens(problem.tokens))
+        return self.tokens(problem)
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """Return the tokens of this world.
-
-        The label of the first sample is flipped, or all inner products are raised by a
-        common vector, on average by `size` times the product of the two norms.
+        """The label of the first sample turned, or inner products raised by a common
+        vector, on average by `size` of the product of the two norms.
         """
         if self.of("label turned"):
             y = tokens.y.copy()
@@ -130,50 +168,40 @@ class World:
             return replace(tokens, X=tokens.X + np.sqrt(share) * size * common)
         return tokens
 
-    def trained(self) -> "World":
-        """Return the world as training sees it.
-
-        Only wrong steps, labels and inner products change training; all else is true.
-        """
-        trains_otherwise = ("step off", "label turned", "inner products raised")
-        return self if self.family in trains_otherwise else World()
+    def selection(self, selection: Any) -> Any:
+        """Paper C's selection that a claim names: `tokens`, and `target`."""
+        tokens = self.tokens(selection.tokens)
+        return replace(
+            selection, tokens=tokens, solution=self.target(selection.solution)
+        )
 
     def history(self, history: History) -> History:
-        """Return a run as this world sees it, trained with targets from `around`.
-
-        The direction error is that of the target that the world names. The exponents in
-        t of norms, direction errors, log gap, log weights and score gaps are off by
-        `size`, and the last record is right.
+        """A run whose exponents in t are off by `size`, right at the last record: of
+        norms, direction errors, log gap, log weights and score gaps.
         """
-        if size := self.of("target rotated"):
-            suffix = f"@{size:g}"
-        else:
-            suffix = ""
-        measures = (
-            "direction_error alignment descent head_direction_error head_alignment"
+        scale = (history.iterations.clip(1) / history.iterations[-1]) ** self.of(
+            "exponent off"
         )
-        for name in measures.split():
-            known = getattr(history, name)
-            named = {
-                key: known.get(key + suffix, value) for key, value in known.items()
-            }
-            history = replace(history, **{name: named})
-        if not (off := self.of("exponent off")):
-            return history
-        scale = (history.iterations.clip(1) / history.iterations[-1]) ** off
-        curves = {
-            n: getattr(history, n) * scale for n in ("norm", "head_norm", "log_gap")
+        curves: dict[str, Any] = {
+            name: getattr(history, name) * scale
+            for name in ("norm", "head_norm", "log_gap")
         }
         for name in ("direction_error", "head_direction_error"):
-            curves[name] = {key: v * scale for key, v in getattr(history, name).items()}
-        log_miss = history.log_miss * scale[:, None]
-        gaps = history.score_gaps
-        return replace(
-            history, **curves, log_miss=log_miss, score_gaps=gaps * scale[:, None, None]
-        )
+            errors = getattr(history, name)
+            curves[name] = {key: value * scale for key, value in errors.items()}
+        curves["log_miss"] = history.log_miss * scale[:, None]
+        curves["score_gaps"] = history.score_gaps * scale[:, None, None]
+        return replace(history, **curves)
 
+    def histories(self, trained: Any) -> Any:
+        """What training answers, a history or several by their rules, as `history`."""
+        if isinstance(trained, History):
+            return self.history(trained)
+        return {name: self.history(history) for name, history in trained.items()}
 
-TRUE = World()
+    def covariance(self, problem: Regression) -> Regression:
+        """Paper B's problem as theory names it: Sigma too large by the share."""
+        return replace(problem, Sigma=problem.Sigma * (1 + self.of("sigma off")))
 
 
 def worlds(family: str) -> list[World]:
@@ -181,10 +209,433 @@ def worlds(family: str) -> list[World]:
     return [World(family, size) for size in FAMILIES[family][1]]
 
 
-def around(name: str, solution: MaxMargin) -> dict[str, np.ndarray]:
-    """Return the end point under `name`, and its rotations by each size as
-    name@size.
+Change = Callable[[World, Any], Any]
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A `name` in a module, and how its replacement follows from world and original."""
+
+    name: str
+    by: Callable[[World, Any], Any]
+
+    @property
+    def place(self) -> tuple[Any, str]:
+        """The module or class that has the name, and the last part of the name."""
+        owner, _, attribute = self.name.rpartition(".")
+        return resolve_name(owner), attribute
+
+
+def argument(name: str, change: Change) -> Callable[[World, Any], Any]:
+    """A function whose argument `name` is changed before the function sees it."""
+
+    def patched(world: World, function: Any) -> Any:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def replaced(*args: Any, **named: Any) -> Any:
+            bound = signature.bind(*args, **named)
+            if name in bound.arguments:
+                bound.arguments[name] = change(world, bound.arguments[name])
+            return function(*bound.args, **bound.kwargs)
+
+        return replaced
+
+    return patched
+
+
+def result(change: Change) -> Callable[[World, Any], Any]:
+    """A function whose answer is changed."""
+
+    def patched(world: World, function: Any) -> Any:
+        @wraps(function)
+        def replaced(*args: Any, **named: Any) -> Any:
+            return change(world, function(*args, **named))
+
+        return replaced
+
+    return patched
+
+
+def afresh(world: World, function: Any) -> Any:
+    """A function of a cache, with an empty cache of this world's own."""
+    return cache(function.__wrapped__)
+
+
+def value(new: Any) -> Callable[[World, Any], Any]:
+    """A constant."""
+    return lambda world, old: new
+
+
+def larger(family: str) -> Change:
+    """A number, or numbers, larger by the share that the world is off."""
+    return lambda world, number: number * (1 + world.of(family))
+
+
+def smaller(family: str) -> Change:
+    """What is measured over a constant that is larger by the share: smaller by it."""
+    return lambda world, ratio: ratio / (1 + world.of(family))
+
+
+def each(change: Change) -> Change:
+    """Every value of a mapping, changed."""
+    return lambda world, values: {
+        name: change(world, number) for name, number in values.items()
+    }
+
+
+def _tilted(world: World, x: Any, values: np.ndarray) -> np.ndarray:
+    """Values over x (k,), their exponent in x off, right at the last x."""
+    x = np.asarray(x, float)
+    return values * (x / x[-1]) ** world.of("exponent off")
+
+
+def _fit_of_tilted(world: World, fit: Any) -> Any:
+    """A fit of an exponent, fit(x, values), that reads a tilted curve."""
+    return lambda x, values, *more: fit(x, _tilted(world, x, values), *more)
+
+
+# ---------------------------------------------------------------- paper A
+_A = "papers.a.ledger_rows"
+_TRAINED = Patch(f"{_A}._trained", afresh)
+# Rows about training that is wrong are those of the small start: no need to train more.
+_TRAINS_OTHERWISE = (_TRAINED, Patch(f"{_A}.STARTS", value(("small",))))
+_TRAIN = "lib.dynamics.train"
+_STEPS = Patch(_TRAIN, argument("rules", World.rules))
+_DATA = Patch(_TRAIN, argument("tokens", World.problem))
+_NAMED_ENDS = (
+    Patch("papers.a.fixed_head.small_start", argument("solution", World.target)),
+    Patch("papers.a.fixed_head.lemma6", argument("solution", World.target)),
+    Patch("papers.a.fixed_head.lemma2", argument("solution", World.target)),
+    Patch("papers.a.joint_training.eq13", argument("head", World.target)),
+    Patch("papers.a.joint_training.lemma3", argument("head", World.target)),
+    Patch(f"{_A}._stationary", argument("target", World.target)),
+    Patch(f"{_A}._growth_of_ngd", argument("target", World.target)),
+    Patch(f"{_A}._lemma14", argument("head", World.target)),
+)
+
+
+def _exchanged(world: World, trained: Any) -> Any:
+    """Histories whose alignments with W_mm and with the end of another selection are
+    exchanged.
     """
-    turned = worlds("target rotated")
-    rotated = {f"{name}@{world.size:g}": world.target(solution).W for world in turned}
-    return {name: solution.value} | rotated
+    runs = {}
+    for rule, history in trained.items():
+        near = dict(history.alignment)
+        near["W_mm"], near["exchanged"] = near["exchanged"], near["W_mm"]
+        runs[rule] = replace(history, alignment=near)
+    return runs
+
+
+def _spread_otherwise(world: World, function: Any) -> Any:
+    """`_spreads` of tokens of dimension d, whose exponent in d is off."""
+
+    @wraps(function)
+    def spreads(tokens: TokenSet, *more: float) -> tuple[np.ndarray, ...]:
+        scale = float(tokens.shape[-1]) ** world.of("exponent off")
+        return tuple(scale * spread for spread in function(tokens, *more))
+
+    return spreads
+
+
+_OF_A: dict[str, tuple[Patch, ...]] = {
+    "target rotated": (
+        *_NAMED_ENDS,
+        Patch(_TRAIN, argument("targets", World.end_points)),
+        Patch(_TRAIN, argument("head_targets", World.end_points)),
+        _TRAINED,
+    ),
+    "norm off": _NAMED_ENDS,
+    "step off": (_STEPS, *_TRAINS_OTHERWISE),
+    "exponent off": (
+        Patch(_TRAIN, result(World.histories)),
+        Patch(f"{_A}._trained", result(World.histories)),
+        Patch(f"{_A}._spreads", _spread_otherwise),
+    ),
+    "label turned": (
+        _DATA,
+        *_TRAINS_OTHERWISE,
+        Patch(f"{_A}._data_claims", argument("tokens", World.tokens)),
+        Patch(f"{_A}._lemma14", argument("tokens", World.tokens)),
+        Patch(f"{_A}._stationary", argument("tokens", World.tokens)),
+    ),
+    "inner products raised": (
+        _DATA,
+        *_TRAINS_OTHERWISE,
+        *(
+            Patch(f"papers.a.assumptions.{name}", argument("tokens", World.tokens))
+            for name in ("score_gaps", "near_orthogonality", "strict_orthogonality")
+        ),
+        Patch(f"{_A}._lemma11", argument("tokens", World.tokens)),
+    ),
+    "inner product turned": (
+        Patch("papers.a.phase_diagram.two_samples", lambda world, f: partial(f, 1.0)),
+        Patch(
+            "papers.a.phase_diagram.two_samples_of",
+            argument("K", lambda world, K: np.abs(K)),
+        ),
+    ),
+    "selection exchanged": (Patch(f"{_A}._trained", result(_exchanged)),),
+    "constant off": (
+        Patch("papers.a.phase_diagram.theta_star", result(larger("constant off"))),
+        Patch(
+            f"{_A}._longest_differences",
+            result(lambda world, D: D * (1 - world.size)),
+        ),
+    ),
+    "sigma off": (Patch(f"{_A}._thousand_starts", result(larger("sigma off"))),),
+}
+
+# ---------------------------------------------------------------- paper B
+_B = "papers.b.ledger_rows"
+
+
+def _landscape_over_larger_constants(world: World, measured: tuple) -> tuple:
+    """`_landscape_measured`: curvatures and Lemma 2's ratios over larger constants."""
+    points, distance, worst, ratios = measured
+    over = each(smaller("constant off"))
+    return points, distance, over(world, worst), over(world, ratios)
+
+
+def _starts_over_larger_constant(world: World, measured: tuple) -> tuple:
+    """`_starts_measured`: Lemma 4's least curvature over a larger constant."""
+    ns, near, inverse, low, high = measured
+    return ns, near, inverse, smaller("constant off")(world, low), high
+
+
+def _longer_steps(world: World, rule: Any) -> Any:
+    """The class of the rule, which makes a rule of a longer step."""
+    return lambda step_size: rule(step_size * (1 + world.of("step off")))
+
+
+_OF_B: dict[str, tuple[Patch, ...]] = {
+    "sigma off": (
+        Patch(
+            "lib.regression.Regression.assumptions", argument("self", World.covariance)
+        ),
+        *(
+            Patch(f"papers.b.landscape.{name}", argument("named", World.covariance))
+            for name in (
+                "by_monte_carlo",
+                "sample_average",
+                "minima",
+                "convexity",
+                "lemma1_symmetry",
+            )
+        ),
+    ),
+    "constant off": (
+        Patch(f"{_B}._self_logits", result(larger("constant off"))),
+        Patch(f"{_B}._landscape_measured", result(_landscape_over_larger_constants)),
+        Patch(f"{_B}._starts_measured", result(_starts_over_larger_constant)),
+        Patch(
+            "papers.b.landscape.lemma1_ratios", result(each(smaller("constant off")))
+        ),
+        Patch(
+            "papers.b.landscape.lemma8_formulas", result(each(larger("constant off")))
+        ),
+        Patch("papers.b.scaling.least_squares_errors", result(smaller("constant off"))),
+    ),
+    "exponent off": (
+        Patch(f"{_B}.log_slope", _fit_of_tilted),
+        Patch(f"{_B}.leading", _fit_of_tilted),
+    ),
+    "step off": (Patch("papers.b.scaling.PreconditionedRule", _longer_steps),),
+}
+
+# ---------------------------------------------------------------- paper C
+_C = "papers.c.ledger_rows"
+_NAMED_SELECTIONS = tuple(
+    Patch(name, argument("selection", World.selection))
+    for name in (
+        f"{_C}._on_the_edge",
+        f"{_C}._near_runs",
+        "papers.c.lemmas.lemma27",
+        "papers.c.lemmas.lemma28",
+    )
+)
+
+
+def _turned(world: World, target: np.ndarray) -> np.ndarray:
+    """Targets (runs, ...), or a single one (k,), `turned`."""
+    if target.ndim == 1:
+        return world.turned(target[None])[0]
+    return world.turned(target)
+
+
+def _grown_otherwise(world: World, history: History) -> History:
+    """A run of lp-AttGD whose own norm has another exponent in t."""
+    t = history.iterations.clip(1)
+    return replace(history, own_norm=_tilted(world, t, history.own_norm))
+
+
+def _diverging_otherwise(world: World, lemma29: Any) -> Any:
+    """Lemma 29 of divergences whose exponent in t is off."""
+
+    @wraps(lemma29)
+    def of_tilted(history: History, p: float, divergence: np.ndarray) -> Any:
+        t = history.iterations.clip(1)
+        return lemma29(history, p, _tilted(world, t, divergence))
+
+    return of_tilted
+
+
+_OF_C: dict[str, tuple[Patch, ...]] = {
+    "target rotated": (
+        *_NAMED_SELECTIONS,
+        Patch(f"{_C}._far_out", argument("target", _turned)),
+        Patch(f"{_C}._rate_claims", argument("solution", World.target)),
+        # The targets of the regularisation paths
+        Patch("papers.c.predecessor.directional_bregman", argument("V", _turned)),
+    ),
+    "norm off": (
+        *_NAMED_SELECTIONS,
+        Patch("papers.c.lemmas.lemma30", argument("size", larger("norm off"))),
+    ),
+    "label turned": _NAMED_SELECTIONS[:1],
+    "constant off": (
+        Patch(f"{_C}._least_ratio", result(smaller("constant off"))),
+        Patch("papers.c.lemmas.claim", argument("values", smaller("constant off"))),
+    ),
+    "step off": (_STEPS,),
+    "p off": (_STEPS,),
+    "exponent off": (
+        Patch("papers.c.lemmas.lemma29", _diverging_otherwise),
+        Patch("papers.c.lemmas.lemma30", argument("history", _grown_otherwise)),
+    ),
+}
+
+# ---------------------------------------------------------------- the atlas
+_ATLAS = "papers.atlas.ledger_rows"
+
+
+class UnsignedOLion(dynamics.OLion):
+    """OLion without the sign: the orthogonalised momentum itself."""
+
+    def _own_numbers(self) -> dict[str, float]:
+        return super()._own_numbers() | {"signed": False}
+
+
+def _without_sign(world: World, rule: Rule) -> Rule:
+    if isinstance(rule, dynamics.OLion):
+        return UnsignedOLion(rule.step_size)
+    return rule
+
+
+def _without_reduction(world: World, rule: Rule) -> Rule:
+    if getattr(rule, "variance_reduced", False):
+        return replace(rule, variance_reduced=False)
+    return rule
+
+
+def _at_rest_otherwise(world: World, end: Any) -> Any:
+    """Runs at rest under another decay than theory names."""
+    factor = 1 + world.of("constant off")
+    return replace(end, size=factor * end.size, law=factor * end.law)
+
+
+def identity_moments(world: World, path: History) -> History:
+    """A path whose moments say that the metric is the identity."""
+    runs = len(path.W)
+    d, d_z = path.W.shape[2:]
+    left = [np.eye(d)] * runs
+    right = [np.eye(d_z)] * runs
+    moments: Any = {"second": [None] * runs, "left": left, "right": right}
+    return replace(path, moments=moments)
+
+
+def _reached_in_frobenius(world: World, predictions: Any) -> Any:
+    """`predictions` that read, of each rule with variance reduction, the Frobenius
+    norm's ratio for every norm.
+    """
+    atlas = importlib.import_module("papers.atlas.atlas")
+    column = atlas.column("Frobenius")
+
+    def in_frobenius(ratios: Any) -> Any:
+        alone = ratios.value[..., column : column + 1]
+        return replace(ratios, value=np.repeat(alone, len(atlas.NORMS), -1))
+
+    @wraps(predictions)
+    def of_identity(rows: Mapping[str, Any], reached: Mapping[str, Any]) -> Any:
+        seen = dict(reached)
+        for name, row in rows.items():
+            if getattr(row.rule, "variance_reduced", False):
+                seen[name] = in_frobenius(seen[name])
+        return predictions(rows, seen)
+
+    return of_identity
+
+
+_OF_THE_ATLAS: dict[str, tuple[Patch, ...]] = {
+    "identity for the metric": (
+        Patch(
+            "papers.atlas.atlas_used.at_rest",
+            argument("row", lambda world, row: replace(row, highest="Frobenius")),
+        ),
+        Patch("papers.atlas.atlas_used.own_ratios", argument("path", identity_moments)),
+        Patch(
+            "papers.atlas.atlas_used.turns",
+            result(lambda world, R: np.broadcast_to(np.eye(R.shape[-1]), R.shape)),
+        ),
+        Patch(f"{_ATLAS}._path", argument("rule", _without_sign)),
+        Patch("papers.atlas.atlas_rules.predictions", _reached_in_frobenius),
+    ),
+    "constant off": (
+        Patch("papers.atlas.atlas_used.at_rest", result(_at_rest_otherwise)),
+        Patch("papers.atlas.atlas_used.turns", result(larger("constant off"))),
+    ),
+    "variance reduction left out": (
+        Patch(f"{_ATLAS}._path", argument("rule", _without_reduction)),
+    ),
+}
+
+# ledger: family: what stands elsewhere in its worlds
+PATCHES: dict[str, dict[str, tuple[Patch, ...]]] = {
+    "A": _OF_A,
+    "B": _OF_B,
+    "C": _OF_C,
+    "atlas": _OF_THE_ATLAS,
+}
+
+
+def _in_truth(function: Any, replaced: list[tuple[Any, str, Any]]) -> Any:
+    """A function that sees the true world, whatever is `replaced` around it."""
+
+    @wraps(function)
+    def undisturbed(*args: Any, **named: Any) -> Any:
+        with ExitStack() as stack:
+            for owner, attribute, original in replaced:
+                stack.enter_context(mock.patch.object(owner, attribute, original))
+            return function(*args, **named)
+
+    return undisturbed
+
+
+@contextmanager
+def inside(world: World, ledger: str) -> Iterator[None]:
+    """The wrong world around a ledger's sections; ValueError if it has no such world."""
+    if world.family not in PATCHES[ledger]:
+        raise ValueError(
+            f"{world.family!r}: the ledger {ledger!r} has no such world, only "
+            f"{', '.join(PATCHES[ledger])}"
+        )
+    patches = PATCHES[ledger][world.family]
+    rows = importlib.import_module(f"papers.{ledger.lower()}.ledger_rows")
+    cached = [
+        (rows, name, function)
+        for name, function in vars(rows).items()
+        if hasattr(function, "cache_info")
+    ]
+    replaced = cached + [(*patch.place, getattr(*patch.place)) for patch in patches]
+    fresh = {patch.name for patch in patches if patch.by is afresh}
+    with ExitStack() as stack:
+        for owner, name, function in cached:
+            if f"{rows.__name__}.{name}" not in fresh:
+                undisturbed = _in_truth(function, replaced)
+                stack.enter_context(mock.patch.object(owner, name, undisturbed))
+        # One name may be replaced twice: the second time what stands there by then.
+        for patch in patches:
+            owner, name = patch.place
+            new = patch.by(world, getattr(owner, name))
+            stack.enter_context(mock.patch.object(owner, name, new))
+        yield

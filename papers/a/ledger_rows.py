@@ -1,5 +1,4 @@
-"""The ledger of paper A (2402.05738): every statement's rows, in the true or in a wrong
-world.
+"""The ledger of paper A (2402.05738): every statement's rows.
 
 Four settings for a fixed head, all ours. "class means" and "antipodal" are as in our
 Figures 2 and 5, but smaller; their dimension is too low for our sufficient form of
@@ -14,7 +13,7 @@ checked by the upper end, at 95 %, of the probability that it fails, which must 
 exceed DELTA: 28 draws without a failure are too few.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -31,10 +30,10 @@ from lib.seeds import stream
 from papers.a import assumptions, fixed_head, joint_training, phase_diagram
 from papers.a.statements import PAPER
 from papers.fits import log_slope
-from papers.wrong_worlds import TRUE, World, around
 
 EXAMPLE_1 = "class means, high d"
-HEAD_BEYOND = "-1 ± 0.05"  # the same for the head's direction error
+STARTS = ("small", "opposite", "local")
+HEAD_BEYOND = "-1 ± 0.05"  # of the head's direction error, likewise
 BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which delay the growth
 
 
@@ -117,10 +116,11 @@ def _solutions(sizes: Sizes, name: str):
 
 
 @cache
-def _trained(sizes: Sizes, name: str, start: str, world: World, loss: str):
-    """Train NGD, GD, GD with growing steps, and Polyak's step from one of three starts.
-
-    For a loss other than the exponential one only NGD is trained.
+def _trained(
+    sizes: Sizes, name: str, start: str, loss: str = "exponential"
+) -> dict[str, dynamics.History]:
+    """NGD, GD, also with growing steps, and Polyak from one of three starts; NGD alone
+    for another loss.
     """
     problem = _problems(sizes)[name]
     (true, local, exchanged) = _solutions(sizes, name)
@@ -135,41 +135,31 @@ def _trained(sizes: Sizes, name: str, start: str, world: World, loss: str):
         step_size = 1 / fixed_head.smoothness(problem.tokens).max()
         named["GD"] = rules.GD(step_size)
         named["Polyak"] = rules.Polyak()
-    seen = {name: world.rule(rule) for name, rule in named.items()}
-    ends = around("W_mm", true) | {"local": local.W, "exchanged": exchanged.W}
-    about = {"start": begin, "targets": ends, "loss": loss}
-    data = world.problem(problem)
+    ends = {"W_mm": true, "local": local, "exchanged": exchanged}
     recorded = dynamics.log_spaced(sizes.steps, 120)
-    runs = dict(dynamics.train(data, seen, sizes.steps, recorded, **about))
+    runs = dynamics.train(
+        problem, named, sizes.steps, recorded, begin, targets=ends, loss=loss
+    )
     if loss == "exponential":
         # A fifth of the steps is enough. Each calls Python and is slow.
         growing = fixed_head.growing_steps(step_size)
         steps = sizes.steps // 5
         recorded = dynamics.log_spaced(steps, 120)
         runs[fixed_head.GROWING] = dynamics.train(
-            data, growing, steps, recorded, **about
+            problem, growing, steps, recorded, begin, targets=ends, loss=loss
         )
     return runs
 
 
-def _histories(sizes, name, start, world, loss="exponential"):
-    runs = _trained(sizes, name, start, world.trained(), loss)
-    return {rule: world.history(history) for rule, history in runs.items()}
-
-
-def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Theorems 1 and 5-7, Lemmas 1, 5, 7 and 10, Eq. 12, Remark 1 and Section
-    3.1.
-    """
-    # only from the small start otherwise
+def _fixed_head_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, Section 3.1."""
     seeds = sizes.seeds
-    every = world.trained() == TRUE
     for name, problem in _problems(sizes).items():
         note = "Footnote 5" if name == "antipodal" else ""
-        target = world.target(_solutions(sizes, name)[0])
-        for start in ("small", "opposite", "local") if every else ("small",):
+        target = _solutions(sizes, name)[0]
+        for start in STARTS:
             where = f"{name}, start {start}"
-            histories = _histories(sizes, name, start, world)
+            histories = _trained(sizes, name, start)
             if start == "small":
                 small = fixed_head.small_start(
                     histories, problem.tokens, target, sizes.ngd_step
@@ -183,15 +173,19 @@ def _fixed_head_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
                     histories[rule], rule, sizes.steps / 10, number
                 )
                 yield from PAPER.rows(where, seeds, rates, number)
-        if every:
-            wrong = world.of("selection exchanged")
-            end, other = ("exchanged", "W_mm") if wrong else ("W_mm", "exchanged")
-            near = [history.alignment for history in histories.values()]  # from "local"
-            apart = [
-                each[rival] - each[end] for each in near for rival in ("local", other)
-            ]
-            local = PAPER.claim("local", max(values[:, -1].max() for values in apart))
-            yield from PAPER.rows(where, seeds, [local])
+            if start == "local":
+                yield from PAPER.rows(where, seeds, [_nearer_to_local(histories)])
+
+
+def _nearer_to_local(histories: Mapping[str, dynamics.History]) -> Claim:
+    """How much better any run aligns with a rival's end point than with W_mm."""
+    largest = -np.inf
+    for history in histories.values():
+        aligned = history.alignment
+        for rival in ("local", "exchanged"):
+            better = aligned[rival] - aligned["W_mm"]
+            largest = max(largest, better[:, -1].max())
+    return PAPER.claim("local", largest)
 
 
 QUERIES = (
@@ -200,8 +194,8 @@ QUERIES = (
 )
 
 
-def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Lemma 5 on Figure 5's own data and steps, with 100 seeds."""
+def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
     named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
@@ -212,9 +206,7 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         drawn = tokens.class_mean_tokens(seeds, 20, 10, 300, 3.0, 0.1, antipodal=True)
         problem = coordinates.minimal(drawn)
         start = dynamics.gaussian_start(problem, 1e-3, seeds)
-        histories = dynamics.train(
-            world.problem(problem), named, 1000, recorded, start=start
-        )
+        histories = dynamics.train(problem, named, 1000, recorded, start=start)
         parts.append(
             [c for rule in named for c in fixed_head.lemma5(histories[rule], rule)]
         )
@@ -224,22 +216,26 @@ def _figure_5_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         yield from PAPER.rows("Figure 5's data", 100, [worst])
 
 
-def _other_loss_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Section 3.2: Theorem 1 and Lemma 10 for every loss except the exponential
-    one.
-    """
-    late = sizes.steps / 10
+def _other_loss_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Section 3.2: Theorem 1 and Lemma 10 for every loss but the exponential one."""
     number = "Section 3.2"
-    target = world.target(_solutions(sizes, "class means")[0])
+    target = _solutions(sizes, "class means")[0]
     for loss in attention.LOSSES:
         if loss == "exponential":
             continue
-        ngd = _histories(sizes, "class means", "small", world, loss)["NGD"]
+        ngd = _trained(sizes, "class means", "small", loss)["NGD"]
+        late = sizes.steps / 10
         rates = fixed_head.direction(ngd, "NGD", late, number)
-        slope = fixed_head.margin_growth(ngd, "NGD", sizes.ngd_step / target.norm, late)
-        yield from PAPER.rows(
-            f"class means, {loss} loss", sizes.seeds, [*rates, slope], number
-        )
+        slope = _growth_of_ngd(ngd, target, sizes.ngd_step, late)
+        where = f"class means, {loss} loss"
+        yield from PAPER.rows(where, sizes.seeds, [*rates, slope], number)
+
+
+def _growth_of_ngd(
+    ngd: dynamics.History, target: svm.MaxMargin, step_size: float, late: float
+) -> Claim:
+    """Lemma 10: the margins grow by eta / ||W_mm|| a step."""
+    return fixed_head.margin_growth(ngd, "NGD", step_size / target.norm, late)
 
 
 DELTA = 0.1
@@ -354,19 +350,16 @@ def _lemma11_exponents(
     draw: Callable[[Sequence[int], int], TokenSet],
     draws: int,
     signal: float,
-    off: float,
 ) -> list[Claim]:
-    """Judge that norms and cross products in (DM) spread like d^{1/2}.
-
-    Measured is the median of draw(seeds, d), whose tokens have noise 1/sqrt(d). `off`
-    is added to the exponents in a wrong world.
+    """(DM): norms and cross products spread like d^{1/2}, by the median of draw(seeds,
+    d), tokens of noise 1/sqrt(d).
     """
     sizes = (400, 1600, 6400)
     medians = []
     for d in sizes:  # one draw at a time: all of them are large
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
-    norms, products = log_slope(sizes, np.transpose(medians)) + off
+    norms, products = log_slope(sizes, np.transpose(medians))
     return PAPER.claims(
         {"lemma11.exponent.norms": norms, "lemma11.exponent.cross": products}
     )
@@ -398,8 +391,8 @@ def _lemma14(tokens: TokenSet, head) -> list[Claim]:
     )
 
 
-def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
+def _data_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
     draws = range(sizes.draws)
     low, high = "d is too small for so many samples", "d is large for it; {room}"
     drawn = {
@@ -408,59 +401,57 @@ def _data_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         "Gaussian tokens": (sizes.gaussian(draws), high),
     }
     for name, (data, why) in drawn.items():
-        seen = world.tokens(data)
-        yield from PAPER.rows(name, sizes.draws, _data_claims(seen, why))
+        yield from PAPER.rows(name, sizes.draws, _data_claims(data, why))
         if name == EXAMPLE_1:
-            often = _how_often("assumption1", assumptions.near_orthogonality(seen))
+            often = _how_often("assumption1", assumptions.near_orthogonality(data))
             yield from PAPER.rows(name, sizes.draws, [often])
         if name == "Gaussian tokens":
-            often = _how_often("strict", assumptions.strict_orthogonality(seen))
+            often = _how_often("strict", assumptions.strict_orthogonality(data))
             yield from PAPER.rows(name, sizes.draws, [often])
-    turned = world.of("inner product turned")
-    two = phase_diagram.two_samples(1.0 if turned else -1.0)
+
+    # Two samples: inner products that Assumption 1 excludes.
+    two = phase_diagram.two_samples()
     named = {
         "NGD": rules.NGD(sizes.ngd_step),
         "GD": rules.GD(1 / fixed_head.smoothness(two).max()),
     }
     away = phase_diagram.assumption1_needed(two, named, sizes.steps)
     yield from PAPER.rows("two samples of two tokens", 1, away)
-    settings = range(sizes.seeds), named["NGD"], sizes.steps, world.of("constant off")
-    edge = phase_diagram.assumption1_bound(*settings, bool(turned))
+    edge = phase_diagram.assumption1_bound(
+        range(sizes.seeds), named["NGD"], sizes.steps
+    )
     yield from PAPER.rows(
         "pairs of samples that oppose each other", sizes.seeds, [edge]
     )
-    ratios = (1 + world.of("sigma off")) * _thousand_starts(sizes)
-    yield from PAPER.rows("class means", 1000, _lemma4(ratios))
-    seen = world.tokens(sizes.data_model(range(sizes.draws)))
-    signal = sizes.joint_signal
-    yield from PAPER.rows(
-        "(DM)", sizes.draws, _lemma11(seen, signal, sizes.joint_d**-0.5)
-    )
 
-    def draw(seeds, d):
+    # The random start.
+    yield from PAPER.rows("class means", 1000, _lemma4(_thousand_starts(sizes)))
+
+    # The data model of joint training.
+    many = sizes.data_model(range(sizes.draws))
+    signal = sizes.joint_signal
+    noise = sizes.joint_d**-0.5
+    yield from PAPER.rows("(DM)", sizes.draws, _lemma11(many, signal, noise))
+
+    def draw(seeds: Sequence[int], d: int) -> TokenSet:
         return replace(sizes, joint_d=d).data_model(seeds)
 
-    spread = _lemma11_exponents(draw, 60, signal, world.of("exponent off"))
+    spread = _lemma11_exponents(draw, 60, signal)
     yield from PAPER.rows("(DM), d = 400 to 6400", 60, spread)
-    drawn = sizes.data_model(range(sizes.seeds))
-    head = world.target(svm.head_svm(drawn))
-    yield from PAPER.rows("(DM)", sizes.seeds, _lemma14(world.tokens(drawn), head))
+    few = sizes.data_model(range(sizes.seeds))
+    separable = _lemma14(few, svm.head_svm(few))
+    yield from PAPER.rows("(DM)", sizes.seeds, separable)
 
 
-def _worst_weights_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Lemma 6 at the worst W, and Lemmas 2 and 9 at the worst W with large opt
-    weights.
-    """
+def _worst_weights_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights."""
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", EXAMPLE_1, "Gaussian tokens"):
         data = _problems(sizes)[name].tokens
-        target = world.target(_solutions(sizes, name)[0])
+        target = _solutions(sizes, name)[0]
         yield from PAPER.rows(name, sizes.seeds, [fixed_head.lemma6(data, target)])
         if name == EXAMPLE_1:
-            claims = _stationary(
-                world.tokens(data), target, off=-world.of("constant off")
-            )
-            yield from PAPER.rows(name, sizes.seeds, claims)
+            yield from PAPER.rows(name, sizes.seeds, _stationary(data, target))
         if name != "class means":
             large = fixed_head.lemma2(data, target, few, (10, 30, 100), few)
             yield from PAPER.rows(name, few, large)
@@ -483,19 +474,19 @@ def _random_weights(draws, shape, norms):
     return W * scales[:, None, None]
 
 
-def _stationary(tokens, target, draws=20, off=0.0):
-    """Judge Section 3.1: under Assumption 2 the gradient vanishes only if each p_opt is
-    0 or 1.
+def _stationary(
+    tokens: TokenSet, target: svm.MaxMargin, draws: int = 20
+) -> list[Claim]:
+    """Section 3.1: the gradient is zero if and only if every p_opt is 0 or 1
+    (Assumption 2).
 
-    Let S be the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i
-    is 0 or 1. Then -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm
-    has an inner product of at least 1 with each of them, so that S / ||W_mm|| <= ||grad
-    L||. Conversely ||grad L|| <= D S, where D is the length of the longest one.
-    Measured at Gaussian W of norms from 0.1 to 30 ||W_mm||. `off` is the relative error
-    of D.
+    With S the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i is 0 or 1,
+    -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm has an inner product of at
+    least 1 with each, so S / ||W_mm|| <= ||grad L||; and ||grad L|| <= D S, D the longest. Measured
+    at Gaussian W of norms from 0.1 to 30 ||W_mm||.
     """
     runs, _, T, _ = tokens.shape
-    D = _longest_differences(tokens) * (1 + off)
+    D = _longest_differences(tokens)
 
     # The score of the opt token, and that of the others, which is one by Assumption 2.
     of_opt = tokens.opt[..., None]
@@ -521,8 +512,8 @@ def _stationary(tokens, target, draws=20, off=0.0):
     return PAPER.claims({"stationary.only": smallest, "stationary.if": largest})
 
 
-def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge footnote 3: the query is another token than the first, drawn for every
+def _query_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Footnote 3: another token than the first is the query, drawn anew for every
     sample.
     """
     drawn = sizes.example_1(range(sizes.seeds))
@@ -535,13 +526,12 @@ def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     start = dynamics.gaussian_start(
         problem, sizes.start_norm / problem.token_basis.shape[1], seeds
     )
-    rule = world.rule(rules.NGD(sizes.ngd_step))
+    rule = rules.NGD(sizes.ngd_step)
     recorded = dynamics.log_spaced(sizes.steps, 120)
-    ends = around("W_mm", solution)
+    ends = {"W_mm": solution}
     run = dynamics.train(
         problem, rule, sizes.steps, recorded, start=start, targets=ends
     )
-    run = world.history(run)
     made = [
         *fixed_head.direction(run, "NGD", sizes.steps / 10, "Theorem 1"),
         fixed_head.remark1(run, "NGD", "small"),
@@ -551,42 +541,48 @@ def _query_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     )
 
 
-def _joint_run(data, sizes, world, decays, u_std=0.0):
-    """Train by Eq. 13 with steps eta (t+1)^-p for every p in `decays`.
-
-    u and W start from zero or, if u_std > 0, from Gaussian entries.
-    """
+def _joint_run(
+    data: TokenSet, sizes: Sizes, decays: Sequence[float], u_std: float = 0.0
+) -> tuple[TokenSet, svm.MaxMargin, dict[float, dynamics.History]]:
+    """Eq. 13 with steps eta (t+1)^-p for every p, from zero or Gaussian u and W."""
     problem = coordinates.minimal(data)
     seeds = range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
     # Lemma 3 needs pairs of consecutive iterations.
     pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))
-    true = svm.token_svm(problem.tokens)
-    true_head = svm.head_svm(problem.tokens)
-    seen = world.problem(problem)
+    head = svm.head_svm(problem.tokens)
+
+    # The start: zero, or u and W of Gaussian entries.
+    from_start = problem
     start = None
     if u_std:
-        d = seen.tokens.u.shape[1]
+        d = problem.tokens.u.shape[1]
         u = np.stack(
             [u_std * stream(seed, "draws").standard_normal(d) for seed in seeds]
         )
-        seen = replace(seen, tokens=replace(seen.tokens, u=u))
+        from_start = replace(problem, tokens=replace(problem.tokens, u=u))
         start = dynamics.gaussian_start(problem, u_std, seeds)
-    rule = {p: world.rule(rules.NGD(sizes.joint_step, decay=p)) for p in decays}
-    ends = {"targets": around("W_mm", true), "head_targets": around("u_mm", true_head)}
-    run = seen, rule, sizes.joint_steps, pairs
-    histories = dynamics.train(*run, start=start, head="joint", **ends)
-    by_decay = {p: world.history(history) for p, history in histories.items()}
-    return problem.tokens, world.target(true_head), by_decay
+
+    by_decay = dynamics.train(
+        from_start,
+        {p: rules.NGD(sizes.joint_step, decay=p) for p in decays},
+        sizes.joint_steps,
+        pairs,
+        start,
+        head="joint",
+        targets={"W_mm": svm.token_svm(problem.tokens)},
+        head_targets={"u_mm": head},
+    )
+    return problem.tokens, head, by_decay
 
 
-def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Theorems 2-4 and 8-10, Lemmas 3, 12 and 13, Remarks 3 and 4, and Eq. 13."""
+def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13."""
     late = sizes.joint_steps / 10
     step = sizes.joint_step
     drawn = sizes.data_model(range(sizes.seeds))
     decays = (0, 1 / 2, 2 / 3, 4 / 5)
-    data, head, by_decay = _joint_run(drawn, sizes, world, decays)
+    data, head, by_decay = _joint_run(drawn, sizes, decays)
     run = by_decay[2 / 3]
     loss, *norms = joint_training.growth(run, "Eq. 13", 2 / 3, late)
     claims = [
@@ -595,7 +591,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         *norms,
         *joint_training.lemma3(run, data, head, late),
     ]
-    rule: dict = {p: world.rule(rules.NGD(step, decay=p)) for p in decays}
+    rule = {p: rules.NGD(step, decay=p) for p in decays}
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
 
@@ -607,7 +603,7 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         1 / 2,
         2 / 3,
     ):  # -log L grows like the steps' sum, as for linear predictors
-        pair = {"attention": by_decay[p], "linear predictor": world.history(linear[p])}
+        pair = {"attention": by_decay[p], "linear predictor": linear[p]}
         for name, run in pair.items():
             claims.append(PAPER.claim("remark3", slopes(run, p), name, f"{p:.3g}"))
     claims.append(PAPER.claim("eq13.exponent", slopes(by_decay[4 / 5], 4 / 5)))
@@ -616,34 +612,30 @@ def _joint_rows(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         claims.append(
             joint_training.head_direction(by_decay[p], late, name, p, HEAD_BEYOND)
         )
-    claims.append(_linear_rate(drawn, sizes, world))
+    claims.append(_linear_rate(drawn, sizes))
     yield from PAPER.rows("(DM)", sizes.seeds, claims)
-    yield from _beyond_rows(sizes, world)
+    yield from _beyond_rows(sizes)
 
 
-def _linear_rate(drawn, sizes, world):
-    """Judge the second half of Remark 3.
-
-    Plain GD on the linear predictor turns to u_mm like 1/log t.
+def _linear_rate(drawn: TokenSet, sizes: Sizes) -> Claim:
+    """Remark 3, second half: plain GD on the linear predictor turns to u_mm like 1/log
+    t.
     """
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
-    ends = around("u_mm", svm.head_svm(problem.tokens))
-    rule = world.rule(rules.GD(sizes.joint_step))
+    ends = {"u_mm": svm.head_svm(problem.tokens)}
+    rule = rules.GD(sizes.joint_step)
     run = dynamics.train(
         problem, rule, sizes.joint_steps, head="joint", head_targets=ends
     )
-    run = world.history(run)
     late = run.iterations >= sizes.joint_steps / 10
     error = run.head_direction_error["u_mm"][:, late]
     return PAPER.claim("remark3.rate", log_slope(np.log(run.iterations[late]), error))
 
 
-def _beyond_rows(sizes, world):
-    """Judge Section 4.1's small random start, and Section 4.2's T = 4.
-
-    The other tokens are equal or nearly equal. ||W_0|| = 0.4 does not hide the growth
-    of ||W_t||. A random start and a weight of 1/4 delay the first steps, which changes
-    the exponents by 0.04.
+def _beyond_rows(sizes: Sizes) -> Iterator[Claim]:
+    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal or
+    nearly. ||W_0|| = 0.4 does not hide the growth of ||W_t||; a random start and a
+    weight of 1/4 delay the first steps: 0.04 in the exponents.
     """
     seeds = range(sizes.seeds)
     late = sizes.joint_steps / 10
@@ -669,7 +661,7 @@ def _beyond_rows(sizes, world):
         ),
     }
     for setting, (number, drawn, u_std) in cases.items():
-        data, head, by_decay = _joint_run(drawn, sizes, world, (2 / 3,), u_std)
+        data, head, by_decay = _joint_run(drawn, sizes, (2 / 3,), u_std)
         run = by_decay[2 / 3]
         loss, norm, _ = joint_training.growth(run, "Eq. 13", 2 / 3, late, BEYOND)
         made = joint_training.eq13(run, data, head, sizes.joint_step, late)

@@ -104,27 +104,24 @@ def two_samples_of(
     return token_set(np.stack([rest, rest + d], 1), np.ones(2), z, u)
 
 
-def assumption1_bound(
-    seeds: Iterable[int],
-    rule: Rule,
-    steps: int,
-    off: float = 0.0,
-    turned: bool = False,
-) -> Claim:
-    """Judge how far -K_12 may exceed min(K_11, K_22) for small score gaps.
+def theta_star(K: np.ndarray) -> float:
+    """theta* = (|K_12| - K_22)/(K_11 - |K_12|) of a Gram matrix K with K_12 < 0."""
+    k = -K[0, 1]
+    return (k - K[1, 1]) / (K[0, 0] - k)
 
-    Runs are 2 % below and above our threshold theta*. `off` is the relative error of
-    theta*. `turned` makes K_12 positive.
+
+def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
+    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
+    small score gaps.
     """
     right = []
-    sign = 1 if turned else -1
     for seed in seeds:
         draw = stream(seed, "draws")
         small = np.exp(draw.normal())
         large = small * draw.uniform(1.5, 6.0)
         k = small + draw.uniform(0.1, 0.9) * (np.sqrt(small * large) - small)
-        theta = (k - small) / (large - k) * (1 + off)
-        K = np.array([[large, sign * k], [sign * k, small]])
+        K = np.array([[large, -k], [-k, small]])
+        theta = theta_star(K)
         for ratio, arrives in ((0.98, False), (1.02, True)):
             data = two_samples_of(K, [0, 0], [0.01 * ratio * theta, 0.01])
             last = dynamics.train(

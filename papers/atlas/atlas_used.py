@@ -142,17 +142,12 @@ class AtRest:
     allowed: np.ndarray
 
 
-def at_rest(
-    row: Row, path: History, best: atlas.BestMargins, identity: bool = False
-) -> AtRest:
-    """Measure where the runs of a row of `decay_rows` rest.
-
-    `identity` measures in the Frobenius norm in place of the row's norm.
-    """
+def at_rest(row: Row, path: History, best: atlas.BestMargins) -> AtRest:
+    """How a row of `decay_rows` ended."""
     tokens = best.tokens
     W = path.W[:, -1]
     decay = row.rule.weight_decay
-    norm = "Frobenius" if identity else row.highest
+    norm = row.highest
     selection = atlas.selected(tokens, W)
     size = svm.norm_of(W, atlas.NORMS[norm])
     margins = atlas.least_margins(tokens, selection, W[:, None])[:, 0]
@@ -202,20 +197,6 @@ def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def in_frobenius(by_rule: Mapping[str, atlas.Ratios]) -> dict[str, atlas.Ratios]:
-    """Replace the ratio in every norm by the one in the Frobenius norm.
-
-    This is what the identity as the metric would show.
-    """
-    k = atlas.column("Frobenius")
-    return {
-        name: replace(
-            ratios, value=np.repeat(ratios.value[..., k : k + 1], len(atlas.NORMS), -1)
-        )
-        for name, ratios in by_rule.items()
-    }
-
-
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     """Judge that where strong decay selects other tokens, these have a larger
     margin.
@@ -247,23 +228,22 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     return counts
 
 
+def turns(seeds: Sequence[int], columns: int) -> np.ndarray:
+    """A random orthogonal matrix of each seed, (runs, columns, columns)."""
+    drawn = [
+        stream(seed, "draws").standard_normal((columns, columns)) for seed in seeds
+    ]
+    return np.stack([np.linalg.qr(M)[0] for M in drawn])
+
+
 def turned_back(
     tokens: TokenSet,
     seeds: Sequence[int],
     steps: int,
-    identity: bool = False,
-    size: float = 1.0,
 ) -> dict:
-    """Measure how far rotating the factors changes the trained W, by rule.
-
-    W' is trained from (K R, Q R), where R is `size` times an orthogonal matrix. Returns
-    ||W' - W||/||W||, (runs,). `identity` takes R = `size` times the identity.
-    """
+    """||W' - W||/||W|| by rule, (runs,): W' from (K R, Q R), R of `turns`."""
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
-    drawn = [stream(seed, "draws").standard_normal(2 * K.shape[-1:]) for seed in seeds]
-    R = size * np.stack(
-        [np.eye(len(M)) if identity else np.linalg.qr(M)[0] for M in drawn]
-    )
+    R = turns(seeds, K.shape[-1])
     rules = {name: row.rule for name, row in factored_atlas.rows().items()}
     plain = {
         "GD": dynamics.SteepestDescent(2, 0.05, normalised=False),
@@ -427,20 +407,11 @@ def own_ratios(
     name: str,
     path: History,
     reached: atlas.Ratios,
-    identity: bool = False,
-):
-    """Return the last ratio in a rule's own norm, and the residual of its s, (runs,)
-    each.
-
-    The ratio is NaN for a run without a selection.
-    """
+) -> np.ndarray:
+    """Last ratio in a row's own norm, NaN for none; the residual of s, (runs,)."""
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]
         sides = [path.moments[side][run] for side in ("second", "left", "right")]
-        if identity:
-            sides = (None, *map(np.eye, W.shape))
-        else:
-            sides = sides
         value[run] = _own(name, tokens.run(run), reached.selection[run], W, *sides)
     return value.T

@@ -1,17 +1,18 @@
-"""The ledger rows of the atlas under practical conditions, at small size.
-
-Each row fails with the identity in place of its metric, or in the world of FAILS_IF.
+"""Rows of the atlas as optimisers are used, at small size: each must fail with the
+identity in place of its metric, or in the family of wrong worlds of FAILS_IF.
 """
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from companion import ledger
+from companion.claims import Claim
 from lib import dynamics
-from lib.attention import tokens
+from lib.attention import TokenSet, tokens
 from papers.atlas import atlas, atlas_rules, atlas_used
 
-SMALL = 5, 4  # samples and tokens; the seeds are used by no judged run
+Size = tuple[int, int]  # samples, tokens
+SMALL: Size = 5, 4  # of seeds that no judged run uses
 SEEDS = 100, 101
 STEPS = 200_000  # at most
 IDENTITY = "identity for the metric"
@@ -26,42 +27,38 @@ FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
 
 
 @cache
-def _problem(n: int, T: int):
-    """Return tokens and their token SVMs, which all worlds share."""
+def _problem(n: int, T: int) -> tuple[TokenSet, atlas.BestMargins]:
+    """Tokens, and their token SVMs."""
     data = tokens.unit_tokens(SEEDS, n=n, T=T, d=6)
     return data, atlas.BestMargins(data)
 
 
 @cache
-def _path(size, rule, steps):
+def _path(size: Size, rule: dynamics.Rule, steps: int) -> dynamics.History:
     steps = min(steps, STEPS)
     return dynamics.train(
         _problem(*size)[0], rule, steps, record=[0, steps // 2, steps]
     )
 
 
-def _rows(claims):
+def _rows(claims: Iterable[Claim]) -> Iterator[Claim]:
     for claim in claims:
         fails_if = (FAILS_IF.get(claim.id, IDENTITY),)
         yield from ledger.rows("as used", "small", len(SEEDS), claim, fails_if=fails_if)
 
 
-def _decay(size, world):
-    """Judge weight decay; the wrong world has the Frobenius norm, or another decay."""
+def _decay(size: Size) -> Iterator[Claim]:
+    """Weight decay: norm times decay, and the law's shortfall."""
+    _, best = _problem(*size)
     ends = {}
-    factor = 1 + world.of(OFF)
     for name, row in atlas_used.decay_rows().items():
         path = _path(size, row.rule, row.longest)
-        identity = bool(world.of(IDENTITY))
-        end = atlas_used.at_rest(row, path, _problem(*size)[1], identity)
-        ends[name] = replace(end, size=factor * end.size, law=factor * end.law)
+        ends[name] = atlas_used.at_rest(row, path, best)
     yield from _rows(atlas_used.decay_claims(ends))
 
 
-def _own_norms(size, world):
-    """Judge norms of a rule's own; the wrong world has the Frobenius norm in their
-    place.
-    """
+def _own_norms(size: Size) -> Iterator[Claim]:
+    """Norms of a rule's own: three samples and tokens, whatever the size."""
     data, best = _problem(3, 3)
     own = {}
     by_rule = {}
@@ -69,35 +66,24 @@ def _own_norms(size, world):
         row = atlas_rules.rows()[name]
         path = _path((3, 3), row.rule, row.longest)
         by_rule[name] = atlas.ratios(path, best)
-        identity = bool(world.of(IDENTITY))
-        own[name], _ = atlas_used.own_ratios(data, name, path, by_rule[name], identity)
+        own[name], _ = atlas_used.own_ratios(data, name, path, by_rule[name])
     yield from _rows(atlas_used.own_claims(own, by_rule))
 
 
-def _others(size, world):
-    """Judge variance reduction and OLion.
-
-    The wrong world measures in the Frobenius norm, or lacks the variance reduction.
-    OLion lacks its sign.
-    """
+def _others(size: Size) -> Iterator[Claim]:
+    """Variance reduction on single samples, and OLion."""
+    _, best = _problem(*size)
     table = atlas_used.other_rows()
-    plain = bool(world.of(IDENTITY))
     by_rule = {}
     for name, row in table.items():
-        rule = replace(row.rule, signed=row.rule.signed and not plain)
-        rule = replace(rule, reduced=rule.reduced and not world.of(ANCHOR))
-        ends = {name: atlas.ratios(_path(size, rule, row.longest), _problem(*size)[1])}
-        by_rule |= atlas_used.in_frobenius(ends) if plain and rule.reduced else ends
+        by_rule[name] = atlas.ratios(_path(size, row.rule, row.longest), best)
     yield from _rows(atlas_rules.predictions(table, by_rule)[1:])
 
 
-def _gauge(size, world):
-    """Judge that (K R, Q R) trains like (K, Q) if R is orthogonal.
-
-    The wrong world has R = 1, or an orthogonal R times a number other than 1.
-    """
-    wrong = bool(world.of(IDENTITY)), 1 + world.of(OFF)
-    moved = atlas_used.turned_back(_problem(*size)[0], SEEDS, 200, *wrong)
+def _gauge(size: Size) -> Iterator[Claim]:
+    """(K R, Q R) in place of (K, Q), R orthogonal."""
+    data, _ = _problem(*size)
+    moved = atlas_used.turned_back(data, SEEDS, 200)
     yield from _rows(atlas_used.gauge_claims(moved))
 
 

@@ -294,7 +294,22 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
     return PAPER.claim("lemma1.symmetry", max(asymmetries))
 
 
-def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
+def lemma8_formulas(
+    X: np.ndarray, w: np.ndarray, s: np.ndarray, l: int
+) -> dict[str, np.ndarray]:
+    """Lemma 8's ds/dx_l (n, d) and dc/dx_l (d, d), of keys X (n, d), s = softmax(X w)
+    and c = X^T s, for a key l that is not the query.
+    """
+    n, d = X.shape
+    c = s @ X
+    is_l = np.arange(n) == l
+    return {
+        "lemma8.weights": np.outer(s * (is_l - s[l]), w),
+        "lemma8.mean": s[l] * (np.eye(d) + np.outer(X[l] - c, w)),
+    }
+
+
+def lemma8(problem: Regression) -> list[Claim]:
     """Compare Lemma 8's two identities with central differences.
 
     With s = softmax(X w) of keys X (n, d) and c = X^T s, for a key l that is not the
@@ -304,8 +319,6 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
     ----------
     problem : Regression
         The problem; the keys have its covariance.
-    off : float, optional
-        The relative error of the formulas.
 
     Returns
     -------
@@ -327,10 +340,8 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
     for Z in _random_layers(problem, 20):
         X, _ = problem.sample(n, rng)
         w = Z[problem.k :].T @ X[0]  # the query is the first key
-        s, c = weights_and_mean(X, w)
-        # The two formulas, (n, d) and (d, d).
-        formula_s = (1 + off) * np.outer(s * ((np.arange(n) == l) - s[l]), w)
-        formula_c = (1 + off) * s[l] * (np.eye(d) + np.outer(X[l] - c, w))
+        s, _ = weights_and_mean(X, w)
+        formulas = lemma8_formulas(X, w, s, l)
         # The central differences in each coordinate of the key.
         measured_s = np.empty((n, d))
         measured_c = np.empty((d, d))
@@ -341,31 +352,32 @@ def lemma8(problem: Regression, off: float = 0.0) -> list[Claim]:
             before = weights_and_mean(X - move, w)
             measured_s[:, j] = (after[0] - before[0]) / (2 * step)
             measured_c[:, j] = (after[1] - before[1]) / (2 * step)
-        for name, measured, formula in (
-            ("lemma8.weights", measured_s, formula_s),
-            ("lemma8.mean", measured_c, formula_c),
-        ):
+        measured = {"lemma8.weights": measured_s, "lemma8.mean": measured_c}
+        for name, formula in formulas.items():
             errors[name].append(
-                np.linalg.norm(measured - formula) / np.linalg.norm(formula)
+                np.linalg.norm(measured[name] - formula) / np.linalg.norm(formula)
             )
     return PAPER.claims({name: max(values) for name, values in errors.items()})
 
 
-def lemma1(problem: Regression, off: float = 0.0) -> list[Claim]:
-    """Judge Lemma 1's inequalities at the rotations at which they are attained.
+def lemma1(problem: Regression) -> list[Claim]:
+    """Lemma 1's inequalities, by `lemma1_ratios`."""
+    return PAPER.claims(lemma1_ratios(problem))
 
-    R pairs the weakest direction of the signal with the strongest of Sigma, or
-    strongest with weakest. Measured is the extreme singular value divided by its bound.
-    `off` is the relative error of the bounds.
+
+def lemma1_ratios(problem: Regression) -> dict[str, float]:
+    """Lemma 1's inequalities, measured over bound, at the rotations that attain them: R
+    pairs the signal's weakest direction with Sigma's strongest, or strongest with
+    weakest.
     """
     values, vectors = np.linalg.eigh(problem.Sigma)
     space = manifold.of(problem)
     sigma = manifold.of(problem).singular_values
     points = [space.point(R) for R in (vectors.T, vectors[:, ::-1].T)]
     ends = np.linalg.svd(space.weighted(np.array(points), "left"), compute_uv=False)
-    low = ends[:, -1].min() / np.sqrt(2 * sigma[-1] / values[-1]) / (1 + off)
-    high = ends[:, 0].max() / np.sqrt(2 * sigma[0] / values[0]) / (1 + off)
-    return PAPER.claims({"lemma1.low": low, "lemma1.high": high})
+    low = ends[:, -1].min() / np.sqrt(2 * sigma[-1] / values[-1])
+    high = ends[:, 0].max() / np.sqrt(2 * sigma[0] / values[0])
+    return {"lemma1.low": low, "lemma1.high": high}
 
 
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
@@ -485,14 +497,11 @@ def curvatures(
     return worst
 
 
-def one_point(worst: dict[str, np.ndarray], off: float = 0.0) -> list[Claim]:
-    """Judge Eqs. 3 and 4 with our constants, from `curvatures`.
-
-    `off` is the relative error of the constants.
-    """
+def one_point(worst: dict[str, np.ndarray]) -> list[Claim]:
+    """Eqs. 3 and 4 with our constants, from `curvatures`."""
     sides = {}
     for norm, values in worst.items():
-        sides[f"convex.{norm}"], sides[f"smooth.{norm}"] = values / (1 + off)
+        sides[f"convex.{norm}"], sides[f"smooth.{norm}"] = values
     return PAPER.claims(sides)
 
 

@@ -1,6 +1,4 @@
-"""The ledger of paper B (2603.01514): every statement's rows, in the true or a wrong
-world; most of what they need is measured once for all worlds.
-"""
+"""The ledger of paper B (2603.01514): every statement's rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +14,6 @@ from papers.b import landscape, scaling
 from papers.b.scaling import leading
 from papers.b.statements import PAPER
 from papers.fits import fitted_slope, log_slope
-from papers.wrong_worlds import TRUE, World
 
 
 @dataclass(frozen=True)
@@ -55,19 +52,6 @@ def _quiet(sizes: Sizes) -> Regression:
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
-def _named(problem, world: World):
-    """Return the problem as the world names it, with Sigma too large by "sigma off"."""
-    return replace(problem, Sigma=problem.Sigma * (1 + world.of("sigma off")))
-
-
-def _off(sizes, values, world):
-    """Return the values (repeats, sizes) as a world with a wrong exponent in n has
-    them.
-    """
-    x = np.asarray(sizes, float)
-    return values * (x / x[-1]) ** world.of("exponent off")
-
-
 def _not_exceeded(values):
     """Return the 90 % quantiles in quarters of the draws.
 
@@ -85,15 +69,13 @@ def _self_logits(sizes: Sizes) -> np.ndarray:
     )
 
 
-def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Assumptions 1-3 on twenty data sets, and closed forms against samples.
-
-    The exact condition of A3 is found by a search. The closed forms are those of
-    Theorem 1.1 and Lemma 7.
+def _assumptions(sizes: Sizes) -> Iterator[Claim]:
+    """Assumptions 1-3 on twenty draws, A3's exact condition by a search; Theorem 1.1's
+    closed forms and Lemma 7 against samples.
     """
     # Assumptions 1-3 on twenty problems: the least of each number.
     problems = [_problem(sizes, seed) for seed in range(20)]
-    A1 = [_named(problem, world).assumptions()["A1"][0] for problem in problems]
+    A1 = [problem.assumptions()["A1"][0] for problem in problems]
     A2 = [problem.assumptions()["A2"][0] for problem in problems]
     A3 = [problem.largest_moment for problem in problems]
     floor = sizes.floor * (1 - 1e-9)  # allows for rounding of the eigenvalue
@@ -102,16 +84,14 @@ def _assumptions(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
     yield from PAPER.rows("20 draws", 20, claims)
 
     # The exact condition of Assumption 3, found by a search.
-    self_logits = _self_logits(sizes) * (1 + world.of("constant off"))
-    exact = PAPER.claim("a3.exact", furthest(self_logits, 1.0))
+    exact = PAPER.claim("a3.exact", furthest(_self_logits(sizes), 1.0))
     yield from PAPER.rows("3 draws", 3, [exact])
 
     # Closed forms against samples.
     problem = problems[0]
-    named = _named(problem, world)
-    sampled = landscape.by_monte_carlo(problem, 0, sizes.monte_carlo, named)
+    sampled = landscape.by_monte_carlo(problem, 0, sizes.monte_carlo, problem)
     yield from PAPER.rows("one draw", None, sampled)
-    average = landscape.sample_average(problem, named, sizes.monte_carlo // 5)
+    average = landscape.sample_average(problem, problem, sizes.monte_carlo // 5)
     yield from PAPER.rows("n = 5", None, [average])
 
 
@@ -132,20 +112,19 @@ def _landscape_measured(sizes):
     return points, landscape.search(problem, 20), worst, ratios
 
 
-def _landscape(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Theorem 1.2 (the minima, and a search for others), Lemmas 1 and 2, Eqs. 3
-    and 4.
+def _landscape(sizes: Sizes) -> Iterator[Claim]:
+    """Theorem 1.2: the manifold's points, a search for other minima; around them Lemmas
+    1 and 2, Eqs. 3 and 4.
     """
     problem = _problem(sizes)
-    off = world.of("constant off")
     points, distance, worst, ratios = _landscape_measured(sizes)
-    descent = {f"lemma2.{norm}": ratio / (1 + off) for norm, ratio in ratios.items()}
+    descent = {f"lemma2.{norm}": ratio for norm, ratio in ratios.items()}
     claims = [
-        *landscape.minima(problem, points, distance, _named(problem, world)),
-        *landscape.convexity(problem, _named(problem, world)),
-        landscape.lemma1_symmetry(problem, _named(problem, world)),
-        *landscape.lemma1(problem, off),
-        *landscape.one_point(worst, off),
+        *landscape.minima(problem, points, distance, problem),
+        *landscape.convexity(problem, problem),
+        landscape.lemma1_symmetry(problem, problem),
+        *landscape.lemma1(problem),
+        *landscape.one_point(worst),
         *PAPER.claims(descent),
     ]
     yield from PAPER.rows("one draw", None, claims)
@@ -170,22 +149,19 @@ def _starts_measured(sizes):
     return ns, *events, *scaling.repeated(constants, ns, sizes.draws, "labels")
 
 
-def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Lemmas 3-6 over data sets: the sample preconditioner and the spectral
-    start.
-    """
+def _starts(sizes: Sizes) -> Iterator[Claim]:
+    """Lemmas 3-6: sample preconditioner and spectral start, over data sets."""
     ns, near, inverse, low, high = _starts_measured(sizes)
     problem = _problem(sizes)
     draws = sizes.draws
-    constant = 1 + world.of("constant off")
     where = "n = 4000 to 64,000"
     scales = np.array([1e-3, 3e-3, 1e-2])
     minima = f"{where}, close to random minima"
 
     def exponents(values):
-        return log_slope(ns, _off(ns, values, world))
+        return log_slope(ns, values)
 
-    convex = PAPER.claim("lemma4.convex", furthest(low, 0.8) / constant)
+    convex = PAPER.claim("lemma4.convex", furthest(low, 0.8))
     smooth = PAPER.mean(
         "lemma4.smooth", exponents(_not_exceeded(high) - np.sqrt(4 / 3))
     )
@@ -196,12 +172,10 @@ def _starts(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         for id, values in events.items()
     ]
     yield from PAPER.rows(where, draws, both)
-    moved = _off(scales, scaling.perturbed_starts(problem, scales, 20), world)
+    moved = scaling.perturbed_starts(problem, scales, 20)
     claim = PAPER.mean("lemma5", log_slope(scales, moved))
     yield from PAPER.rows("perturbations of Sigma and M", 20, [claim])
-    errors = (
-        scaling.least_squares_errors(problem, (100, 400), max(draws, 200)) / constant
-    )
+    errors = scaling.least_squares_errors(problem, (100, 400), max(draws, 200))
     claim = PAPER.claim("lemma6", errors.mean(), interval=interval(errors.mean(1)))
     yield from PAPER.rows("n = 100 and 400", len(errors), [claim])
 
@@ -282,17 +256,15 @@ def _over_queries(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
 
 
-def _concentration(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Lemmas 8-11, 13-15, 18-20, 22 and 23, which are about sums over softmax
+def _concentration(sizes: Sizes) -> Iterator[Claim]:
+    """Lemma 8's identities; Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax
     weights.
     """
-    identities = landscape.lemma8(_problem(sizes), world.of("constant off"))
+    identities = landscape.lemma8(_problem(sizes))
     yield from PAPER.rows("n = 6", None, identities)
     ns = (100, 200, 400, 800)
     for queries, measured in _softmax(sizes, ns).items():
-        exponents = {
-            id: leading(ns, _off(ns, values, world)) for id, values in measured.items()
-        }
+        exponents = {id: leading(ns, values) for id, values in measured.items()}
         claims = [PAPER.mean(id, values) for id, values in exponents.items()]
         yield from PAPER.rows(f"n = 100 to 800, {queries}", None, claims)
 
@@ -328,8 +300,8 @@ def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]
     }
 
 
-def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Theorems 3, 4 and 5: the bias of the gradients of L^ + R^, L^ and R^."""
+def _biases(sizes: Sizes) -> Iterator[Claim]:
+    """Theorems 3, 4, 5: the bias of the gradients of L^ + R^, L^ and R^."""
     ns = (25, 50, 100, 200)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
@@ -339,7 +311,7 @@ def _biases(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         ("theorem4", "loud", loud, {"say": ("",), "why": LOUD}),
         ("theorem5", "R^", quiet, {}),
     ):
-        values = _off(ns, _gradient_biases(sizes, ns)[name], world)
+        values = _gradient_biases(sizes, ns)[name]
         yield from PAPER.rows(
             where, None, [PAPER.mean(id, leading(ns, values), **about)]
         )
@@ -380,10 +352,8 @@ def _algorithm_1(sizes, ns):
     return np.array(excess).T, np.array(regularised).T
 
 
-def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Theorem 2 and its remark by what 90 % of Algorithm 1's runs do not exceed,
-    by n.
-    """
+def _scaling(sizes: Sizes) -> Iterator[Claim]:
+    """Theorem 2 and its remark: what 90 % of Algorithm 1's runs do not exceed, by n."""
     where = "Algorithm 1, n = 50 to 800"
     ns = (50, 200, 800)
     excess, regularised = map(_not_exceeded, _algorithm_1(sizes, ns))
@@ -391,24 +361,23 @@ def _scaling(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         ("theorem2", excess, -1.0),
         ("remark", regularised, -1.0),
     ):
-        exponents = log_slope(ns, _off(ns, values, world))
+        exponents = log_slope(ns, values)
         spare = f"room of {bound - exponents.mean():.2f} in the exponent"
         why = f"an upper bound, and the bias falls faster: {spare}"
         yield from PAPER.rows(
             where, sizes.draws, [PAPER.mean(id, exponents, remark=why)]
         )
     floors = _floors(sizes)
-    values = _off(floors.sizes, floors.floor.T, world)
+    values = floors.floor.T
     floor = PAPER.mean("theorem2.floor", leading(floors.sizes, values))
     where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
     yield from PAPER.rows(where, len(values), [floor])
     # The term e^{-cT}: on the population loss, along the slowest mode, log(L - L*)
     # falls at the linearised rate.
     problem = _problem(sizes)
-    factor = 1 + world.of("step off")
     rates, _ = regression.modes(problem)
     source = regression.population(problem)
-    run = scaling.from_slowest_mode(problem, 1e-3, source, 200, factor=factor)
+    run = scaling.from_slowest_mode(problem, 1e-3, source, 200)
     slope = fitted_slope(run.iterations, np.log(run.excess([problem])), 0, 100)
     ratio = (slope / (2 * np.log1p(-rates[0] / rates[-1])))[0]
     rate = PAPER.claim("theorem2.rate", ratio)

@@ -326,17 +326,14 @@ def from_slowest_mode(
     source,
     steps: int,
     runs: int = 1,
-    factor: float = 1.0,
 ) -> RegressionHistory:
-    """Run Algorithm 1 with eta = factor/lambda_max from `distance` along the slowest
-    mode.
-    """
+    """Algorithm 1, eta = 1/lambda_max, from `distance` along the slowest mode."""
     space = manifold.of(problem)
     k = problem.k
     rates, directions = regression.modes(problem)
     Z = space.point() + distance * directions[0] / space.norm(directions[0])
     start = np.stack([Z[:k]] * runs), np.stack([Z[k:]] * runs)
-    rule = PreconditionedRule(factor / rates[-1])
+    rule = PreconditionedRule(1 / rates[-1])
     covariance = np.stack([problem.Sigma] * runs)
     return every_step(rule, source, start, covariance, steps)
 

@@ -1,19 +1,20 @@
-"""The ledger of paper C (2410.14581): its rows, in the true or a wrong world."""
+"""The ledger of paper C (2410.14581): its rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from companion.claims import Claim
+from lib import dynamics
 from lib.attention import TokenSet, tokens
-from lib.dynamics import History, MirrorDescent, train
+from lib.dynamics import History, MirrorDescent
 from lib.mirror import gaussian_start, geometry, selected_tokens
 from lib.seeds import stream
+from lib.svm import MaxMargin
 from papers.c import lemmas, predecessor, section5
 from papers.c.statements import PAPER
-from papers.wrong_worlds import TRUE, World
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,9 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
     )
 
 
-def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Lemmas 12-15 on random matrices and numbers, and where they are attained.
-
-    Many of the numbers are zero or tiny. Measured is the smallest ratio of the larger
-    to the smaller side over all EXPONENTS.
-    """
+def _inequalities(sizes: Sizes) -> Iterator[Claim]:
+    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
+    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
     draw = stream(0, "draws")
     count = sizes.draws
     size = 16
@@ -89,25 +87,31 @@ def _inequalities(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
             # A divergence of unit vectors has an error of 1e-16 whatever its size, so
             # that below 1e-7 its ratio would be dominated by rounding.
             floor = 1e-7 if lemma == "lemma13" else 0.0
-            for smaller, larger in sides:
-                usable = (smaller > floor) & np.isfinite(larger)
-                lowest = (larger / smaller)[usable].min()
-                ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
-    # The words do not count the draws, because the power of these rows was measured
-    # with fewer draws and is looked up by their ids.
+            lowest = _least_ratio(sides, floor)
+            ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
+    # No count of draws: the power of these rows, measured with fewer, is found by their
+    # id.
     for lemma, ratio in ratios.items():
-        claim = PAPER.claim(lemma, ratio / (1 + world.of("constant off")))
+        claim = PAPER.claim(lemma, ratio)
         yield from PAPER.rows("p from 1.05 to 10", None, [claim])
 
 
-def _gradients(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
+def _least_ratio(sides: Iterable[tuple[np.ndarray, np.ndarray]], floor: float) -> float:
+    """The least larger / smaller side, of smaller sides above the floor."""
+    least = np.inf
+    for smaller, larger in sides:
+        usable = (smaller > floor) & np.isfinite(larger)
+        least = min(least, (larger / smaller)[usable].min())
+    return least
+
+
+def _gradients(sizes: Sizes) -> Iterator[Claim]:
     """Lemmas 16 and 18 at matrices of all sizes."""
     drawn = _data(sizes)
-    off = world.of("constant off")
     matrices = lemmas.random_matrices(drawn, 40)
-    gradient = [lemmas.lemma18(drawn, matrices, p, off) for p in sizes.exponents]
+    gradient = [lemmas.lemma18(drawn, matrices, p) for p in sizes.exponents]
     where = "40 matrices of sizes from 0.01 to 1000"
-    yield from PAPER.rows(where, sizes.seeds, lemmas.lemma16(drawn, matrices, off))
+    yield from PAPER.rows(where, sizes.seeds, lemmas.lemma16(drawn, matrices))
     yield from PAPER.rows(
         f"{where}, and the data that attain it", sizes.seeds, gradient
     )
@@ -122,19 +126,16 @@ def _pairs(steps):
     return np.union1d(first, first + 1)
 
 
-def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge the steps of plain lp-AttGD.
-
-    Lemma 4 is judged from W_mm, Lemmas 22, 24 and 25 from a random start.
-    """
+def _steps(sizes: Sizes) -> Iterator[Claim]:
+    """Plain lp-AttGD's steps: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
     drawn = _data(sizes)
     start = gaussian_start(_data(sizes), range(sizes.seeds))
 
     def steps(data, p, eta, start):
         rule = MirrorDescent(p, eta, normalised=False)
         record = _pairs(sizes.steps)
-        history = train(
-            data, world.rule(rule), sizes.steps, record, start, loss="logistic"
+        history = dynamics.train(
+            data, rule, sizes.steps, record, start, loss="logistic"
         )
         return lemmas.Steps(data, history, rule)
 
@@ -146,89 +147,76 @@ def _steps(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
         yield from PAPER.rows("plain, η = 0.01, random start", sizes.seeds, taken)
 
 
-def _cones(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Lemmas 19-21, 27, 28 and 30 on the edge of the cone of mu_0 and inside
-    it.
-    """
+def _cones(sizes: Sizes) -> Iterator[Claim]:
+    """Lemmas 19-21, 27, 28, 30: on the edge of the cone of mu_0, and training in it."""
     for p in sizes.exponents:
-        true = _selections(sizes, p)
-        # What the claims name; in a wrong world these are other tokens or another
-        # solution.
-        solution = world.target(true.solution)
-        named = replace(true, tokens=world.tokens(true.tokens), solution=solution)
-        count = len(true.solution.W)
-        yield from PAPER.rows("edge of the cone of μ_0", count, _on_the_edge(named))
-        # R_pi needs the labels of the selection.
-        around = replace(true, solution=solution)
-        turns = lemmas.lemma27(around, *_near_runs(around, world, 5 * sizes.steps))
+        selection = _selections(sizes, p)
+        count = len(selection.solution.W)
+        edge = _on_the_edge(selection)
+        yield from PAPER.rows("edge of the cone of μ_0", count, edge)
+        histories, step_size = _near_runs(selection, 5 * sizes.steps)
+        turns = lemmas.lemma27(selection, histories, step_size)
         yield from PAPER.rows(NEAR, count, [turns])
-        stays = _stays_far_out(true, named, 4 * sizes.steps)
+        stays = _stays_far_out(selection, 4 * sizes.steps)
         yield from PAPER.rows("from D = μ_0/4, far out, normalised", count, [stays])
-        logarithm = _logarithmic_growth(true, named, sizes.steps, world)
+        logarithm = _logarithmic_growth(selection, sizes.steps)
         yield from PAPER.rows("plain, η = 1, from W_mm", count, logarithm)
 
 
-def _on_the_edge(named: lemmas.Selection) -> list[Claim]:
+def _on_the_edge(selection: lemmas.Selection) -> list[Claim]:
     """Lemmas 19, 20 and 21 at matrices on the edge of the cone."""
     multiples = np.geomspace(5, 5e6, 13)
-    positive, rate = lemmas.lemma20(named, multiples, 10)
-    claims = [lemmas.lemma19(named), rate, positive]
-    # At p = 1.3 mu_0 is at most 2e-6. W and W_mm hardly differ in such a cone, so that
-    # a row could not fail whatever direction it names.
-    if named.p >= 1.5:
-        claims.append(lemmas.lemma21(named, multiples, 3))
+    positive, rate = lemmas.lemma20(selection, multiples, 10)
+    claims = [lemmas.lemma19(selection), rate, positive]
+    # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
+    # direction is named, so that a row could not fail.
+    if selection.p >= 1.5:
+        claims.append(lemmas.lemma21(selection, multiples, 3))
     return claims
 
 
-def _stays_far_out(
-    true: lemmas.Selection, named: lemmas.Selection, steps: int
-) -> Claim:
-    """Judge Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
-    p = true.p
-    mu = lemmas.radius(true)
-    inside = lemmas.on_the_edge(true, mu / 4, 1, seed=4)[0]
-    start = inside.reshape(true.solution.W.shape)
-    width = mu ** max(1 / 2, (p - 1) / p)  # width of the cone in the mirror image
-    far = _far_out(true, start, width, named.solution.W, steps)
-    return lemmas.lemma28(named, far, mu)
+def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
+    """Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
+    p = selection.p
+    mu = lemmas.radius(selection)
+    inside = lemmas.on_the_edge(selection, mu / 4, 1, seed=4)[0]
+    start = inside.reshape(selection.solution.W.shape)
+    width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
+    far = _far_out(selection, start, width, selection.solution.W, steps)
+    return lemmas.lemma28(selection, far, mu)
 
 
-def _logarithmic_growth(
-    true: lemmas.Selection, named: lemmas.Selection, steps: int, world: World
-) -> list[Claim]:
-    """Judge Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
-    p = true.p
-    rule = world.rule(MirrorDescent(p, 1.0, normalised=False))
-    start = true.solution.W
-    plain = train(named.tokens, rule, 10 * steps, start=start, loss="logistic")
-    t = plain.iterations.clip(1) / plain.iterations[-1]
-    grown = replace(plain, own_norm=plain.own_norm * t ** world.of("exponent off"))
-    selected = selected_tokens(named.tokens, plain.W[:, -1])
-    kept = (selected == named.tokens.opt).all(1)
-    return lemmas.lemma30(grown, p, named.solution.norm, steps, kept)
+def _logarithmic_growth(selection: lemmas.Selection, steps: int) -> list[Claim]:
+    """Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
+    p = selection.p
+    tokens = selection.tokens
+    rule = MirrorDescent(p, 1.0, normalised=False)
+    start = selection.solution.W
+    plain = dynamics.train(tokens, rule, 10 * steps, start=start, loss="logistic")
+    kept = (selected_tokens(tokens, plain.W[:, -1]) == tokens.opt).all(1)
+    return lemmas.lemma30(plain, p, selection.solution.norm, steps, kept)
 
 
-def _near_runs(
-    named: lemmas.Selection, world: World, steps: int
-) -> tuple[list[History], float]:
-    """Train normalised runs with a small step in the cone of mu_0 and R_pi.
+def _near_runs(selection: lemmas.Selection, steps: int) -> tuple[list[History], float]:
+    """Normalised runs with a small step from the cone of mu_0 and R_pi around the
+    selection's target, and the step size.
 
     The cone is around the target that the world names. One run starts at the target's
     own direction, another one at a random direction with D = mu_0/4, both at ||W_0|| =
     R_pi. Returns the histories and the step size.
     """
-    p = named.p
-    shape = named.solution.W.shape
-    multiple = lemmas.lemma21_radius(named)
-    sizes = (multiple * named.solution.norm)[:, None]
-    random = lemmas.on_the_edge(named, lemmas.radius(named) / 4, 1, seed=4)[0]
-    rule = MirrorDescent(p, lemmas.small_step(named, multiple))
+    shape = selection.solution.W.shape
+    multiple = lemmas.lemma21_radius(selection)
+    sizes = (multiple * selection.solution.norm)[:, None]
+    quarter = lemmas.radius(selection) / 4
+    random = lemmas.on_the_edge(selection, quarter, 1, seed=4)[0]
+    rule = MirrorDescent(selection.p, lemmas.small_step(selection, multiple))
     histories = []
-    for direction in (named.direction, random):
+    for direction in (selection.direction, random):
         start = (direction * sizes).reshape(shape)
-        run = train(
-            named.tokens,
-            world.rule(rule),
+        run = dynamics.train(
+            selection.tokens,
+            rule,
             steps,
             _pairs(steps),
             start,
@@ -253,39 +241,39 @@ def _far_out(selection, start, width, target, steps):
         W = start[[run]] * (100 / wide * size[run])
         alone = selection.tokens.run(run)
         rule = lemmas.relative_rule(W, selection.p, 0.1 * wide)
-        history = train(alone, rule, steps, start=W, loss="logistic")
+        history = dynamics.train(alone, rule, steps, start=W, loss="logistic")
         divergences.append(history.divergence(target[[run]], selection.p)[0])
     return np.array(divergences)
 
 
-def _rates(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
+def _rates(sizes: Sizes) -> Iterator[Claim]:
+    """Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
-        history, _ = lemmas.from_cone(selections, 0.001, 100, *steps, change=world.rule)
-        divergence = history.divergence(world.target(selections.solution).W, p)
-        t = history.iterations.clip(1) / history.iterations[-1]
-        divergence = divergence * t ** world.of("exponent off")
-        end = PAPER.claim("convergence", divergence[:, -1].max(), p)
-        claims = *lemmas.lemma29(history, p, divergence), end
-        yield from PAPER.rows(
-            "from the cone D = 0.001, normalised", len(divergence), claims
-        )
+        history, _ = lemmas.from_cone(selections, 0.001, 100, *steps)
+        claims = _rate_claims(history, selections.solution, p)
+        where = "from the cone D = 0.001, normalised"
+        yield from PAPER.rows(where, len(selections.solution.W), claims)
 
 
-def _paths(sizes: Sizes, world: World = TRUE) -> Iterator[Claim]:
-    """Judge the regularisation paths: of W alone, and of v and W together."""
+def _rate_claims(history: History, solution: MaxMargin, p: float) -> list[Claim]:
+    """Lemma 29 and the last D of runs towards a solution."""
+    divergence = history.divergence(solution.W, p)
+    end = PAPER.claim("convergence", divergence[:, -1].max(), p)
+    return [*lemmas.lemma29(history, p, divergence), end]
+
+
+def _paths(sizes: Sizes) -> Iterator[Claim]:
+    """The regularisation paths: of W alone, and of v and W together."""
     few = _data(replace(sizes, seeds=sizes.path_seeds))
     instance = section5.joint_instance()
     for p in (1.75, 2, 3):
-        path = predecessor.path_against_descent(
-            few, p, (1, 3, 10, 30, 100), 500, 2, world.target
-        )
+        path = predecessor.path_against_descent(few, p, (1, 3, 10, 30, 100), 500, 2)
         claim = PAPER.claim("path", path["path"][:, -1].max(), p)
         yield from PAPER.rows("opt tokens, R = 100 ‖W_mm‖", sizes.path_seeds, [claim])
         ends = predecessor.solve_jointly(instance, p, 100)
-        both = predecessor.joint_claims(instance, p, *ends, world.target)
+        both = predecessor.joint_claims(instance, p, *ends)
         yield from PAPER.rows(
             "the paper's joint instance, r and R 100-fold", None, both
         )

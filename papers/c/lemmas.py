@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from companion.claims import Claim, interval
-from lib import attention, svm
+from lib import attention, dynamics, svm
 from lib.attention import TokenSet, coordinates, token_set
-from lib.dynamics import History, MirrorDescent, train
+from lib.dynamics import History, MirrorDescent
 from lib.mirror import gaussian_start, selected_tokens
 from lib.mirror.geometry import (
     bregman,
@@ -64,13 +64,9 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
     return sizes * stream(0, "draws").standard_normal(shape)
 
 
-def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Claim]:
-    """Judge L_min <= L(W) <= L_max.
-
-    The bounds are the losses of each sample's best and worst score (our constants).
-    They are tested at `matrices` (m, runs, d, d_z) and far along two SVM directions, at
-    which they are attained. `off` is the relative error of the bounds.
-    """
+def lemma16(tokens: TokenSet, matrices: np.ndarray) -> list[Claim]:
+    """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
+    `matrices` (m, runs, d, d_z), and far along both SVMs."""
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (
@@ -82,8 +78,8 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray, off: float = 0.0) -> list[Cl
     losses = np.array(
         [attention.gradients(tokens, W, tokens.u, "logistic")[0] for W in tried]
     )
-    low = (losses / smallest).min() / (1 + off)
-    high = (losses / largest).max() / (1 + off)
+    low = (losses / smallest).min()
+    high = (losses / largest).max()
     return [claim("lemma16.lower", low), claim("lemma16.upper", high)]
 
 
@@ -109,16 +105,12 @@ def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
         yield size / G
 
 
-def lemma18(
-    tokens: TokenSet, matrices: np.ndarray, p: float, off: float = 0.0
-) -> Claim:
-    """Judge ||grad L||_{q,q} <= G, with our constant G.
+def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
+    """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
 
-    G is the mean over i of G_i spread_i / 4, where G_i is the range of sample i's
-    scores. For sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights,
-    which is at most a quarter of the product of the ranges (Gruess), and |l'| <= 1. The
-    bound is tested at `matrices` (m, runs, d, d_z), and at W = 0 for two misclassified
-    tokens, where it is attained. `off` is the relative error of G.
+    Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a
+    quarter of the product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d,
+    d_z), and at W = 0 for two misclassified tokens, where it is attained.
     """
     q = dual_exponent(p)
     pair = _two_misclassified_tokens()
@@ -129,7 +121,7 @@ def lemma18(
     ]
     largest = 0.0
     for ratio in ratios:
-        largest = max(largest, ratio.max() / (1 + off))
+        largest = max(largest, ratio.max())
     return claim("lemma18", largest, p)
 
 
@@ -314,10 +306,7 @@ class Selection:
 
     @property
     def direction(self) -> np.ndarray:
-        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D).
-
-        It has norm 1 even if a wrong world rotates W_mm.
-        """
+        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if W_mm is rotated."""
         flat = self.solution.W.reshape(len(self.solution.W), -1)
         return flat / norm(flat, self.p)[:, None]
 
@@ -798,7 +787,7 @@ def found_selections(
     """
     start = gaussian_start(tokens, seeds)
     rule = relative_rule(start, p, 0.02)
-    history = train(tokens, rule, steps, [steps], start, loss="logistic")
+    history = dynamics.train(tokens, rule, steps, [steps], start, loss="logistic")
     opt = selected_tokens(tokens, history.W[:, -1])
     kept = np.flatnonzero(locally_optimal(select(tokens, opt, p)))
     return select(tokens.take(kept), opt[kept], p)
@@ -838,7 +827,8 @@ def from_cone(
     start = W.reshape(draws * runs, *solution.W.shape[1:])
     tokens = selection.tokens.take(np.tile(np.arange(runs), draws))
     rule = relative_rule(start, selection.p, share)
-    return train(tokens, change(rule), steps, start=start, loss="logistic"), tokens
+    history = dynamics.train(tokens, change(rule), steps, start=start, loss="logistic")
+    return history, tokens
 
 
 def theory(p: float) -> tuple[float, float, str]:

@@ -7,7 +7,7 @@ head SVM has the largest label margin, since the loss is about e^{-r margin}. Th
 turns to v_mm of this SVM, and W/R to W_mm.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -367,7 +367,7 @@ def _in_turn(tokens, p, r, R, pair):
 
 
 def joint_claims(
-    tokens: TokenSet, p: float, v, W, named: Callable = lambda solution: solution
+    tokens: TokenSet, p: float, v: np.ndarray, W: np.ndarray
 ) -> list[Claim]:
     """Judge the divergence of v and W from the SVM solutions of the largest label
     margin.
@@ -376,7 +376,7 @@ def joint_claims(
     for name, end, solution in zip(
         ("v", "W"), (v, W), _candidates(tokens, p)[0], strict=True
     ):
-        ends = end.reshape(1, -1), named(solution).value.reshape(1, -1)
+        ends = end.reshape(1, -1), solution.value.reshape(1, -1)
         claims.append(
             PAPER.claim("joint.path", directional_bregman(*ends, p)[0], name, p)
         )
@@ -389,7 +389,6 @@ def path_against_descent(
     multiples: Sequence[float],
     steps: int,
     random_starts: int,
-    named: Callable = lambda solution: solution,
 ) -> dict:
     """Compare the regularisation path of every run with lp-AttGD from W_0 = 0.
 
@@ -406,7 +405,7 @@ def path_against_descent(
     history = train(tokens, MirrorDescent(p), steps, loss="logistic")
     solution = selection.solution
     divergences = []
-    towards = named(solution).W.reshape(selection.direction.shape)
+    towards = solution.W.reshape(selection.direction.shape)
     for run in range(len(tokens.y)):
         random = stream(run, "draws").standard_normal(
             (random_starts, *solution.W.shape[1:])

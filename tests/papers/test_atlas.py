@@ -14,7 +14,8 @@ import pytest
 from lib import dynamics, svm
 from lib.attention import tokens
 from papers import falsify, saturation
-from papers.atlas import atlas, atlas_rules, atlas_used
+from papers.atlas import atlas, atlas_rules, atlas_used, ledger_rows
+from papers.wrong_worlds import World, identity_moments, inside
 from tests.papers.wrong_laws import caught
 
 DATA = tokens.unit_tokens(range(2), n=3, T=3, d=6)
@@ -249,7 +250,8 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
     path = dynamics.train(DATA, rows[name].rule, 200_000, record=[100_000, 200_000])
     found = atlas.ratios(path, atlas.BestMargins(DATA))
     own, residual = atlas_used.own_ratios(DATA, name, path, found)
-    plain, _ = atlas_used.own_ratios(DATA, name, path, found, identity=True)
+    in_identity = identity_moments(World("identity for the metric", 1.0), path)
+    plain, _ = atlas_used.own_ratios(DATA, name, in_identity, found)
     np.testing.assert_allclose(
         plain, found.last[:, atlas.column("Frobenius")], atol=1e-6
     )
@@ -262,10 +264,32 @@ def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     R.
     """
     monkeypatch.setattr(atlas_used, "ALLOWED", (1, 100))
-    power = falsify._power(falsify._sections("atlas")[name])
+    power = falsify._power(falsify._sections("atlas")[name], "atlas")
     assert [
         id for id, row in power.items() if not (row["holds"] and row["catches"])
     ] == []
+
+
+def test_rows_of_variance_reduction_and_of_olion_move_in_their_worlds(monkeypatch):
+    """Short runs: else the world of a row is another than the row says."""
+    monkeypatch.setattr(ledger_rows, "STEPS", 200)
+
+    def measured():
+        rows = ledger_rows.SECTIONS["others"]((3, 3))
+        return {row.id: row.measured for row in rows}
+
+    true = measured()
+    with inside(World("variance reduction left out", 1.0), "atlas"):
+        plain = measured()
+    with inside(World("identity for the metric", 1.0), "atlas"):
+        identity = measured()
+    reduced = {id for id in true if "variance_reduced" in id}
+    (olion,) = [id for id in true if "OLion" in id]
+    assert {id for id in true if plain[id] != true[id]} == reduced
+    assert identity[olion] != true[olion]
+    # The Frobenius norm's own row is right with the identity as its metric.
+    own = {id for id in reduced if ".NGD_" in id}
+    assert {id for id in true if identity[id] == true[id]} == own
 
 
 @pytest.mark.parametrize(

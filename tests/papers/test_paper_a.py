@@ -18,7 +18,7 @@ from lib.dynamics import rules
 from papers import fits, joint_loss
 from papers.a import assumptions, fixed_head, joint_training, ledger_rows, turning
 from papers.a import phase_diagram as phase
-from papers.wrong_worlds import World
+from papers.wrong_worlds import World, inside
 
 
 class Fixed:
@@ -93,7 +93,12 @@ def lemma11_exponents(off):
     def draw(seeds, d):
         return tokens.two_token_gaussian(seeds, n=4, d=d)
 
-    return ledger_rows._lemma11_exponents(draw, 40, 3.0, off)
+    with inside(World("exponent off", off), "A"):
+        return ledger_rows._lemma11_exponents(draw, 40, 3.0)
+
+
+def unchanged(value):
+    return value
 
 
 DM = tokens.two_token_gaussian(range(5), n=4, d=100)
@@ -110,13 +115,13 @@ RIGHT_AND_WRONG = {
         "assumption1", assumptions.near_orthogonality(drawn_in(d))), 4000, 6),
     "strict": (lambda d: ledger_rows._how_often(
         "strict", assumptions.strict_orthogonality(drawn_in(d))), 4000, 6),
-    "definition1": (lambda world: ledger_rows._data_claims(world.tokens(drawn_in(4000)))[0],
-                    World(), World("label turned", 1.0)),
+    "definition1": (lambda change: ledger_rows._data_claims(change(drawn_in(4000)))[0],
+                    unchanged, World("label turned", 1.0).tokens),
     "lemma11": (lambda noise: ledger_rows._lemma11(DM, 3.0, noise), 0.1, 0.01),
     "lemma11 exponents": (lemma11_exponents, 0.0, 0.15),
     "lemma14": (other_tokens, 0, -2),
-    "lemma14 opt": (lambda world: ledger_rows._lemma14(J.tokens, world.target(J.head))[1],
-                    World(), World("norm off", -0.01)),
+    "lemma14 opt": (lambda change: ledger_rows._lemma14(J.tokens, change(J.head))[1],
+                    unchanged, World("norm off", -0.01).target),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from lib.attention import coordinates, tokens
 from lib.mirror import geometry
 from papers.c import figures, ledger_rows, lemmas, predecessor, section5
 from papers.c.statements import PAPER, STATEMENTS
-from papers.wrong_worlds import TRUE, World
+from papers.wrong_worlds import World, inside
 
 SEEDS = range(4)
 DATA = tokens.unit_tokens(SEEDS)
@@ -184,8 +184,8 @@ def test_a_rise_of_the_loss_at_any_step_is_seen():
     assert failing(lemmas.step_claims(steps)) == {"lemma25.3"}
 
 
-def near_runs(near, world=TRUE):
-    return ledger_rows._near_runs(near, world, 2000)
+def near_runs(near):
+    return ledger_rows._near_runs(near, 2000)
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
@@ -199,7 +199,9 @@ def test_lemma_27_holds_in_the_cone_with_pi_and_r_pi_of_the_data(p):
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_lemma_27_notices_a_step_off_by_one_per_cent(p):
     near = FOUND[p]
-    claim = lemmas.lemma27(near, *near_runs(near, World("step off", 0.01)))
+    with inside(World("step off", 0.01), "C"):
+        runs = near_runs(near)
+    claim = lemmas.lemma27(near, *runs)
     assert claim.measured == pytest.approx(lemmas.PI - 0.01, abs=2e-4)
 
 
@@ -287,8 +289,8 @@ def test_the_joint_path_turns_to_the_largest_label_margin():
     v, W = predecessor.solve_jointly(instance, 2, 100)
     assert all(holds(predecessor.joint_claims(instance, 2, v, W)))
     np.testing.assert_allclose(geometry.norm(v, 2), 100 * heads[0].norm[0])
-    turned = World("target rotated", 0.05).target
-    assert not any(holds(predecessor.joint_claims(instance, 2, v, W, turned)))
+    with inside(World("target rotated", 0.05), "C"):
+        assert not any(holds(predecessor.joint_claims(instance, 2, v, W)))
     assert not any(holds(predecessor.joint_claims(instance, 2, -v, -W)))
 
 

@@ -3,6 +3,7 @@
 A failure means that a problem that is lost is said to be won.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from lib.attention import losses
 from papers.a import phase_diagram
 from papers.a.phase_diagram import two_samples_of as pair
 from papers.a.phase_diagram import two_samples_reach as two_samples
+from papers.wrong_worlds import World, inside
 from tests.problems import stacked
 
 CONVEX = ("exponential", "logistic", "reciprocal")
@@ -128,12 +130,20 @@ def test_23_the_flow_of_the_margins_and_24_the_bounds_of_theta(seed, loss):
     ) and theta <= found.highest * even * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("world", [{}, {"off": 0.05}, {"off": -0.05}, {"turned": True}])
+@pytest.mark.parametrize(
+    "world",
+    [
+        None,
+        World("constant off", 0.05),
+        World("constant off", -0.05),
+        World("inner product turned", 1.0),
+    ],
+)
 def test_the_ledgers_row_knows_the_threshold_and_notices_another(world):
-    claim = phase_diagram.assumption1_bound(
-        range(3), dynamics.NGD(0.05), 10_000, **world
-    )
-    assert claim.measured == (0.5 if world else 1.0) and claim.holds == (not world)
+    with inside(world, "A") if world else nullcontext():
+        claim = phase_diagram.assumption1_bound(range(3), dynamics.NGD(0.05), 10_000)
+    assert claim.measured == (0.5 if world else 1.0)
+    assert claim.holds == (world is None)
 
 
 @pytest.mark.parametrize(

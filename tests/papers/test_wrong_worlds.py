@@ -16,10 +16,10 @@ from companion import claims, ledger
 from lib import dynamics, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
-from papers import falsify
+from papers import falsify, wrong_worlds
 from papers.a import fixed_head, joint_training
 from papers.stated import Stated
-from papers.wrong_worlds import FAMILIES, World, worlds
+from papers.wrong_worlds import FAMILIES, PATCHES, World, inside, worlds
 from tests.papers.wrong_laws import caught, caught_after
 
 PROBLEM = coordinates.minimal(tokens.gaussian_tokens([0, 1], n=3, T=3, d=60))
@@ -47,9 +47,8 @@ def test_claims_that_hold_in_the_true_world_and_fail_in_a_wrong_one_catch_it():
 
 @pytest.mark.parametrize("size", [0.01, 0.05, 0.3])
 def test_a_rotated_target_is_off_by_its_direction_error(size):
-    true = World().target(SOLUTION).W
+    true = SOLUTION.W
     wrong = World("target rotated", size).target(SOLUTION).W
-    np.testing.assert_allclose(true, SOLUTION.W)
 
     def length(W):
         return np.linalg.norm(W.reshape(2, -1), axis=1)
@@ -64,9 +63,7 @@ def test_norm_step_label_and_exponent_are_off_as_said():
     assert World("step off", 0.05).rule(rules.NGD(0.2)).step_size == pytest.approx(0.21)
     without_half = World("step off", 1.0).rule(rules.Polyak())
     assert without_half.log_step(0, 0.0, 0.0) == pytest.approx(0.0)
-    assert World().rule(rules.Polyak()).log_step(0, 0.0, 0.0) == pytest.approx(
-        -np.log(2)
-    )
+    assert rules.Polyak().log_step(0, 0.0, 0.0) == pytest.approx(-np.log(2))
     turned = World("label turned", 1.0).tokens(PROBLEM.tokens)
     np.testing.assert_array_equal(turned.y, PROBLEM.tokens.y * [-1, 1, 1])
     history = dynamics.train(PROBLEM, rules.NGD(0.05), 100, [1, 10, 100])
@@ -119,41 +116,110 @@ def test_an_unknown_family_is_refused():
     )
 
 
-def section(world):
-    """Return two rows about the norm: one within 10 %, and one that no small world
-    breaks.
-    """
-    ratio = (world.target(SOLUTION).norm / SOLUTION.norm).max()
+SOLVER = wrong_worlds.Patch("lib.svm.token_svm", wrong_worlds.result(World.target))
+
+
+@pytest.fixture
+def of_the_solver(monkeypatch):
+    """Worlds of paper A that replace the solver, or nothing at all."""
+    patches = {"norm off": (SOLVER,), "label turned": ()}
+    monkeypatch.setitem(PATCHES, "A", patches)
+
+
+def section():
+    """Two rows about the norm: one within 10 %, one so loose that no small world breaks
+    it."""
+    ratio = (svm.token_svm(PROBLEM.tokens).norm / SOLUTION.norm).max()
     tight = claims.close("tight", "ratio", "paper A", ratio, 1.0, 0.1)
     loose = claims.close("loose", "ratio", "paper A", ratio, 1.0, 0.9)
     yield from ledger.rows("Theorem 1", "ours", 2, tight, loose, fails_if=("norm off",))
 
 
-def test_the_smallest_world_that_a_row_catches():
-    assert falsify._power(section) == {
+def test_the_smallest_world_that_a_row_catches(of_the_solver):
+    assert falsify._power(section, "A") == {
         "tight (ours)": {"catches": ["norm off, +30 %"], "small": False, "holds": True},
         "loose (ours)": {"catches": [], "small": False, "holds": True},
     }
 
 
-def untouched(world):
+def untouched():
     fixed = at_most_one("fixed", 0.5)
     return ledger.rows("Theorem 1", "ours", 2, fixed, fails_if=("label turned",))
+
+
+def in_the_true_world_alone():
+    """No row where the solver's norm is another."""
+    if np.array_equal(svm.token_svm(PROBLEM.tokens).norm, SOLUTION.norm):
+        return section()
+    return []
 
 
 @pytest.mark.parametrize(
     "rows, named",
     [
         (untouched, "^fixed .*'label turned' does not apply"),
-        (
-            lambda world: [] if world.family else section(world),
-            r"^tight .*norm off, \+1 %",
-        ),
+        (in_the_true_world_alone, r"^tight .*norm off, \+1 %"),
     ],
 )
-def test_a_world_that_does_not_apply_or_lacks_a_row_is_named(rows, named):
+def test_a_world_that_does_not_apply_or_lacks_a_row_is_named(
+    rows, named, of_the_solver
+):
     with pytest.raises(ValueError, match=named):
-        falsify._power(rows)
+        falsify._power(rows, "A")
+
+
+@pytest.mark.parametrize(
+    "ledger, family", [(paper, name) for paper in PATCHES for name in PATCHES[paper]]
+)
+def test_a_wrong_world_replaces_every_name_that_it_lists_and_leaves_none(
+    ledger, family
+):
+    """Else a name that moved would leave a row without its world, or a world stay."""
+    patches = PATCHES[ledger][family]
+    before = [getattr(*patch.place) for patch in patches]
+    with pytest.raises(KeyboardInterrupt), inside(worlds(family)[0], ledger):
+        for patch, original in zip(patches, before, strict=True):
+            assert getattr(*patch.place) is not original, patch.name
+        raise KeyboardInterrupt
+    for patch, original in zip(patches, before, strict=True):
+        assert getattr(*patch.place) is original, patch.name
+
+
+def test_a_ledger_has_a_world_for_every_family_that_its_rows_name():
+    for paper in "ABC":
+        module = importlib.import_module(f"papers.{paper.lower()}.statements")
+        named = {row[3] for row in module.PAPER._rows.values()}
+        families = {name for each in named for name in each.split(", ") if name}
+        assert families == PATCHES[paper].keys()
+    with pytest.raises(ValueError, match="'p off'.*'A' has no such world"):
+        with inside(World("p off", 0.1), "A"):
+            pass
+
+
+def test_what_a_ledger_keeps_is_measured_in_the_true_world():
+    """Else a row would read, after a wrong world, what was trained in it."""
+    rows = importlib.import_module("papers.c.ledger_rows")
+    sizes = rows.Sizes(seeds=2, n=3, T=3, d=4, find_steps=300)
+    rows._selections.cache_clear()
+    with inside(World("step off", 1.0), "C"):
+        inner = rows._selections(sizes, 3.0)
+    assert rows._selections(sizes, 3.0) is inner
+    rows._selections.cache_clear()
+    outer = rows._selections(sizes, 3.0)
+    np.testing.assert_array_equal(outer.tokens.opt, inner.tokens.opt)
+    np.testing.assert_array_equal(outer.solution.W, inner.solution.W)
+
+
+def test_what_trains_otherwise_is_measured_afresh():
+    rows = importlib.import_module("papers.a.ledger_rows")
+    sizes = rows.Sizes(seeds=1, n=3, T=3, d=30, verified_d=40, steps=50)
+    true = rows._trained(sizes, "class means", "small")["NGD"]
+    with inside(World("step off", 0.05), "A"):
+        wrong = rows._trained(sizes, "class means", "small")["NGD"]
+    np.testing.assert_allclose(wrong.log_step - true.log_step, 0, atol=0.2)
+    assert (wrong.log_step - true.log_step)[0, 0] == pytest.approx(np.log(1.05))
+    again = rows._trained(sizes, "class means", "small")["NGD"]
+    assert again is true
 
 
 def smallest(row):
@@ -174,8 +240,8 @@ def test_rows_of_the_ledgers_catch_worlds_as_small_as_their_page_says(paper, nam
         ledger.power_path(falsify.LEDGERS[paper]).read_text(encoding="utf-8")
     )
     section = falsify._sections(paper)[name]
-    named = {row.id for row in section(World()) if row.fails_if}
-    for id, row in falsify._power(section).items():
+    named = {row.id for row in section() if row.fails_if}
+    for id, row in falsify._power(section, paper).items():
         found = smallest(row)
         assert row["holds"], id
         assert row["catches"] or id not in named, id
@@ -185,22 +251,20 @@ def test_rows_of_the_ledgers_catch_worlds_as_small_as_their_page_says(paper, nam
         assert all(found[family] <= at for family, at in before.items()), id
 
 
-def weak(section):
-    """Return the rows that do not hold, and those that none of their wrong worlds
+def weak(section, paper):
+    """The rows of a section that do not hold, and those that no wrong world they name
     breaks.
 
     Of every family the smallest world and the last two are tried; the last two are the
     largest in both directions.
     """
-    true = list(section(World()))
+    true = list(section())
     wrong = {}
     for family in dict.fromkeys(family for row in true for family in row.fails_if):
         every = worlds(family)
         for world in dict.fromkeys((every[0], *every[-2:])):
-            with np.errstate(all="ignore"):
-                wrong[str(world)] = [
-                    row for row in section(world) if family in row.fails_if
-                ]
+            with np.errstate(all="ignore"), inside(world, paper):
+                wrong[str(world)] = [row for row in section() if family in row.fails_if]
     seen = set().union(*caught(true, wrong).values())
     failing = {row.id for row in true if not row.holds}
     return failing, {row.id for row in true} - failing - seen
@@ -233,7 +297,7 @@ SLOW = {  # rows that do not hold after so few steps, and rows that no world bre
 def test_rows_of_the_ledgers_hold_and_fail_in_worlds_that_they_name(paper, name):
     rows = importlib.import_module(f"papers.{paper}.ledger_rows")
     section = partial(rows.SECTIONS[name], rows.Sizes(**SIZES[paper]))
-    assert weak(section) == SLOW[paper, name]
+    assert weak(section, paper.upper()) == SLOW[paper, name]
 
 
 def test_rows_keep_their_ids_at_every_size():
