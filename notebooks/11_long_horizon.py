@@ -71,7 +71,7 @@ run = record.start("11_long_horizon", "A", globals())
 # %% [markdown]
 # ## The dimension, set up
 #
-# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of the span, few numbers remain. Here we set up the same problem in growing dimensions, with $n$, $T$ and the norm of the noise tokens fixed. In $d = 100{,}000$ the tokens take 160 MB and their basis nearly as much, so this comes before anything else needs memory.
+# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of the span, few numbers remain. Here we set up the same problem in growing dimensions, with fixed $n$, $T$ and norm of the noise tokens. In $d = 100{,}000$ the tokens take 160 MB and their basis takes nearly as much.
 
 
 # %%

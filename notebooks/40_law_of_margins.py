@@ -166,7 +166,7 @@ print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).
 # %% [markdown]
 # ## Data and runs
 #
-# The five settings below differ in rule, loss, scores, start and support. Before we look at the error of a run, we *refuse* the run if it is too short, if its steps are too long, or if a dual or a score violates the theorem. We *admit* all other runs.
+# The five settings below differ in rule, loss, scores, start and support. Before we look at the error of a run, we *refuse* the run if it is too short, if its steps are too long, or if a dual or a score violates the hypotheses. We *admit* all other runs.
 
 # %%
 every = range(seeds)

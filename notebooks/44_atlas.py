@@ -20,7 +20,7 @@
 #
 # *Page 7 of 11 · before: [30](30_mirror_descent.ipynb) · next: [45](45_atlas_of_networks.ipynb) · 20 minutes · [words](words.md).* After it you can name the norm of each optimiser, and test it.
 #
-# Many weights fit the same training data, and the optimiser decides which of them you get. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, what gradient descent does: attention turns to the matrix of largest margin in the *Frobenius* norm. But most networks are trained with Adam, and some are now trained with Muon.
+# Many weights fit the same training data, and the optimiser decides which of them you get. **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, what gradient descent does: attention turns to the matrix of largest margin in the *Frobenius* norm. But most networks are trained with Adam, and some with Muon.
 #
 # **Question.** In which norm does each optimiser maximise the margin of attention's $W$, and does it reach the largest margin?
 #
@@ -101,7 +101,7 @@ for norm, direction in directions.items():
 #
 # ## The map
 #
-# Now we take 28 rules, among them Adam, Muon, Lion and Shampoo. The figure below is the map that counts. It shows 20 random data sets, with up to 1,000,000 steps ([scale](words.md) desk).
+# Now we take 28 rules, among them Adam, Muon, Lion and Shampoo. The map below shows 20 random data sets, with up to 1,000,000 steps ([scale](words.md) desk).
 #
 # ![For each optimiser its share of the largest margin in the norm predicted for it, and its best share in another norm](../figures/desk/atlas_map.png)
 #
