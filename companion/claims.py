@@ -24,7 +24,7 @@ _WORDS = {
     "finding": ("ours", "derived", "independent computation"),
 }
 FEWEST_SEEDS = 20  # an interval from fewer seeds is marked
-OPEN = 8  # so many rows of a table are shown unfolded
+OPEN = 8  # how many rows of a table are shown unfolded
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"

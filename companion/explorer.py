@@ -32,11 +32,11 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "NGD-mom": lambda step_size: NGD(step_size, momentum=0.9),
     "Polyak": lambda step_size: Polyak(),
 }
-UNCAPPED = {"Polyak": "Polyak, no cap"}  # here it has none
+UNCAPPED = {"Polyak": "Polyak, no cap"}  # the explorer's Polyak rule has no cap
 MOST_STEPS = 10_000  # where the axis of iterations ends, whatever the run
 MOST_TOKENS = (20, 12)  # n and T, where the axes of the tokens end
 GHOST = {"color": plots.GREY, "linewidth": 1.0, "alpha": 0.6}
-PIXELS_PER_INCH = 90  # of the picture as shown; it has twice as many
+PIXELS_PER_INCH = 90  # as the picture is shown; the file has twice as many
 
 # From the tokens, their SVM and the selected tokens to what predicts the direction
 # error by a method `direction_error(norm)`.

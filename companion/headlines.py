@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from lib import files
 
-LETTERS = 60  # of a headline, so that it is one line of a page
+# most letters of a headline, so that it fits into one line of a page
+LETTERS = 60
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 COMPARED = re.compile(r"(\S.*?)\s+(<=|>=|<|>)\s+(\S.*)")
 ORDERS = {
@@ -25,7 +26,7 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Headline:
-    """What stands above a figure.
+    """What is written above a figure.
 
     Parameters
     ----------

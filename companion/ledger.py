@@ -601,7 +601,8 @@ def failures(records: Sequence[Mapping]) -> str:
             name = f"{origin(record)}: {record['figure']}, `{record['slug']}`"
             lines += ["", f"## {name} ({record['scale']})", ""]
         for claim in failed:
-            found = f": {shown(claim)}".removesuffix(": nan")  # its words say why
+            # the claim's words say why
+            found = f": {shown(claim)}".removesuffix(": nan")
             why = NO_REMARK[claim.verdict if found else "unseen"]
             why = f"{claim.remark}." if claim.remark else why
             where = claim.source + (f", {claim.setting}" if claim.setting else "")

@@ -52,7 +52,7 @@ def closure(text: str) -> list[Path]:
 
 @cache
 def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
-    """Return the dotted names of modules, functions and classes that are imported."""
+    """Return dotted names that a source may import: modules, functions, classes."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -16,7 +16,7 @@ from PIL import Image
 from companion import headlines, plots, record
 from lib import files
 
-DOTS_AN_INCH = 200  # of the pictures
+DOTS_AN_INCH = 200  # resolution of the pictures
 WIDE = 3.9  # inches: 780 dots, two for each of the 390 of a telephone
 GAP = 12  # dots between two panels
 

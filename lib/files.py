@@ -288,7 +288,7 @@ def replace_folder(fresh: Path, place: Path) -> None:
         if os.path.lexists(aside):
             os.rename(aside, place)
         raise
-    # The old folder, and what killed processes left of still older ones.
+    # Remove the old folder, and remains of still older ones that killed processes left.
     for old in place.parent.glob(f".{glob.escape(place.name)}.*{PART}"):
         remove(old)
 

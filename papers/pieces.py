@@ -231,9 +231,9 @@ def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
 class Bar(NamedTuple):
     """One line of a forest plot: a value, its interval and how it was judged.
 
-    `words` stand to the right of it, by default the verdict. Single values `points` are
-    drawn above the bar, and `hollow` marks ends that are only bounds. The look is by
-    default the verdict's. A NaN leaves the line empty.
+    `words` are written to the right of it, by default the verdict. Single values
+    `points` are drawn above the bar, and `hollow` marks ends that are only bounds. The
+    look is by default the verdict's. A NaN leaves the line empty.
     """
 
     label: str

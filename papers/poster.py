@@ -22,7 +22,7 @@ from papers.law import margin_law
 
 SIZE = (10.0, 8.0)  # inches
 SHOWN = (0, 221, 238, 300, 10_000)  # iterations of the first panel
-STEPS = 100_000  # of the second panel
+STEPS = 100_000  # steps of the second panel
 SEEDS = 2
 OURS = plots.look("measured").colour
 STOPS = plots.look("stops").colour

@@ -47,7 +47,8 @@ def of_the_core():
         name = re.match(r"[\w-]+", left.pop()).group().lower()
         if name not in found:
             found.add(name)
-            with suppress(PackageNotFoundError):  # of another system or Python
+            # a requirement of another system or Python
+            with suppress(PackageNotFoundError):
                 left += [
                     text for text in requires(name) or [] if "extra ==" not in text
                 ]

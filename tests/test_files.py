@@ -75,7 +75,7 @@ def test_what_a_killed_write_left_is_removed_by_the_next_one(tmp_path):
     assert path.read_bytes() == b"old" and len(os.listdir(tmp_path)) == 2
     (
         tmp_path / ".other.json.0123.part"
-    ).touch()  # of another file, which may be being written
+    ).touch()  # a temporary file of another file, which may be in use
     files.write(path, b"new")
     assert path.read_bytes() == b"new"
     assert sorted(os.listdir(tmp_path)) == [".other.json.0123.part", "record[1].json"]

@@ -86,7 +86,7 @@ def test_citation_is_of_this_project_and_the_three_papers():
     }
 
 
-NUMBER = re.compile(r"(?<![\d.])\d{4}\.\d{5}(?![\d.])")  # of arXiv
+NUMBER = re.compile(r"(?<![\d.])\d{4}\.\d{5}(?![\d.])")  # arXiv numbers
 
 
 def test_what_the_pages_beyond_the_papers_cite_is_in_the_citation_file_and_the_other_way_round():

@@ -136,7 +136,8 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     shorter = own_optimiser.replace("rates, rules", "rates, horizon=20, rules")
     assert shorter != own_optimiser
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots, "GIVEN", {})  # of other tests in this process
+    # removes looks that other tests in this process gave
+    monkeypatch.setattr(plots, "GIVEN", {})
     run_block(shorter, {})
     assert (tmp_path / "mine.png").stat().st_size > 10_000
     assert plots.look("mine") == plots.SPARE[0]

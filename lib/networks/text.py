@@ -24,7 +24,7 @@ from torch import Tensor, nn
 PADDING = 0
 FIRST = 1
 SPECIAL = ["[PAD]", "[CLS]", "[UNK]"]
-# Of text in small letters: a word, or a single mark.
+# A word in lower case, or a single mark.
 WORD = r"[a-z0-9]+(?:'[a-z]+)?|[^\sa-z0-9]"
 BREAK = "<br />"  # a line break, which is left out
 CHUNK = 1000  # texts that are encoded at a time

@@ -180,16 +180,23 @@ def _some(
         )
 
 
-# Four queries x go side by side, one in each lane. w = (B^T x, bound) gives the logits,
-# e their exponentials; c = (mean of the keys under the softmax, e's total); error = A c
-# - y; v = (A^T error, -<A^T error, c>), so that v keys is the slope of each logit; h:
-# the keys summed with weights e times that slope. t is what one entry has so far.
 @numba.njit(fastmath=_FAST, error_model="numpy")
 def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
     """Add to `sums` the gradients of QUERIES queries from `first` on.
 
-    They are those of one data set and one layer. The function stays one: in parts, the
-    compiler adds in another order.
+    They are the gradients of one data set and one layer. The function is not split,
+    because the compiler would add in another order.
+
+    Four queries x are treated at a time, one in each lane:
+
+    * w = (B^T x, bound), whose products with the keys are the logits;
+    * e, the exponentials of the logits;
+    * c = (mean of the keys under the softmax, sum of e);
+    * error = A c - y;
+    * v = (A^T error, -<A^T error, c>), whose products with the keys are the slopes
+      of the logits;
+    * h, the sum of the keys with the weights e times slope;
+    * t, the partial sum of one entry.
     """
     X, keys, radius, Y = samples
     (A, B) = layer

@@ -1,7 +1,8 @@
 """The update rules that the papers compare, as torch optimisers, and their names.
 
 The classes are called as `step(closure)`, like every optimiser of torch. `optimiser`
-makes one of a rule's name, of an optimiser's class, or of a reader's own function.
+builds an optimiser from the name of a rule, a class of optimisers, or a reader's own
+function.
 """
 
 import functools

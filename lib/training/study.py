@@ -18,7 +18,7 @@ from lib.training.curves import Curve
 from lib.training.problem import Problem
 from lib.training.rules import RULES, Rule, identity, maker, optimiser
 
-TUNING_SEED = 100  # of the races between rates
+TUNING_SEED = 100  # the seed of the races between rates
 # The same, with those of a second race; no judged run has one.
 TUNING_SEEDS = (100, 101, 102)
 # Evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured

@@ -28,7 +28,8 @@ from lib.training.recorders import Clock, Evaluations
 from lib.training.rules import Rule
 from lib.training.study import LAST, TUNING_SEED, TUNING_SEEDS, Study
 
-ROOMS = ("training", "networks", "data")  # of the library, whose code decides a run
+# packages of the library whose code determines a run
+ROOMS = ("training", "networks", "data")
 WAIT = 0.2  # seconds between looks at a run that another process trains
 HELD = 1 - 1e-6  # from this share of its cap on, a step of SPS is one that the cap held
 LARGEST = 6e4  # a trial's losses are kept in half precision, in numbers up to 65,504

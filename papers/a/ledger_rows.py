@@ -356,7 +356,7 @@ def _lemma11_exponents(
     """
     sizes = (400, 1600, 6400)
     medians = []
-    for d in sizes:  # one draw at a time: all of them are large
+    for d in sizes:  # one data set at a time, because they are large
         each = [_spreads(draw([seed], d), signal, d**-0.5) for seed in range(draws)]
         medians.append(np.median(each, axis=0)[:, 0])
     norms, products = log_slope(sizes, np.transpose(medians))

@@ -38,7 +38,7 @@ SLACK = 0.4  # a product with a larger slack is removed; it may come back
 GREEDY = 20
 ROUNDS = 500
 
-COLUMNS = 10  # of K and Q
+COLUMNS = 10  # columns of K and Q
 GROWTH = 0.02
 GAMMA = {"nuclear": 0.19, "spectral": 0.65, SIGN: 1.3 * COLUMNS}
 PILOTS = "The bound was read off two pilots of up to 4e5 steps"
@@ -49,9 +49,9 @@ class _FactorRow:
     """A rule on K and on Q with its prediction, and the same rule on W alone."""
 
     rule: dynamics.Rule
-    norm: str  # whose ratio was predicted to be the largest,
-    always: bool  # in every run, else in half of them,
-    least: float  # and at least this
+    norm: str  # the norm whose ratio was predicted to be the largest
+    always: bool  # whether in every run, or in half of them
+    least: float  # the least ratio that was predicted
     alone: dynamics.Rule
     alone_norm: str
 

@@ -106,7 +106,8 @@ def bregman_claims(
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
     """Judge our last divergences, by q, against the means of REFERENCE."""
 
-    def factor(share):  # of the mean of the smallest `share` of the values
+    # ratio to the reference of the mean over the smallest `share` of the values
+    def factor(share):
         kept = {
             q: np.sort(values)[: math.ceil(share * len(values))]
             for q, values in last.items()

@@ -52,8 +52,8 @@ def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
     """Return class means whose tokens other than the opt token are correlated.
 
     Each of these tokens is sqrt(1 - amount) times itself plus sqrt(amount) times a
-    common vector. `among` says which tokens have the same common vector: those of a
-    "sample", or "all".
+    common vector. The tokens of a sample share this vector, or if `among` is "all"
+    those of all samples.
     """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape

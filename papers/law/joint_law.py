@@ -31,8 +31,9 @@ class _JointLaw:
     problem: coordinates.Minimal
     W: MaxMargin
     head: MaxMargin
-    W_law: MarginLaw  # that of W in the limit
-    head_law: MarginLaw  # one pair per sample, offsets log(1/nu_i) less their mean
+    W_law: MarginLaw  # the law of W in the limit
+    # one pair per sample, with offsets log(1/nu_i) minus their mean
+    head_law: MarginLaw
     # (runs, r) rho_u, the head's residual in the span of the opt tokens
     residual: np.ndarray
     # (runs, r) off that span, the part of the first gradient's direction
@@ -292,9 +293,9 @@ class _StartedHead:
     """
 
     iterations: np.ndarray
-    errors: np.ndarray  # the largest, with the kappa of both SVMs
-    fixed: np.ndarray  # the same with the kappa of u_0
-    law: MarginLaw  # that of both SVMs
+    errors: np.ndarray  # largest errors with the kappa of both SVMs
+    fixed: np.ndarray  # largest errors with the kappa of u_0
+    law: MarginLaw  # the law from both SVMs
 
 
 def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _StartedHead:

@@ -43,8 +43,9 @@ class _Measured:
     norm: np.ndarray  # (k,) ||W_t||
     level: np.ndarray  # (k,) a_t = <W_t, W_mm>/||W_mm||^2
     moved: float  # how much an offset moved in the last step
-    step_length: float  # of the last step
-    outside: float  # what lay off the support's span at the first record, or in W_0
+    step_length: float  # length of the last step
+    # norm of W outside the support's span at the first record, or in W_0
+    outside: float
     residual: float  # norm of W_T's part in that span across W_mm
     difference_error: float  # direction error of W_T - W_{T/2}
     difference_gap: float  # its `_duality_gap` with the duals read off the margins

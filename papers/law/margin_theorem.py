@@ -60,7 +60,8 @@ class Local:
         left, size, _ = np.linalg.svd(
             (tight / np.linalg.norm(tight, axis=1)[:, None]).T
         )
-        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]  # of span(A_m: m in S)
+        # basis of span(A_m: m in S)
+        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
         turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
         self.slowest = float(law.slowest[0])  # lambda_1
@@ -74,7 +75,8 @@ class Local:
         gaps = gaps_of_scores(scores[None], selected)[0][shown]
         self.best = bool((gaps >= 0).all())  # the selected tokens score most
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
-        lo = np.where(scores > -np.inf, scores, np.inf).min(1)  # of tokens not masked
+        # masked tokens are left out
+        lo = np.where(scores > -np.inf, scores, np.inf).min(1)
         hi = scores.max(1)
         self.n = len(scores)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
@@ -84,11 +86,12 @@ class Local:
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = (lipschitz * (hi - lo) / at_chosen)[sample]
             worst = relative + 1 + (hi - lo)[sample] / gaps
-            self.B = float(1.25 * worst[self.on].max())  # of (2)
+            self.B = float(1.25 * worst[self.on].max())  # B of (2)
             kappa = at_chosen[sample] * gaps
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
             nu = (slope * (hi - lo))[sample]
-            self.log_nu = np.where(self.on, -np.inf, np.log(nu))  # of (3), -inf on S
+            # log of nu in (3), -inf on S
+            self.log_nu = np.where(self.on, -np.inf, np.log(nu))
 
     @property
     def r(self) -> float:

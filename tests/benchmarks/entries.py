@@ -35,7 +35,9 @@ from tests.benchmarks.measure import (
 # both sides record at iterations 0, 100, 200, ...: the same cost per iteration at any
 # horizon
 EVERY = 100
-AGREE = 1e-8  # of loss gap, norm and direction error, while plain float64 still holds
+# largest difference of loss gap, norm and direction error, as long as plain float64 is
+# accurate
+AGREE = 1e-8
 
 
 def _memory(name, workload, limit):
@@ -129,7 +131,7 @@ def _training(name, bar, draw, step_size, steps, reference_steps, head="fixed"):
     return times.entry(name, bar, note)
 
 
-_spent = partial(seconds, at_least=0.05, clock=time.process_time)  # of the processor
+_spent = partial(seconds, at_least=0.05, clock=time.process_time)  # processor time
 
 
 def _spent_in_turns(ours, reference, count, enough=ENOUGH):

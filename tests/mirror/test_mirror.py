@@ -197,7 +197,7 @@ def test_a_history_measures_divergence_with_any_exponent(q):
         v = target[run].ravel()
         w = w / (np.abs(w) ** q).sum() ** (1 / q)
         v = v / (np.abs(v) ** q).sum() ** (1 / q)
-        slope = np.sign(w) * np.abs(w) ** (q - 1)  # of psi = sum |w|^q / q
+        slope = np.sign(w) * np.abs(w) ** (q - 1)  # slope of psi = sum |w|^q / q
         bregman = ((np.abs(v) ** q - np.abs(w) ** q) / q - slope * (v - w)).sum()
         np.testing.assert_allclose(found[run, -1], bregman, rtol=1e-9)
 

@@ -197,7 +197,7 @@ def test_copies_share_the_dual_of_their_merged_pair():
     np.testing.assert_allclose(law.duals[0], [[0.5], [0.5]])
     assert law.constant[0] < 1e-12 and (law.slowest[0], law.fastest[0]) == (np.inf, 0)
     merged = tokens.gaussian_tokens([0], n=3, T=3, d=60)
-    # Of the others: its copy stands last
+    # Among the other tokens the copy is last.
     first = coordinates.others(merged.opt, 3)[..., :1, None]
     X = np.concatenate([merged.X, np.take_along_axis(merged.X, first, 2)], 2)
     twins = attention.token_set(X, merged.y, merged.z, merged.u, merged.opt)

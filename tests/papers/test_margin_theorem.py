@@ -36,7 +36,7 @@ def problem(seed, n=3, T=3, d=6, copies=False, masked=False, loss=None):
     selected = np.where(
         draw.uniform(size=(1, n)) < 0.7, data.opt, draw.integers(0, T, (1, n))
     )
-    if copies:  # of a token that is not selected
+    if copies:  # a copy of a token that is not selected
         again = np.take_along_axis(data.X, ((selected + 1) % T)[..., None, None], 2)
         X = np.concatenate([data.X, again], 2)
         data = attention.token_set(X, data.y, data.z, data.u, data.opt)

@@ -321,7 +321,7 @@ def test_selection_claims_hold_as_predicted_and_fail_where_every_dispute_is_lost
     lost = [
         claim for claim in network.selection_claims(optimal, lost) if not claim.holds
     ]
-    assert len(lost) == 3  # of each way, the share won
+    assert len(lost) == 3  # the share won in each way
     assert {claim.verdict for claim in lost} == {"not reproduced"}
     even = {way: {p: np.tile([1.0, -1.0], 20) for p in of} for way, of in found.items()}
     own = [c for c in network.selection_claims(optimal, even) if ".own." in c.id]

@@ -440,7 +440,7 @@ def test_lemma_11_has_tails_that_hold_and_half_of_them_does_not():
     norms, cross = (
         np.quantile(found, 1 - delta) / claim.measured for found, claim in pairs
     )
-    share = delta / (2 * 8**2)  # of one token or pair of the 8 tokens
+    share = delta / (2 * 8**2)  # probability for one token or pair of the 8 tokens
     assert stats.chi2.sf(d + norms, d) <= share < stats.chi2.sf(d + norms / 2, d)
     normal = stats.norm(scale=np.sqrt(d))
     assert normal.sf(cross) <= share < normal.sf(cross / 2)

@@ -130,7 +130,7 @@ def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them(
     inverse = np.linalg.inv(X.T @ X / 60)
     space = manifold.of(problem)
     assert high > (4 / 3) ** 0.5 and exact[0] >= low - 1e-12
-    tried = []  # of Sigma itself, in directions across the manifold
+    tried = []  # constants of Sigma itself, in directions orthogonal to the manifold
     for _ in range(1500):
         Z = space.point(Q) + 1e-6 * rng.standard_normal((5, 2))
         Delta = Z - space.project(Z)
@@ -440,6 +440,6 @@ def test_algorithm_1_is_compared_with_sgd_seed_by_seed():
     ours = np.array([[8.0, 1.0], [8.0, 2.0], [8.0, 30.0]])
     sgd = np.array([[9.0, 4.0], [9.0, 10.0], [9.0, 5.0]])
     row = experiments.against_best_sgd({"Algorithm 1": ours, "SGD": sgd})
-    # Of 1/4, 2/10 and 30/5.
+    # The median of 1/4, 2/10 and 30/5.
     assert (row.id, row.measured, row.holds) == ("other.sgd", 0.25, True)
     assert not experiments.against_best_sgd({"Algorithm 1": sgd, "SGD": ours}).holds

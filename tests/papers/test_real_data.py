@@ -42,7 +42,8 @@ WORLDS = [  # figure, speeds of the rules, what else the study has, verdicts
     ("fig1", FIRST, {}, [REPRODUCED] * 3),
     ("fig1", ALIKE, {}, [NOT_REPRODUCED] * 3),
     ("fig1", FIRST, {"seeds": 2}, [UNDECIDED] * 3),
-    ("fig1", ALIKE, {"targets": [1e-6]}, [UNDECIDED] * 3),  # which nobody reaches
+    # no rule reaches this target
+    ("fig1", ALIKE, {"targets": [1e-6]}, [UNDECIDED] * 3),
 ]
 
 

@@ -63,7 +63,7 @@ def test_sentences_are_of_one_length_and_both_labels_and_know_their_words():
     u = found.tokens.u[0]
     assert (y * (mean @ u) > 0).all()
     penalty = real_tokens.RIDGE * (mean**2).sum(1).mean()
-    # Of the ridge regression
+    # the normal equations of the ridge regression
     assert np.allclose(mean.T @ (y - mean @ u), penalty * u, atol=1e-9)
 
 

@@ -61,7 +61,7 @@ def test_words_of_speed_and_of_differences(ends, faster, slower, no_gain):
         verdicts.above(interval(*ends))
         for ends in ((0.1, 0.2), (-0.1, 0.2), (-0.2, 0.0))
     ]
-    assert words == [REPRODUCED, UNDECIDED, NOT_REPRODUCED]  # of differences
+    assert words == [REPRODUCED, UNDECIDED, NOT_REPRODUCED]  # verdicts on differences
 
 
 def test_censored_runs_open_the_end_that_they_do_not_support():

@@ -237,7 +237,7 @@ def started(folder):
 def test_processes_share_the_work_though_one_is_killed(whole, tmp_path):
     killed = started(tmp_path)
     other = started(tmp_path)
-    killed.stdout.readline()  # of its first run
+    killed.stdout.readline()  # a line about its first run
     while not any(tmp_path.rglob("*.pt")):  # until some run has saved
         assert killed.poll() is None
     killed.send_signal(signal.SIGKILL)

@@ -100,7 +100,7 @@ def test_missed_targets_open_the_end_that_they_do_not_support():
     assert rank_interval(slow).high > rank_interval(lost).high
     assert rank_interval(both).low == rank_interval(lost).low
     assert rank_interval(both).high == rank_interval(slow).high
-    # Of the others
+    # the estimate of the other seeds
     assert math.log(rank_interval(both).estimate) == pytest.approx(-0.7)
 
 

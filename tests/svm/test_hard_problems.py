@@ -50,7 +50,7 @@ def certified(data, solution):
     bound = beta.sum() / np.sqrt(((beta @ rows) ** 2).sum())
     feasible = (rows @ W).min() >= 1 - 1e-9 and (beta >= 0).all()
     optimal = abs(1 - bound / np.sqrt((W**2).sum())) < 2e-9
-    said = solution.gap.max() <= svm.ACCURACY  # by the solver, of itself
+    said = solution.gap.max() <= svm.ACCURACY  # what the solver says of itself
     return feasible and optimal and said
 
 

@@ -44,7 +44,7 @@ def test_runs_are_paired_by_the_seeds_that_every_rule_has_run_in_any_order_of_th
         pairs = zip(cut.runs(rule), whole.runs(rule)[::2], strict=True)
         assert all(mine is theirs for mine, theirs in pairs)
         assert [trial.rate for trial in cut.trials(rule)] == [0.05, 0.1, 0.2]
-    assert whole.hours() == pytest.approx(13 * 36 / 3600)  # of 13 runs of 36 s each
+    assert whole.hours() == pytest.approx(13 * 36 / 3600)  # 13 runs take 36 s each
 
 
 def test_a_changed_byte_is_noticed_or_changes_nothing_and_so_is_an_end_cut_off(

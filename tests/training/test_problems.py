@@ -40,7 +40,7 @@ def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
     assert len(batches.inputs) == problem.about["rows"] - (
         held if name == "imdb" else 0
     )
-    assert (own == test) == (name == "mnist")  # which holds nothing out
+    assert (own == test) == (name == "mnist")  # the MNIST problem holds nothing out
     with torch.no_grad():
         if name == "vit":
             whole = images.load("cifar10", "train", rows=2000, demo=True)

@@ -128,10 +128,11 @@ CLOSE = {0.1: 0.01, 0.2: 0.15, 0.4: 0.18, 0.8: 0.15}
         # dropped.
         (ONE, dict(noise=1.2, study=EARLY), 0.4, dict.fromkeys(ONE, 300)),
         (ONE, dict(study=EARLY), 0.4, {0.1: 200, 0.2: 200, 0.4: 300, 0.8: 200}),
-        # A rate is dropped where it is worse by more than its error, seen at a quarter.
+        # A rate is dropped if it is worse by more than its error, judged at a quarter.
         (CLOSE, {}, 0.4, {0.1: 200}),
         (CLOSE, dict(noise=0.8), 0.4, {0.1: 700, 0.4: 700}),
-        # One at an edge brings in the next, one beside a diverged rate does not.
+        # A winner at an edge adds the next rate. A winner next to a diverged rate does
+        # not.
         ({0.05: 1.0, 0.1: 1.5, 0.2: 1.0, 0.4: 0.9, 0.8: 0.8}, {}, 0.1, {0.05: 200}),
         ({0.1: 0.5, 0.2: 0.8, 0.4: 1.0, 0.8: 9.0}, dict(diverging=[0.8]), 0.4, {}),
         ({0.1: 0.1, 0.2: 0.4, 0.4: 1.0, 0.8: 1.2, 1.6: 1.1}, {}, 0.8, {1.6: 200}),

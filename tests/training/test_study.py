@@ -107,7 +107,7 @@ def test_trials_end_where_a_round_ends_seeds_are_fresh_and_runs_paired(whole):
     starts = [
         {whole.runs(rule)[seed].loss[0] for rule in STUDY.rates} for seed in (0, 1)
     ]
-    # One start and batch a seed
+    # one start and one batch per seed
     assert [*map(len, starts)] == [1, 1] and starts[0] != starts[1]
     assert {run.cap for run in whole.runs("SNGD")} == {whole.rates()["SPS"]}
     assert {run.cap for run in whole.runs("SPS")} == {None}
@@ -210,7 +210,7 @@ def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_pa
     killed = slowly(tmp_path)
     other = slowly(tmp_path)
     said = []
-    lines = [killed.stdout.readline()]  # of its first run
+    lines = [killed.stdout.readline()]  # a line about its first run
     while not any(tmp_path.rglob("*.pt")):  # until its next one has saved
         assert killed.poll() is None
     killed.send_signal(signal.SIGKILL)
