@@ -224,8 +224,8 @@ print(f"{len(kept)} of {len(compared)} runs are admitted at t = {steps:,}")
 print(*(f"refused: {one.setting.name}, seed {one.run}, {one.premise}" for one in out), sep="\n")
 
 # %% [markdown]
-# # All ten admitted runs are proved. Five satisfy hypothesis 3 directly. Three need the [note](law_of_margins.md)'s full theorem, which allows longer steps near the limit. Two need its theorem on momentum.
-# # At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
+# All ten admitted runs are proved. Five satisfy hypothesis 3 directly. Three need the [note](law_of_margins.md)'s full theorem, which allows longer steps near the limit. Two need its theorem on momentum.
+# At desk scale all 96 admitted runs are proved, 39 by hypothesis 3. All is checked in float64, without interval arithmetic.
 
 # %%
 proofs = [(one.proof(), one.proof(early=True), one.proof(True, True)) for one in kept]
@@ -265,8 +265,8 @@ figure_diagonal
 
 # %% [markdown]
 # Left: if the law holds, every run lies on the diagonal. The horizontal axis is $C$ from the duals. The vertical axis is the length of the part of $W_t$ in the span of the support that is orthogonal to $W_{mm}$. In filled
-# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$, read off the run at $t/10$, adds to it. # Right: open marks
-# # lie to the right of 1 by what $\omega_\infty$ adds.
+# marks it equals $\|W_t\|$ times the error. In open ones $\omega_\infty$, read off the run at $t/10$, adds to it. Right: open marks
+# lie to the right of 1 by what $\omega_\infty$ adds.
 #
 # ## One line for all rules
 #
@@ -291,8 +291,8 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Left: all rules come onto the dotted line near # $\|W_t\|=100$, except for the two marks at which constant steps and a constant cap
-# # end. Right: the slopes are those of the dotted line: here, with short steps, the distance from the law dies like
+# Left: all rules come onto the dotted line near $\|W_t\|=100$, except for the two marks at which constant steps and a constant cap
+# end. Right: the slopes are those of the dotted line: here, with short steps, the distance from the law dies like
 # $e^{-\lambda_1a_t}$. [Notebook 41](41_how_margins_settle.ipynb) has $\lambda_1$, from the duals, and says when it is slower.
 #
 # **If the head is trained too**, $\kappa$ changes with it. The head has an SVM of its own, which classifies the selected tokens, with duals $\nu_i$. If it
@@ -307,9 +307,9 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD $\|W_t\|$ grows like $t$, so the error falls like $1/t$ wherever the constant is not zero, faster than Theorem 1's exponent.
-# #
-# # In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$ (its chord), with $C$ predicted from the
+# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD $\|W_t\|$ grows like $t$, so the error falls like $1/t$ wherever the constant is not zero, faster than Theorem 1's exponent.
+#
+# In every admitted run the direction error was $\sqrt{C^2 + \lVert\omega_\infty\rVert^2}/\lVert W_t\rVert$ (its chord), with $C$ predicted from the
 # SVM's duals and $\omega_\infty$ read off the run. All rules met one line except the two slow ones, gradient descent with constant steps and
 # Polyak's rule with a constant cap.
 #
