@@ -23,13 +23,12 @@ myst_dmath_double_inline = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
-# MathJax comes from a package. Any page may hold a formula in the words of a record.
+# MathJax comes from a package.
 package = metadata.distribution("sphinx-mathjax-offline")
 mathjax = package.locate_file("sphinx-mathjax-offline/static")
 mathjax_path = "mathjax/tex-chtml.js"
 mathjax_config_path = "mathjax.js"
 myst_update_mathjax = False
-html_assets_policy = "always"
 
 html_theme = "furo"
 html_theme_options = {"navigation_with_keys": True}
@@ -53,5 +52,6 @@ def lead_to_figures(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Let Sphinx call what is defined here."""
+    """Register what no setting says."""
     app.connect("source-read", lead_to_figures)
+    app.set_html_assets_policy("always")  # words of a record may hold the only formulas

@@ -274,7 +274,7 @@ class Figure:
         text = filled(self.entry.sentence, self.record)
         return text[:1].upper() + text[1:] + "."
 
-    @property
+    @cached_property
     def alt(self) -> str:
         """The picture in words, without TeX: its headline, and what one sees."""
         seen = f" {self.sentence}" if self.entry else f" {self.record['caption']}"
