@@ -10,7 +10,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import jinja2
 import nbformat
 from sphinx.cmd.build import build_main
 
@@ -26,14 +25,7 @@ COPIED = (
 )
 # How a page keeps a figure: the variable, and the slug under which it is kept.
 KEPT = re.compile(r"run\.(?:keep|save)\((\w+), \"(\w+)\"")
-# What a record says is text: a template of HTML escapes it.
-TEMPLATES = jinja2.Environment(
-    extensions=["jinja2.ext.do"],
-    loader=jinja2.FileSystemLoader(DOCS / "templates"),
-    autoescape=jinja2.select_autoescape(["html"]),
-    trim_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
+TEMPLATES = figures.templates(DOCS / "templates")
 TEMPLATES.globals |= {"claims": claims, "ledger": ledger, "lib": lib}
 
 

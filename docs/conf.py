@@ -42,13 +42,15 @@ html_show_sphinx = False
 exclude_patterns = ["README.md", "mathjax/[!ot]*", "mathjax/tex-[!c]*"]
 exclude_patterns += ["mathjax/tex-chtml-*", "mathjax/output/svg*"]
 
-# A link to the picture or record of a figure leads to its page.
+# A link to the picture or record of a figure leads to its page. A picture that leads
+# somewhere is written as Markdown first, so that Sphinx checks and moves its target.
+PICTURE = re.compile(r'<a href="([^"]+)">(<img [^>]*>)</a>')
 FIGURE = re.compile(r"(?<!!)(\[[^\]]*\]\([^)]*\b(?:demo|desk)/\w+)\.(?:png|json)\)")
 
 
 def lead_to_figures(app: Sphinx, page: str, source: list[str]) -> None:
     """Change such links in the text of a page, which is the one entry of `source`."""
-    source[0] = FIGURE.sub(r"\1.md)", source[0])
+    source[0] = FIGURE.sub(r"\1.md)", PICTURE.sub(r"[\2](\1)", source[0]))
 
 
 def setup(app: Sphinx) -> None:

@@ -174,9 +174,9 @@ def found(site, page, words):
 
 TASKS = {  # what a visitor types: (the result to click, what its page says)
     "example+by+hand": ("Attention by hand", "softmax"),
-    "run+first+page": ("Which token does attention", "uv run attention-dynamics 00"),
-    "direction+error": ("Words", "distance between the unit"),
-    "figure+7": ("Pictures and the growth of layers", "not reproduced"),
+    "try+it": ("Which token does attention", "uv run attention-dynamics 00"),
+    "direction+error": ("The law of the margins", "direction error is"),
+    "growth+of+layers": ("Pictures and the growth of layers", "not reproduced"),
     "token_svm": ("lib.token_svm", "lib.token_svm("),
 }
 

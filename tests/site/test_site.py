@@ -90,6 +90,10 @@ def test_set_up_is_folded_and_a_picture_is_described_by_its_figure(figure):
         ("[a](../figures/demo/x.json)", "[a](../figures/demo/x.md)"),
         ("![a](figures/desk/law.png)", "![a](figures/desk/law.png)"),
         ("[a](other.png)", "[a](other.png)"),
+        (
+            '<a href="figures/demo/x.png"><img src="x.png" alt="a"></a>',
+            '[<img src="x.png" alt="a">](figures/demo/x.md)',
+        ),
         ("[a](words.md)", "[a](words.md)"),
     ],
 )
