@@ -274,7 +274,7 @@ class Figure:
         text = filled(self.entry.sentence, self.record)
         return text[:1].upper() + text[1:] + "."
 
-    @property
+    @cached_property
     def alt(self) -> str:
         """The picture in words, without TeX: its headline, and what one sees."""
         seen = f" {self.sentence}" if self.entry else f" {self.record['caption']}"
@@ -366,22 +366,26 @@ def best() -> list[Figure]:
     return [figure for figure in found if largest[figure.slug] is figure]
 
 
-def templates(**more: Any) -> jinja2.Environment:
-    """Load the templates of tables and pages.
+def templates(folder: Path = TEMPLATES) -> jinja2.Environment:
+    """Load the templates of tables or pages.
 
     Parameters
     ----------
-    **more : Any
-        Options of the environment.
+    folder : Path, optional
+        Their folder. Default: the one of the tables.
 
     Returns
     -------
     jinja2.Environment
-        The templates.
+        The templates. What is put into one of HTML, NAME.html, is escaped.
     """
-    loader = jinja2.FileSystemLoader(TEMPLATES)
-    strict = jinja2.StrictUndefined
-    made = jinja2.Environment(loader=loader, trim_blocks=True, undefined=strict, **more)
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=jinja2.select_autoescape(["html"]),
+        extensions=["jinja2.ext.do"],
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
     known: Any = dict(expected=_expected, hours=_hours, held=held, filled=filled)
     known |= dict(shown=shown, verdict=verdict, looks=LOOKS, thumbnail=_thumbnail)
     made.globals.update(known | {"origin": record.origin})

@@ -34,7 +34,7 @@ svg.bring("balls.svg", (place) => {
   let c = mirror.c;
 
   svg.html(place, "p", { class: "hint" }, "Move the exponent, or drag the blue point, which is c.");
-  const drawing = svg.add(place, "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group" });
+  const drawing = svg.add(place, "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group", class: "cut" });
   drawing.setAttribute("aria-label", "A ball of a norm touches a half-plane; a dashed ray goes through the touching point");
   const [x0, y0] = at([0, 0]);
   const half = svg.add(drawing, "polygon", { class: "half" });

@@ -13,7 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
     field.setAttribute("aria-label", "Filter the claims");
     bar.className = "filter";
     bar.append(field, " ", count);
-    (table.closest(".table-wrapper") || table).before(bar);
+    (table.closest(".text_html") || table).before(bar);
 
     const texts = rows.map((row) => row.textContent.toLowerCase());
     // A statement is shown with all its claims if its own words match.

@@ -57,13 +57,15 @@ const svg = {
     });
   },
 
-  // Run `make(place)` on every place that is meant for the picture, with the still one hidden.
+  // Run `make(place)` above the paragraph of each such picture, and hide the still one.
   bring(picture, make) {
     const start = () => {
-      for (const place of document.querySelectorAll(`.living[data-picture="${picture}"]`)) {
-        const still = [...place.children];
-        make(svg.html(place, "div", { class: "moving" }));
-        for (const element of still) element.classList.add("still");
+      for (const still of document.querySelectorAll(`img[src$="${picture}"]`)) {
+        const place = document.createElement("div");
+        place.className = "living";
+        (still.closest("p, figure") || still).before(place);
+        still.classList.add("still");
+        make(place);
       }
     };
     if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -30,7 +30,7 @@ def loaded(name):
 
 
 build = loaded("build")
-records = loaded("records")
+conf = loaded("conf")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_notebook_without_outputs_is_named(tmp_path):
 
 def test_a_record_without_its_picture_is_named(figure, tmp_path):
     figure.with_suffix(".png").unlink()
-    with pytest.raises(ValueError, match="fastrates_by_hand.png: a record without"):
+    with pytest.raises(FileNotFoundError, match="fastrates_by_hand.png"):
         build.collect(tmp_path / "source")
 
 
@@ -66,6 +66,7 @@ def test_a_fault_of_a_page_is_one_sentence_and_fails(figure, monkeypatch, capsys
     assert build.main() == 1
     said = capsys.readouterr().err
     assert said.startswith("site: ") and said.count("\n") == 1
+    assert "fastrates_by_hand.png" in said
 
 
 def test_set_up_is_folded_and_a_picture_is_described_by_its_figure(figure):
@@ -73,45 +74,69 @@ def test_set_up_is_folded_and_a_picture_is_described_by_its_figure(figure):
     page = nbformat.reads(build.notebook(path, figures.best()), as_version=4)
     folded = [c for c in page.cells if "hide-input" in c.metadata.get("tags", [])]
     assert {"parameters", "set-up"} <= {tag for c in folded for tag in c.metadata.tags}
-    (drawn,) = [
-        cell
+    described = [
+        cell.metadata.mystnb["image"]["alt"]
         for cell in page.cells
         for output in cell.get("outputs", [])
         if "image/png" in output.get("data", {})
     ]
     (shown,) = figures.best()
-    assert drawn.metadata.mystnb["image"]["alt"] == shown.alt
+    assert described.count(shown.alt) == 1
+    others = [words for words in described if words != shown.alt]
+    assert all(words.startswith("The picture of the section: ") for words in others)
     assert "../figures/demo/fastrates_by_hand.md" in page.cells[-1].source
 
 
-def test_links_to_a_picture_lead_to_its_page_and_pictures_stay():
-    assert build.adapted("[a](figures/desk/law.png)") == "[a](figures/desk/law.md)"
-    assert build.adapted("[a](../figures/demo/x.json)") == "[a](../figures/demo/x.md)"
-    for same in ("![a](figures/desk/law.png)", "[a](other.png)", "[a](words.md)"):
-        assert build.adapted(same) == same
+@pytest.mark.parametrize(
+    ("link", "led"),
+    [
+        ("[a](figures/desk/law.png)", "[a](figures/desk/law.md)"),
+        ("[a](../figures/demo/x.json)", "[a](../figures/demo/x.md)"),
+        ("![a](figures/desk/law.png)", "![a](figures/desk/law.png)"),
+        ("[a](other.png)", "[a](other.png)"),
+        (
+            '<a href="figures/demo/x.png"><img src="x.png" alt="a"></a>',
+            '[<img src="x.png" alt="a">](figures/demo/x.md)',
+        ),
+        ("[a](words.md)", "[a](words.md)"),
+    ],
+)
+def test_links_to_a_picture_lead_to_its_page_and_pictures_stay(link, led):
+    source = [link]
+    conf.lead_to_figures(None, "index", source)
+    assert source == [led]
 
 
-def test_a_living_picture_stands_alone_in_its_place():
-    adapted = build.adapted("![film](../figures/turning.gif)\n*A caption.*")
-    assert adapted.startswith('<div class="living" data-picture="turning.gif">\n\n![')
-    assert "</div>\n\n*A caption.*" in adapted
+WORDS = "<script>alert(1)</script> ``` a $x < y$ & [b](javascript:c)"
+
+
+def shown(place):
+    """What a reader sees of a filled template's HTML, and the HTML."""
+    text = place.read_text("utf-8")
+    _, _, rest = text.partition("```{raw} html\n")
+    html, fence, after = rest.rpartition("\n```")
+    assert fence and not after.strip()  # no word of a record ends the HTML early
+    assert "```" not in html
+    return bs4.BeautifulSoup(html, "html.parser")
 
 
 @pytest.mark.parametrize(
-    ("words", "kinds"),
-    [
-        ("<script>alert(1)</script>", ["#text"]),
-        ("a $x < y$ b", ["#text", "math", "#text"]),
-        (r"$\href{javascript:alert(1)}{x}$", ["#text", "math", "#text"]),
-        ("costs 3 $", ["#text"]),
-    ],
+    "place",
+    ["figures/demo/fastrates_by_hand.md", "ledger_a.md"],
+    ids=["page", "ledger"],
 )
-def test_text_of_a_record_becomes_text_and_formulas_alone(words, kinds):
-    nodes = records.text(words)
-    assert [node.tagname for node in nodes] == kinds
-    assert "".join(node.astext() for node in nodes) == (
-        words if kinds == ["#text"] else words.replace("$", "")
-    )
+def test_what_a_record_says_is_text_on_every_page_that_shows_it(
+    figure, tmp_path, place
+):
+    saved = json.loads(figure.read_text("utf-8"))
+    saved["caption"] = WORDS
+    saved["claims"][0]["statement"] = WORDS
+    saved["claims"][0]["setting"] = ""
+    figure.write_text(json.dumps(saved), "utf-8")
+    build.collect(tmp_path / "source")
+    page = shown(tmp_path / "source" / place)
+    assert WORDS in page.text
+    assert not page.select("script, [href^=javascript]")
 
 
 def parsed(path):
