@@ -1,11 +1,15 @@
 """Exponents and rates fitted to measured curves; all three papers use them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lib.dynamics import History
 
 
-def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndarray:
+def fitted_slope(
+    x: np.ndarray, y: np.ndarray, since: float = -np.inf, until: float = np.inf
+) -> np.ndarray:
     """Least-squares slope of y (runs, k) in x (k,), since <= x <= until; (runs,)."""
     keep = (x >= since) & (x <= until)
     x = x[keep] - x[keep].mean()
@@ -13,14 +17,19 @@ def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndar
     return (y - y.mean(1, keepdims=True)) @ x / (x @ x)
 
 
-def log_slope(x, y, since: float = 0.0, until: float = np.inf) -> np.ndarray:
+def log_slope(
+    x: Sequence[float] | np.ndarray,
+    y: np.ndarray,
+    since: float = 0.0,
+    until: float = np.inf,
+) -> np.ndarray:
     """The a of y ~ x^a, y (runs, k), x (k,), since <= x <= until and x > 0; (runs,)."""
     x = np.asarray(x)
     keep = (x > 0) & (x >= since) & (x <= until)
     return fitted_slope(np.log(x[keep]), np.log(y[:, keep]))
 
 
-def path_sum(iterations, decay: float) -> np.ndarray:
+def path_sum(iterations: np.ndarray, decay: float) -> np.ndarray:
     """S_t = sum_{s=1}^t s^-decay at iterations t (k,), the sum of t steps eta s^-decay
     over eta: t for decay 0, 3 t^(1/3) - 2.45 + O(t^-2/3) for 2/3.
     """
@@ -35,7 +44,7 @@ def exponent(
     return log_slope(history.iterations, history.direction_error[target], since, until)
 
 
-def power_fit(x, y) -> tuple[float, float]:
+def power_fit(x: Sequence[float] | np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """The a of y = C x^a, x (points,), y (repeats, points), and its standard error. One
     least-squares slope per repeat; the value is their mean.
     """
@@ -55,7 +64,7 @@ def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
-def geometric_phase(iterations, excess: np.ndarray, floor: float) -> float:
+def geometric_phase(iterations: np.ndarray, excess: np.ndarray, floor: float) -> float:
     """Slope of log excess (K,) per iteration, down to 10 floor."""
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)

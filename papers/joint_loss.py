@@ -83,7 +83,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     return np.abs(np.linalg.eigvalsh(hessian)).max(-1)
 
 
-def _gram_root(tokens):
+def _gram_root(tokens: TokenSet):
     """Root of the Gram matrix of (W, u) -> logits and scores, opt token first."""
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
@@ -98,6 +98,6 @@ def _gram_root(tokens):
     return root
 
 
-def _root(gram):
+def _root(gram: np.ndarray):
     values, vectors = np.linalg.eigh(gram)
     return vectors * np.sqrt(values.clip(0))[:, None]

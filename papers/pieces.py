@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -35,7 +38,14 @@ def percent(share: float) -> str:
     return np.format_float_positional(float(f"{100 * share:.2g}"), trim="-") + " %"
 
 
-def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
+def cells(
+    ax: Axes,
+    values: np.ndarray,
+    columns: Iterable,
+    rows: Iterable,
+    text: np.ndarray | None = None,
+    low: float = 0.0,
+) -> AxesImage:
     """Draw `values` (rows, columns) in [low, 1] as cells with their `text`, by default
     per cent; NaN is "none". Returns the image, for a colour bar.
     """
@@ -61,20 +71,20 @@ def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
     return image
 
 
-def outline(ax, row: int, column: int) -> None:
+def outline(ax: Axes, row: int, column: int) -> None:
     """Outline a cell of `cells`: the one that was predicted, or that the text names."""
     line = dict(fill=False, linewidth=2.2, edgecolor=plots.INKS["vermilion"])
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
 
-def diagonal(ax) -> None:
+def diagonal(ax: Axes) -> None:
     """Where measured and predicted are equal, over the range of the axis of x."""
     ends = ax.get_xlim()
     ax.plot(ends, ends, zorder=0, **plots.PREDICTED)
     ax.set_xlim(ends)
 
 
-def theorem1(ax, span: tuple[float, float], height: float) -> None:
+def theorem1(ax: Axes, span: tuple[float, float], height: float) -> None:
     """Draw paper A's Theorem 1, O~(t^-1/2) without logarithms, from our `height`."""
     plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
     middle = np.sqrt(span[0] * span[1])
@@ -83,14 +93,14 @@ def theorem1(ax, span: tuple[float, float], height: float) -> None:
 
 
 def strip(
-    ax,
+    ax: Axes,
     rows: Mapping[str, np.ndarray],
-    ends,
-    looks=None,
-    bound=None,
-    filled=None,
-    said=(),
-    **names,
+    ends: tuple[float, float],
+    looks: Sequence[plots.Look] | None = None,
+    bound: float | None = None,
+    filled: Mapping[str, np.ndarray] | None = None,
+    said: Sequence[str] = (),
+    **names: Any,
 ) -> None:
     """Points on a logarithmic axis between two `ends`, a row for each name, top to
     bottom.
@@ -130,7 +140,7 @@ def strip(
     row_words(ax, said)
 
 
-def row_words(ax, words: Iterable[str]) -> None:
+def row_words(ax: Axes, words: Iterable[str]) -> None:
     """Small words right of the panel, at the heights 0, 1, ... of its rows."""
     for row, each in enumerate(words):
         right = dict(
@@ -149,7 +159,9 @@ def _moved_apart(heights: np.ndarray, distances: np.ndarray) -> np.ndarray:
     return heights
 
 
-def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
+def end_labels(
+    ax: Axes, labels: Iterable[tuple[float, str, str]], size: float = 7
+) -> None:
     """Words right of the panel, (height, words, colour) each, moved apart."""
     # Heights in shares of the panel, which is so many inches high.
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
@@ -181,7 +193,14 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
         )
 
 
-def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
+def beside(
+    ax: Axes,
+    x: float,
+    y: float,
+    words: str,
+    colour: str = plots.BLACK,
+    place: tuple[float, float] = (5, 0),
+) -> None:
     """Small words with a white edge, `place` points right of and above (x, y)."""
     across, up = np.sign(place).astype(int) + 1
     sides = dict(
@@ -191,7 +210,14 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     ax.annotate(written(words), (x, y), place, textcoords="offset points", **style)
 
 
-def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
+def gap(
+    ax: Axes,
+    x: float,
+    low: float,
+    high: float,
+    words: str,
+    place: tuple[float, float] = (-8, 0),
+) -> None:
     """A bracket at x between two heights of a logarithmic axis; words at its middle."""
     ends = dict(
         arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=0, shrinkB=0
@@ -200,7 +226,14 @@ def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> Non
     beside(ax, x, np.sqrt(low * high), words, place=place)
 
 
-def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
+def note(
+    ax: Axes,
+    words: str,
+    x: float = 0.96,
+    y: float = 0.04,
+    va: str = "baseline",
+    colour: str | None = None,
+) -> None:
     """Small words in the panel that begin, or right of its middle end, at (x, y)."""
     side = "right" if x > 0.5 else "left"
     style = dict(
@@ -228,7 +261,7 @@ class Bar(NamedTuple):
 
 
 def forest(
-    ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
+    ax: Axes, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
 ) -> None:
     """Intervals one below the other, verdicts in words at their right; None is a gap.
     `zero`: no difference; what goes beyond `ends` is an arrow, or written.
@@ -280,7 +313,7 @@ def forest(
     ax.spines["left"].set_visible(False)
 
 
-def plain_ticks(axis) -> None:
+def plain_ticks(axis: Axis) -> None:
     """Label a logarithmic `axis` by plain numbers, when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low or low < 1e-3:

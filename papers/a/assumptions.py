@@ -131,7 +131,7 @@ def pull_ratio(tokens: TokenSet) -> np.ndarray:
     lowest = scores.min(-1)  # the other tokens' score
     phi = 1 / (np.e * tokens.shape[2])
 
-    def pull(p):
+    def pull(p: np.ndarray):
         return np.exp(-lowest - p * gaps) * gaps * p * (1 - p)
 
     # The root of 1/p - 1/(1 - p) = gap, without a division by a small gap.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -271,7 +271,7 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     polyak = runs["Polyak-step"]
     horizon = setting.horizon
 
-    def ahead(fast, slow):
+    def ahead(fast: str, slow: str):
         return share_ahead(runs[fast], runs[slow], FIGURE2_METRICS, horizon)
 
     # Polyak's steps up to the horizon: when the cap binds, how long they are.
@@ -323,7 +323,7 @@ def values3(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     counted = (ngd.iterations >= FIRST) & (ngd.iterations <= horizon)
     loss = {"train loss": FIGURE3_METRICS["train loss"]}
 
-    def least_ahead(pairs, metrics):
+    def least_ahead(pairs: Any, metrics: Any):
         return np.min([share_ahead(*pair, metrics, horizon) for pair in pairs], axis=0)
 
     at_horizon = np.flatnonzero(ngd.iterations <= horizon)[-1]
@@ -342,7 +342,7 @@ def values3(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     return values
 
 
-def _claim(id: str, sentence: Sentence, values, source: str, why: str) -> Claim:
+def _claim(id: str, sentence: Sentence, values: Any, source: str, why: str) -> Claim:
     return claims.bounded(id, sentence.words, source, sentence.bound, values, why=why)
 
 
@@ -427,7 +427,14 @@ def _grid(grid: Mapping[str, tuple]) -> Iterator[Setting]:
         yield Setting(**dict(zip(grid, values, strict=True)))
 
 
-def _swept(grid, figure, sentences, rules_of, train, values_of) -> Sweep:
+def _swept(
+    grid: Any,
+    figure: str,
+    sentences: Callable[..., list[Claim]],
+    rules_of: Callable[..., Any],
+    train: Callable[..., Any],
+    values_of: Callable[..., Any],
+) -> Sweep:
     """Train each rule of the grid once, then measure every setting."""
     settings = list(_grid(grid))
     # Settings share rules: equal rules are trained once.
@@ -454,7 +461,7 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     """
     last = int(max(GRID2["horizon"]))
 
-    def train(rules):
+    def train(rules: Any):
         return dynamics.train(problem, rules, last, records, **goal)
 
     return _swept(GRID2, "fig2", FIGURE2, rules2, train, values2)
@@ -466,7 +473,7 @@ def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     """
     last = int(max(GRID3["horizon"]))
 
-    def train(rules):
+    def train(rules: Any):
         return dynamics.train(problem, rules, last, records, head="joint", **goal)
 
     return _swept(GRID3, "fig3", FIGURE3, rules3, train, values3)

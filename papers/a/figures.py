@@ -5,8 +5,10 @@ a cap, Lemma 5, Eq. 13 with its decay, and Figure 2's problem over a million ite
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -21,7 +23,9 @@ SMALLEST_LOG_LOSS = -30  # powers of ten, as drawn; the loss of NGD falls much f
 PAPER_NAMES = {"Polyak-step": "Polyak"}
 
 
-def _over_time(axes, histories: Histories, panels: Callable, shown: slice) -> None:
+def _over_time(
+    axes: Sequence[Axes], histories: Histories, panels: Callable, shown: slice
+) -> None:
     """Draw medians over runs and their spread, a line a rule and a panel a quantity.
 
     Parameters
@@ -49,7 +53,7 @@ def _until(histories: Histories, first: int, horizon: int) -> slice:
     return slice(first, int(np.searchsorted(iterations, horizon, side="right")))
 
 
-def _time_below(axes) -> None:
+def _time_below(axes: Sequence[Axes]) -> None:
     for axis in axes:
         axis.set_xlabel("iteration $t$")
 
@@ -74,7 +78,7 @@ def figure2(
     """
     figure, axes = plots.panels(2, 2, height=2.3, why="the paper's own four panels")
 
-    def panels(run):
+    def panels(run: Any):
         return {
             "Train loss $L(W_t)$": least_loss[:, None] + np.exp(run.log_gap),
             r"Norm $\|W_t\|$": run.norm,
@@ -119,7 +123,7 @@ def figure2_beyond(
     """
     figure, axes = plots.panels(1, 3, height=2.7)
 
-    def panels(run):
+    def panels(run: Any):
         return {
             r"Loss gap, $\log_{10}(L - L^*)$": run.log_gap / np.log(10),
             "Direction error": run.direction_error["W_mm"],
@@ -146,7 +150,7 @@ def figure2_beyond(
     return plots.caption(plots.legend(figure, error), caption)
 
 
-def _smallest_weights(axis, crowd):
+def _smallest_weights(axis: Axes, crowd: Any):
     """Lemma 5 in every data set: p_opt over its start, of the sample where it is
     least.
     """
@@ -314,7 +318,7 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     """
     figure, axes = plots.panels(2, 3, why="the paper's own six panels")
 
-    def panels(run):
+    def panels(run: Any):
         return {
             "Train loss $L$": np.exp(run.log_gap),
             r"Norm $\|W_t\|$": np.where(run.norm > 0, run.norm, np.nan),
@@ -360,7 +364,7 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     """
     figure, axes = plots.panels(1, 3, height=2.9)
 
-    def panels(run):
+    def panels(run: Any):
         return {
             r"Train loss, $\log_{10} L$": run.log_gap / np.log(10),
             r"Norm $\|W_t\|$": np.where(run.norm > 0, run.norm, np.nan),
@@ -375,7 +379,7 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     decayed = histories["NGD, decay"]
     look = plots.look("NGD, decay")
 
-    def bound(t):
+    def bound(t: np.ndarray):
         return 3 * step_size * t ** (1 / 3)
 
     norm.set(yscale="log", ylim=(0.1, 1e4))

@@ -6,7 +6,7 @@ the worst of them is judged. `solution` is an end point with `norm` and `W`, the
 history's target "W_mm" its direction.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.optimize import minimize
@@ -88,14 +88,14 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
 def fastest_at_first(
     histories: Mapping[str, History],
     rule: str = "Polyak",
-    rivals=("GD", "NGD", "NGD-mom"),
-    number="Section 3.2",
+    rivals: Iterable[str] = ("GD", "NGD", "NGD-mom"),
+    number: str = "Section 3.2",
 ) -> Claim:
     """`rule` reaches L - L* <= THRESHOLD first in every run: iterations over
     `rivals`'.
     """
 
-    def below(run):
+    def below(run: History):
         return first_below(run.iterations, run.log_gap, np.log(THRESHOLD))
 
     own, *others = (below(histories[name]) for name in (rule, *rivals))
@@ -197,7 +197,7 @@ def growing_steps(step_size: float) -> Rule:
     paths are one as far as plain GD gets.
     """
 
-    def law(t, log_gap, log_norm):
+    def law(t: np.ndarray, log_gap: np.ndarray, log_norm: np.ndarray):
         return np.log(step_size) - np.minimum(log_gap, 0.0) + 0.0 * log_norm
 
     return Custom(law, logarithmic=True)
@@ -294,7 +294,7 @@ def _pairs(tokens: TokenSet, run: int):
     )
 
 
-def _pulls(scores, margins):
+def _pulls(scores: np.ndarray, margins: np.ndarray):
     """c (m,) of -grad L = sum c_m A_m at margins (m,), up to a positive factor."""
     opt = np.zeros((len(scores), 1))
     logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)
@@ -317,7 +317,9 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     return claim("lemma6", smallest)
 
 
-def _needed(tokens, solution, run, multiple, starts):
+def _needed(
+    tokens: TokenSet, solution: MaxMargin, run: int, multiple: float, starts: int
+):
     """The largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||."""
     (A, K, scores) = _pairs(tokens, run)
     size = solution.norm[run]
@@ -327,7 +329,7 @@ def _needed(tokens, solution, run, multiple, starts):
     (n, T) = scores.shape
     draw = stream(run, "draws")
 
-    def need(direction):
+    def need(direction: np.ndarray):
         margins = direction * (radius / np.sqrt(direction @ inverse @ direction))
         c = _pulls(scores, margins)
         along_W = c @ margins / radius

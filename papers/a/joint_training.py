@@ -7,6 +7,7 @@ S_t = sum_{s<=t} s^{-2/3}, whose own exponent in t is still 0.36 from 500 to 500
 Where several runs enter, the worst of them is judged.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -93,7 +94,7 @@ def eq13(
     after_first = t > 1
     path = path_sum(t, 2 / 3)
 
-    def slopes(values):
+    def slopes(values: np.ndarray):
         return path_exponent(history, values, 2 / 3, since)
 
     fall = history.log_gap[:, t == 1] - history.log_gap[:, after_first]
@@ -228,7 +229,9 @@ COMPARED = {  # (runs, k) each, the larger the further ahead
 }
 
 
-def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
+def slower_than_others(
+    histories: dict[str, History], rule: str, rivals: Iterable[str]
+) -> list[Claim]:
     """In every run `rule` ends with the largest loss, smallest weights and norms."""
     made = []
     for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):

@@ -13,9 +13,10 @@ checked by the upper end, at 95 %, of the probability that it fails, which must 
 exceed DELTA: 28 draws without a failure are too few.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
@@ -58,7 +59,7 @@ class Sizes:
     joint_step: float = 0.3
     draws: int = 200
 
-    def class_means(self, seeds: Sequence[int], **more) -> TokenSet:
+    def class_means(self, seeds: Sequence[int], **more: Any) -> TokenSet:
         """Fewer tokens, as in our Figure 2, or with antipodal=True in Figure 5."""
         shape = self.n, self.T, self.d, self.signal, self.noise
         return tokens.class_mean_tokens(seeds, *shape, **more)
@@ -204,7 +205,9 @@ def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
         parts.append(
             [c for rule in named for c in fixed_head.lemma5(histories[rule], rule)]
         )
-    for claims in zip(*parts):  # what fails comes first, so that no NaN is lost
+    for claims in zip(
+        *parts, strict=True
+    ):  # what fails comes first, so that no NaN is lost
         worst = min(claims, key=lambda claim: (claim.holds, claim.measured))
         worst = remarked(worst, QUERIES)
         yield from PAPER.rows("Figure 5's data", 100, [worst])
@@ -235,7 +238,7 @@ def _growth_of_ngd(
 DELTA = 0.1
 
 
-def _start_ratios(tokens, start, dimension):
+def _start_ratios(tokens: TokenSet, start: dynamics.Start, dimension: int):
     """Lemma 4: |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, W_0
     Gaussian.
 
@@ -254,7 +257,7 @@ def _start_ratios(tokens, start, dimension):
 
 
 @cache
-def _thousand_starts(sizes):
+def _thousand_starts(sizes: Sizes):
     """`_start_ratios` of 1000 draws; fewer are too rough for 5 %. A hundred at a time:
     the tokens of all, before they are reduced, are 140 MB.
     """
@@ -267,7 +270,7 @@ def _thousand_starts(sizes):
     return np.concatenate(ratios, axis=1)
 
 
-def _lemma4(ratios):
+def _lemma4(ratios: np.ndarray):
     """The claims on `_start_ratios`."""
     logits, lengths = ratios
     share = np.quantile(logits, 1 - DELTA)
@@ -279,7 +282,7 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
 
-    def over(c, run):
+    def over(c: np.ndarray, run: np.ndarray):
         return 2 * ndtr(-c[:, None, None] / sizes[run]).sum((1, 2)) - delta
 
     return elementwise.find_root(over, (0 * largest, 40 * largest), args=(runs,)).x
@@ -296,7 +299,7 @@ def _probability_at_most(failed: np.ndarray) -> float:
     return 1.0
 
 
-def _data_claims(tokens, why=""):
+def _data_claims(tokens: TokenSet, why: str = ""):
     """The opt token is the best; room under Assumption 1; how often Assumption 2
     fails.
     """
@@ -307,7 +310,7 @@ def _data_claims(tokens, why=""):
     return [best, PAPER.claim("assumption1.margin", room.min(), remark=why), equal]
 
 
-def _how_often(id, room):
+def _how_often(id: str, room: np.ndarray):
     """The claim `id`: the probability of a draw with less `room` (draws,) than 1."""
     return PAPER.claim(id, _probability_at_most(room < 1))
 
@@ -359,7 +362,7 @@ def _spreads(
     return norms, np.abs(products).max((1, 2))
 
 
-def _lemma14(tokens: TokenSet, head) -> list[Claim]:
+def _lemma14(tokens: TokenSet, head: svm.MaxMargin) -> list[Claim]:
     """y_i (p x_{i,opt} + (1-p) x_{i,t}), p in [1/2, 1], are separable, by u_mm."""
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -434,7 +437,7 @@ def _worst_weights_rows(sizes: Sizes) -> Iterator[Claim]:
             yield from PAPER.rows(name, few, large)
 
 
-def _longest_differences(tokens) -> np.ndarray:
+def _longest_differences(tokens: TokenSet) -> np.ndarray:
     """The largest ||(x_opt - x) z^T|| of every run, (runs,)."""
     differences = coordinates.differences(tokens, tokens.opt)  # (runs, n, T-1, d)
     token_lengths = np.linalg.norm(differences, axis=-1)
@@ -442,7 +445,9 @@ def _longest_differences(tokens) -> np.ndarray:
     return (token_lengths * query_lengths[..., None]).max((1, 2))
 
 
-def _random_weights(draws, shape, norms):
+def _random_weights(
+    draws: Iterable[np.random.Generator], shape: tuple[int, ...], norms: np.ndarray
+):
     """Gaussian W (runs, d, d_z) of the given norms (runs,), from a stream a run."""
     W = np.stack([draw.standard_normal(shape) for draw in draws])
     scales = norms / np.linalg.norm(W, axis=(1, 2))
@@ -570,7 +575,7 @@ def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
 
-    def slopes(run, p):
+    def slopes(run: dynamics.History, p: float):
         return joint_training.path_exponent(run, -run.log_gap, p, late)
 
     for p in (

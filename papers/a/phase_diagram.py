@@ -62,7 +62,7 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     low = scores.min(1)
     high = scores.max(1)
 
-    def slope(f, i):
+    def slope(f: np.ndarray, i: int):
         return np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
 
     k = -K[0, 1]
@@ -126,7 +126,7 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
 
-    def apart(near):
+    def apart(near: Mapping[str, np.ndarray]):
         return (near["rival"] - near["W_mm"])[0, -1]
 
     made = {name: apart(history.alignment) for name, history in histories.items()}
@@ -186,12 +186,18 @@ def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, fl
 
 
 def phase_diagram(
-    seeds, n, T, cells, spreads, rules: Rules, steps: int
+    seeds: Sequence[int],
+    n: int,
+    T: int,
+    cells: Sequence[tuple[int, float]],
+    spreads: Sequence[float],
+    rules: Rules,
+    steps: int,
 ) -> dict[str, np.ndarray]:
     """`fraction_reached` of every spread and cell (d, ratio), (spreads, cells)."""
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
 
-    def reach(tokens, spread):
+    def reach(tokens: TokenSet, spread: float):
         return fraction_reached(skewed(tokens, spread, seeds), rules, steps)
 
     rows = [[reach(tokens, spread) for tokens in columns] for spread in spreads]

@@ -62,7 +62,7 @@ def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.nd
 class BestMargins:
     """The token SVMs of every run's selections, each solved once; W has two heads."""
 
-    def __init__(self, tokens: TokenSet):
+    def __init__(self, tokens: TokenSet) -> None:
         self.tokens = tokens
         self.known = {}
         self.gap = 0.0

@@ -8,6 +8,7 @@ GAMMA.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
+from typing import Any
 
 import numpy as np
 
@@ -129,7 +130,7 @@ def rows() -> dict[str, Row]:
 def growing_rows() -> dict[str, Row]:
     """Steepest descents, steps like t^{1/2}: margins grow by 1 or more from 2,500."""
 
-    def kept(row):
+    def kept(row: Row):
         return "Frobenius" if row.reached == "Frobenius" else None
 
     return {
@@ -172,7 +173,7 @@ def trained(
     return {name: paths[name] for name in rows}
 
 
-def _moved(rule) -> str:
+def _moved(rule: dynamics.Rule) -> str:
     """D as a formula in G, M (a mean of G), v (of G^2)."""
     if isinstance(rule, dynamics.SteepestDescent):
         return _steepest(rule.norm)
@@ -201,7 +202,7 @@ def _moved(rule) -> str:
     }[type(rule)]
 
 
-def _steepest(norm) -> str:
+def _steepest(norm: float | str) -> str:
     """D of steepest descent in a norm."""
     named = {
         1: "sgn of the largest entry of G, there",
@@ -216,7 +217,7 @@ def _steepest(norm) -> str:
     return f"sgn(G) |G|^{1 / (norm - 1):g}, over its l_{norm:g} norm"
 
 
-def _on_singular_values(rule) -> str:
+def _on_singular_values(rule: dynamics.Rule) -> str:
     """What Muon or OLion makes of U S V^T."""
     if isinstance(rule, dynamics.OLion):
         return "sgn(U V^T)"
@@ -225,7 +226,7 @@ def _on_singular_values(rule) -> str:
     return "U V^T"
 
 
-def _formula(rule) -> str:
+def _formula(rule: dynamics.Rule) -> str:
     """One step of a rule in a line: W's move, then what D, G and W are."""
     decays = getattr(rule, "weight_decay", 0.0)
     parts = ["W = (1 - eta lambda) W + eta D" if decays else "W += eta D"]
@@ -255,7 +256,9 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
     ]
 
 
-def atlas_claim(id: str, values, name: str, *say: str, by: str = OURS, **more) -> Claim:
+def atlas_claim(
+    id: str, values: Any, name: str, *say: str, by: str = OURS, **more: Any
+) -> Claim:
     """The claim atlas.`id` of the rule `name`; by: whose theorem predicted it."""
     if by != OURS:
         more["source"] = f"ours, measured; predicted by {by}"
@@ -267,7 +270,7 @@ def word(name: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in name).split())
 
 
-def _norm_reached(name, row, ratios):
+def _norm_reached(name: str, row: Row, ratios: Ratios):
     """The last ratio in the norm predicted, and by how much others are lower."""
     at_end = ratios.value[..., column(row.reached)]
     rivals = np.delete(ratios.last, column(row.reached), 1).max(1)
@@ -288,7 +291,7 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
     return (largest == norms.index(norm)).sum() / len(last), nearest_to
 
 
-def _none_reached(name, row, ratios):
+def _none_reached(name: str, row: Row, ratios: Ratios):
     """The least ratio in every norm, and in how many runs `highest` has the largest."""
     yield atlas_claim("none", ratios.last.min(0), name)
     share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
@@ -332,7 +335,7 @@ def batches(
     return claims
 
 
-def _why(ratios):
+def _why(ratios: Ratios):
     if ratios.iterations[-1] < TENTH:
         return f"The protocol judges after {TENTH:,} steps"
     return "The prediction is refuted here"

@@ -224,7 +224,7 @@ def turned_back(
         factored.train(tokens, plain | rules, *start, [steps]) for start in starts
     )
 
-    def length(W):
+    def length(W: np.ndarray):
         return np.linalg.norm(W[:, -1], axis=(1, 2))
 
     return {name: length(turned[name].W - W[name].W) / length(W[name].W) for name in W}
@@ -301,14 +301,14 @@ def _fixed_point(
     return s, residual, steps
 
 
-def _power(M, exponent):
+def _power(M: np.ndarray, exponent: float):
     """M^exponent of a symmetric M >= 0, if negative of its pseudo-inverse."""
     values, vectors = np.linalg.eigh(M)
     kept = values > FLOOR * values[-1]
     return (vectors[:, kept] * values[kept] ** exponent) @ vectors[:, kept].T
 
 
-def _quadratic(A, W, root, inverse):
+def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarray):
     """W's ratio in <W, H W>: root = H^{1/2} W, inverse = H^{-1/2} A."""
     V, _ = _shortest(inverse.reshape(-1, W.size))
     margin = np.einsum("mde,de->m", A, W).min()
@@ -321,7 +321,13 @@ def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
     return _quadratic(A, W, root * W, A / root)
 
 
-def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
+def _in_turned(
+    tokens: TokenSet,
+    selection: np.ndarray,
+    W: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+) -> float:
     """W's share of the largest margin in max |Q_L^T W Q_R|; left Q_L, right Q_R."""
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
@@ -329,7 +335,15 @@ def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
     return margin / np.abs(left.T @ W @ right).max() / best
 
 
-def _own(name, tokens, selection, W, second, left, right):
+def _own(
+    name: str,
+    tokens: TokenSet,
+    selection: np.ndarray,
+    W: np.ndarray,
+    second: np.ndarray | None,
+    left: np.ndarray,
+    right: np.ndarray,
+):
     """(ratio, residual of the fixed point) of a run; second None: metric 1."""
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0

@@ -64,7 +64,7 @@ def step(norm: str) -> float:
 def rows() -> dict[str, _FactorRow]:
     """The rows of the map: steepest descents, and Adam, on W alone in slower steps."""
 
-    def steepest(alone_norm, norm, least):
+    def steepest(alone_norm: str, norm: float | str, least: str):
         rule = dynamics.SteepestDescent(atlas.NORMS[alone_norm], step(norm), decay=0.5)
         alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
         return _FactorRow(
@@ -76,7 +76,7 @@ def rows() -> dict[str, _FactorRow]:
             alone_norm=alone_norm,
         )
 
-    def adam(memory, slower):
+    def adam(memory: float, slower: int):
         rule = dynamics.Adam(step(SIGN) / 2, memory=memory, decay=0.5)
         alone = dynamics.Adam(atlas_rules.step("l_inf") / slower, memory=memory)
         return _FactorRow(
@@ -190,7 +190,7 @@ def _sign_norm(W: np.ndarray) -> float:
     raise RuntimeError(f"the norm was not reached in {ROUNDS} rounds; raise ROUNDS")
 
 
-def _first_products(W, signs):
+def _first_products(W: np.ndarray, signs: np.ndarray):
     """Products that span all matrices, and GREEDY ones nearest to what is left."""
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]

@@ -78,7 +78,7 @@ class _ByMatrix(torch.optim.Optimizer):
     W_Q, W_K, W_V apart; Adam at REST_RATE else. ValueError for no such rule or rate.
     """
 
-    def __init__(self, model: VisionTransformer, rule: str, rate: float):
+    def __init__(self, model: VisionTransformer, rule: str, rate: float) -> None:
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
             raise ValueError(
                 f"rule = {rule!r}, rate = {rate}: choose one of {[*DIRECTIONS]}, > 0"
@@ -97,7 +97,7 @@ class _ByMatrix(torch.optim.Optimizer):
         )
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Any = None):
         """One step; returns the closure's loss."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
@@ -107,7 +107,7 @@ class _ByMatrix(torch.optim.Optimizer):
                     p.sub_(self._direction(p, group["rule"]), alpha=group["lr"])
         return loss
 
-    def _direction(self, p, rule):
+    def _direction(self, p: Any, rule: str):
         state = self.state[p]
         if not state:
             state.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
@@ -136,7 +136,7 @@ class Setting:
     patch: int = 8
     batch: int = 50
 
-    def load(self, demo: bool):
+    def load(self, demo: bool) -> tuple[Any, Any]:
         """(training set, held-out set) of the train split."""
         whole = images.load(
             self.name, "train", rows=self.rows + self.held_out, demo=demo
@@ -146,7 +146,7 @@ class Setting:
         return whole[: self.rows], whole.images[self.rows :]
 
 
-def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
+def _untrained(setting: Setting, data: Any, seed: int) -> VisionTransformer:
     """The network that every rule's run of this seed starts from."""
     channels, size = data.images.shape[1:3]
 
@@ -158,7 +158,9 @@ def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
     return initialised(build, seed).eval()
 
 
-def trained(setting: Setting, data, rule: str, rate: float, seed: int):
+def trained(
+    setting: Setting, data: Any, rule: str, rate: float, seed: int
+) -> tuple[Any, np.ndarray]:
     """(network, loss of every step) of `rule` on the ImageSet `data`."""
     model = _untrained(setting, data, seed)
     batches = Batches(
@@ -175,11 +177,11 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
 
 
 def tuned(
-    setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int
+    setting: Setting, data: Any, rates: Mapping[str, Sequence[float]], last: int
 ) -> dict:
     """Means of the `last` losses, {rule: {rate: loss}}, inf for NaN."""
 
-    def end(rule, rate):
+    def end(rule: str, rate: float):
         loss = float(
             np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:])
         )
@@ -202,7 +204,7 @@ class _MarginReading:
 Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one a seed
 
 
-def _product(K, Q):
+def _product(K: Any, Q: Any):
     return np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
 
 
@@ -297,7 +299,7 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
     """Part 2; both by the names of `settings`, then as its functions give."""
     steepest = [name for name in optimal["from zero"] if name != ADAM]
 
-    def means(way):
+    def means(way: str):
         return {name: shares.mean() for name, shares in optimal[way].items()}
 
     zero = means("from zero")
@@ -383,7 +385,7 @@ def counted(readings: Readings) -> np.ndarray:
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
 
 
-def _near_ties(tokens):
+def _near_ties(tokens: TokenSet):
     """Second-best tokens moved to a score LEAD below the best."""
     scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
@@ -399,7 +401,7 @@ def _near_ties(tokens):
     return replace(tokens, X=X)
 
 
-def _wrong_start(tokens, seeds):
+def _wrong_start(tokens: TokenSet, seeds: Sequence[int]):
     """W_0 (runs, d, d_z): HOLD x the token SVM of random other tokens."""
     _, n, T, _ = tokens.shape
     starts = []

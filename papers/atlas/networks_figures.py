@@ -15,7 +15,7 @@ from papers.atlas.atlas_rules import ranked
 from papers.atlas.factored_atlas import NORMS, Table
 from papers.ours import BOUNDS
 
-WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
+WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES, strict=False))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 

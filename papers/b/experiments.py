@@ -4,8 +4,9 @@ sizes. `excess`: (L - L*) / L* of each run by its name, (seeds, records).
 
 import itertools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ class Experiment:
 
     @classmethod
     def draw(
-        cls, of_seeds: Sequence[int], n: int, start_std: float, **problem
+        cls, of_seeds: Sequence[int], n: int, start_std: float, **problem: Any
     ) -> "Experiment":
         """Appendix A for every seed; the random start has entries N(0, start_std^2).
         `problem` are the arguments of `random_regression` but the seed.
@@ -48,7 +49,7 @@ class Experiment:
         return cls(problems, X, Y, X.swapaxes(1, 2) @ X / n, spectral, random)
 
 
-def _stacked(pairs) -> Start:
+def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Start:
     first, second = zip(*pairs, strict=True)
     return np.stack(first), np.stack(second)
 
@@ -117,7 +118,7 @@ def conditioning(
     # same draws.
     problems = [problem for part in each for problem in part.problems]
 
-    def joined(name):
+    def joined(name: str):
         return np.concatenate([getattr(part, name) for part in each])
 
     random = tuple(
@@ -131,7 +132,9 @@ def conditioning(
     return np.reshape([np.linalg.cond(p.Sigma) for p in problems], shape), times
 
 
-def _from_random(data, rules, batch, steps, of_seeds):
+def _from_random(
+    data: Any, rules: Any, batch: int, steps: int, of_seeds: Sequence[int]
+):
     """Every tenth iteration, and each rule's (L - L*)/L* from the random start."""
     record = np.arange(0, steps + 1, 10)
     source = regression.minibatches(data.X, data.Y, batch, of_seeds)
@@ -214,7 +217,7 @@ def against_best_sgd(excess: Excess) -> Claim:
 
 def ill_conditioned(
     condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2
-):
+) -> Regression:
     """A problem: Sigma's eigenvalues from 1 to 1/condition, evenly in the log."""
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
@@ -231,12 +234,14 @@ def ill_conditioned(
     )
 
 
-def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
+def condition_numbers(
+    conditions: Sequence[float], of_seeds: Sequence[int]
+) -> dict[str, np.ndarray]:
     """Iterations that cut the distance to the minima by 10^6, (conditions, seeds):
     steps 1/lambda_max along the slowest mode, rate 1 - lambda_min/lambda_max.
     """
 
-    def iterations(condition, seed, name):
+    def iterations(condition: float, seed: int, name: str):
         rates, _ = regression.modes(ill_conditioned(condition, seed), name)
         return np.log(1e6) / -np.log1p(-rates[0] / rates[-1])
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import seaborn
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -17,14 +18,14 @@ from papers.fits import first_below
 OPTIMISERS = ("Algorithm 1", "two-sided", "SGD", "Adam", "Muon", "SOAP", "Shampoo")
 
 
-def _time_axis(axis, title: str, steps: int) -> None:
+def _time_axis(axis: Axes, title: str, steps: int) -> None:
     """Iterations from 0, linear up to 10 and then logarithmic."""
     axis.set(title=title, yscale="log", xlabel="iteration $t$", xlim=(0, steps))
     axis.set_xscale("symlog", linthresh=10, linscale=0.6)
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
-def _last(axis, excess: Excess, worst: bool = False) -> None:
+def _last(axis: Axes, excess: Excess, worst: bool = False) -> None:
     """Right of the panel each rule's median last excess, and in brackets the worst."""
     labels = []
     for name, values in excess.items():
@@ -158,7 +159,14 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
     return plots.legend(figure, path)
 
 
-def _slope(axis, sizes, power: float, height: float, words: str, place) -> None:
+def _slope(
+    axis: Axes,
+    sizes: Sequence[int] | np.ndarray,
+    power: float,
+    height: float,
+    words: str,
+    place: tuple[float, float],
+) -> None:
     """A power of n whose height is free, with words at its middle."""
     plots.power_law(axis, (sizes[0], sizes[-1]), power, height, words)
     middle = np.sqrt(sizes[0] * sizes[-1])

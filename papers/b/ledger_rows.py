@@ -1,6 +1,6 @@
 """The ledger of paper B (2603.01514): every statement's rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -50,7 +50,7 @@ def _quiet(sizes: Sizes) -> Regression:
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
-def _not_exceeded(values):
+def _not_exceeded(values: np.ndarray):
     """90 % quantiles in quarters of the draws, (..., draws, sizes): (..., 4, sizes)."""
     return np.quantile(
         values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2
@@ -91,7 +91,7 @@ def _assumptions(sizes: Sizes) -> Iterator[Claim]:
 
 
 @cache
-def _landscape_measured(sizes):
+def _landscape_measured(sizes: Sizes):
     """Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends; by
     norm the worst curvature around the minima, and Lemma 2's ratio.
     """
@@ -124,14 +124,14 @@ def _landscape(sizes: Sizes) -> Iterator[Claim]:
 
 
 @cache
-def _starts_measured(sizes):
+def _starts_measured(sizes: Sizes):
     """Lemmas 3, 4 at n = 4000, 16,000, 64,000, (draws, sizes): the spectral start's two
     events, and `landscape.sample_constants` at random minima.
     """
     problem = _problem(sizes)
     ns = (4000, 16_000, 64_000)
 
-    def constants(n, rng):
+    def constants(n: int, rng: np.random.Generator):
         X, _ = problem.sample(n, rng)
         Q = ortho_group.rvs(problem.d, random_state=rng)
         return landscape.sample_constants(problem, X.T @ X / n, Q)
@@ -149,7 +149,7 @@ def _starts(sizes: Sizes) -> Iterator[Claim]:
     scales = np.array([1e-3, 3e-3, 1e-2])
     minima = f"{where}, close to random minima"
 
-    def exponents(values):
+    def exponents(values: np.ndarray):
         return log_slope(ns, values)
 
     convex = PAPER.claim("lemma4.convex", furthest(low, 0.8))
@@ -171,14 +171,16 @@ def _starts(sizes: Sizes) -> Iterator[Claim]:
     yield from PAPER.rows("n = 100 and 400", len(errors), [claim])
 
 
-def _in_parts(values, measure):
+def _in_parts(
+    values: Iterable[np.ndarray], measure: Callable[[np.ndarray], np.ndarray]
+):
     """`measure` (10, draws, entries), ten parts of a size's draws: (10, sizes)."""
     parts = ([v[r::10][: len(v) // 10] for r in range(10)] for v in values)
     each = (np.stack(part).reshape(10, len(part[0]), -1) for part in parts)
     return np.array([measure(part) for part in each]).T
 
 
-def _variances(values):
+def _variances(values: Iterable[np.ndarray]):
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
@@ -302,7 +304,7 @@ def _floors(sizes: Sizes):
 
 
 @cache
-def _algorithm_1(sizes, ns):
+def _algorithm_1(sizes: Sizes, ns: tuple[int, ...]):
     """Algorithm 1 as written, from `draws` data sets of each n: sample covariance,
     spectral start, oracle gradients of fresh batches. The last excess freed of the
     oracle's noise, and the mean iterate's excess of L + R, (draws, sizes) each.

@@ -9,6 +9,7 @@ Sigma^{1/2}.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ PART = 2_000_000  # numbers drawn at a time; the draws are those of one large ar
 LATE = 50  # samples, below which C/n is no small term
 
 
-def _draws(rng, draws, n, d):
+def _draws(rng: np.random.Generator, draws: int, n: int, d: int):
     """Standard normal samples, (draws, n, d), some draws after the other."""
     size = max(1, PART // (n * d))
     for start in range(0, draws, size):
@@ -65,12 +66,12 @@ def softmax_sums(
     return sums
 
 
-def _sums(u, query, g):
+def _sums(u: np.ndarray, query: np.ndarray, g: np.ndarray):
     """`softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n = g.shape[1]
 
-    def square(v):
+    def square(v: np.ndarray):
         return v[:, :, None] * v[:, None]
 
     limit = np.eye(len(u))
@@ -148,7 +149,7 @@ def least_squares_errors(
 ) -> np.ndarray:
     """||(M^ - M) Sigma^{1/2}||^2 over its mean, k noise^2 d/(n-d-1): (draws, sizes)."""
 
-    def square(n, rng):
+    def square(n: int, rng: np.random.Generator):
         estimate = manifold.estimate(*problem.sample(n, rng))
         return np.linalg.norm((estimate.M - problem.M) @ problem.root) ** 2
 
@@ -181,7 +182,7 @@ def spectral_distances(
     start's distance to the minima, and ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||.
     """
 
-    def events(n, rng):
+    def events(n: int, rng: np.random.Generator):
         X, Y = problem.sample(n, rng)
         start = np.concatenate(manifold.spectral_start(X, Y))
         inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
@@ -213,7 +214,7 @@ def regulariser_bias(
     step = 1e-4
     layer = Z[: problem.k], Z[problem.k :]
 
-    def gradient(S):
+    def gradient(S: np.ndarray):
         return np.concatenate(regression.regulariser_gradients(S, *layer), -2)
 
     bias = np.empty((repeats, len(sizes), *Z.shape))
@@ -232,7 +233,7 @@ def regulariser_bias(
 
 
 def loss_bias(
-    problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int
+    problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int
 ) -> np.ndarray:
     """E grad L^ - grad L at Z, `draws` queries at least: (repeats, sizes, k + d, d)."""
     layer = Z[: problem.k], Z[problem.k :]
@@ -251,7 +252,9 @@ def loss_bias(
     return bias
 
 
-def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.ndarray:
+def gradient_bias(
+    problem: Regression, sizes: Sequence[int], draws: int, repeats: int
+) -> np.ndarray:
     """||E grad L^ - grad L|| at one point, by batch size: (repeats, sizes)."""
     bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
     return np.linalg.norm(bias, axis=(-1, -2))
@@ -278,7 +281,13 @@ def tail_excess(
     return (errors[:, :middle].mean(1) * errors[:, middle:].mean(1)).sum((-1, -2)) / 2
 
 
-def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
+def every_step(
+    rule: PreconditionedRule,
+    source: Any,
+    start: tuple[np.ndarray, np.ndarray],
+    covariance: np.ndarray,
+    steps: int,
+) -> RegressionHistory:
     """A rule's history, every iteration, from A_0 (seeds, k, d), B_0 (seeds, d, d)."""
     record = list(range(steps + 1))
     return regression.descend(
@@ -289,7 +298,7 @@ def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory
 def from_slowest_mode(
     problem: Regression,
     distance: float,
-    source,
+    source: Any,
     steps: int,
     runs: int = 1,
 ) -> RegressionHistory:
@@ -354,7 +363,12 @@ def theorem_2(floors: Floors) -> list[Claim]:
     return [*PAPER.claims(values), PAPER.mean("thm2.floor_late", leading(*floor, LATE))]
 
 
-def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
+def powers(
+    sizes: Sequence[int],
+    distances: np.ndarray,
+    bias_sizes: Sequence[int],
+    bias: np.ndarray,
+) -> list[Claim]:
     """Lemma 3: `distances` ~ n^{-1/2}, Theorem 4: `bias` ~ 1/n; (repeats, sizes)."""
     start, error = power_fit(sizes, distances)
     return [

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -78,7 +79,9 @@ def rays(
     return plots.caption(figure, caption)
 
 
-def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tuple:
+def _direction_path(
+    axis: Axes, p: float, path: np.ndarray, target: np.ndarray
+) -> tuple:
     """A path (k, 2) of directions, its target's mark; the end label with its miss."""
     above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
     axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
@@ -87,7 +90,7 @@ def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tup
     return target[1], f"ends {miss:.1g} off", _look(p).colour
 
 
-def _directions(axis, histories: Histories, ends: Mapping) -> None:
+def _directions(axis: Axes, histories: Histories, ends: Mapping) -> None:
     """Directions of W, with marks at the directions of the SVMs."""
     labels = []
     for p, history in histories.items():
@@ -101,7 +104,7 @@ def _directions(axis, histories: Histories, ends: Mapping) -> None:
 
 
 def _joint_divergences(
-    axis, histories: Histories, ends: Mapping, heads: Mapping
+    axis: Axes, histories: Histories, ends: Mapping, heads: Mapping
 ) -> None:
     """Divergence of W from its SVM, and dotted that of the head from its own."""
     labels = []
@@ -233,7 +236,7 @@ def ranks(
     """
     figure, (rank_axis, aligned) = plots.panels(1, 2, height=2.6)
     dimensions, shapes = by_dimension
-    for ((size, length), rank), like in zip(shapes.items(), plots.SERIES):
+    for ((size, length), rank), like in zip(shapes.items(), plots.SERIES, strict=False):
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
         none = f" (d={missing[0]}: no solution)" if missing else ""
         label = f"n={size}, T={length}{none}"

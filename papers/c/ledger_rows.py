@@ -117,7 +117,7 @@ def _gradients(sizes: Sizes) -> Iterator[Claim]:
     )
 
 
-def _pairs(steps):
+def _pairs(steps: int):
     """Pairs (t, t+1): t = 0 and 40 evenly spaced in log t, rounded down, some equal."""
     first = np.concatenate([[0], np.geomspace(1, steps - 1, 40).astype(int)])
     return np.union1d(first, first + 1)
@@ -128,7 +128,7 @@ def _steps(sizes: Sizes) -> Iterator[Claim]:
     drawn = _data(sizes)
     start = gaussian_start(_data(sizes), range(sizes.seeds))
 
-    def steps(data, p, eta, start):
+    def steps(data: TokenSet, p: float, eta: float, start: np.ndarray):
         rule = MirrorDescent(p, eta, normalised=False)
         record = _pairs(sizes.steps)
         history = dynamics.train(
@@ -222,7 +222,13 @@ def _near_runs(selection: lemmas.Selection, steps: int) -> tuple[list[History], 
     return histories, rule.step_size
 
 
-def _far_out(selection, start, width, target, steps):
+def _far_out(
+    selection: lemmas.Selection,
+    start: np.ndarray,
+    width: np.ndarray,
+    target: np.ndarray,
+    steps: int,
+):
     """D (runs, k) from `target` along normalised training from `start`, each run at its
     own step.
 
@@ -282,7 +288,7 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     selections = _selections(sizes, p)
     solution = selections.solution
 
-    def plain(rule):
+    def plain(rule: MirrorDescent):
         return MirrorDescent(p, 1.0, normalised=False)
 
     history, _ = lemmas.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)

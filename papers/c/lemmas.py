@@ -10,6 +10,7 @@ margin 1. Unless said otherwise D is D_psi(W_mm/||W_mm||, W/||W||), S = {D <= mu
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,7 @@ class Steps:
     eta (over ||grad L||_qq if normalised), losses; gradients and losses anew from W, so
     that claims check training and not only algebra."""
 
-    def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent):
+    def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent) -> None:
         first = np.flatnonzero(np.diff(history.iterations) == 1)
         flat = (len(tokens.y), len(first), -1)
         self.p = rule.p
@@ -140,7 +141,7 @@ class Steps:
             history.W[:, at].reshape(flat) for at in (first, first + 1)
         )
 
-        def gradient(k):
+        def gradient(k: int):
             return attention.gradients(tokens, history.W[:, k], tokens.u, "logistic")[1]
 
         self.gradient = np.stack(list(map(gradient, first)), 1).reshape(flat)
@@ -154,13 +155,13 @@ class Steps:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
 
-def _growth(step):  # what one step adds to the norm of the mirror image
+def _growth(step: Any):  # what one step adds to the norm of the mirror image
     return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (
         step.p - 1
     )
 
 
-def lemma12(W, p):
+def lemma12(W: np.ndarray, p: float) -> list[tuple[np.ndarray, np.ndarray]]:
     """D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, D entries; reversed for p < 2."""
     size = norm(W, p)
     ends = sorted((1.0, W.shape[-1] ** (1 / p - 0.5)))
@@ -168,7 +169,9 @@ def lemma12(W, p):
     return [(ends[0] * frobenius, size), (size, ends[1] * frobenius)]
 
 
-def lemma13(first, second, p):
+def lemma13(
+    first: np.ndarray, second: np.ndarray, p: float
+) -> tuple[np.ndarray, np.ndarray]:
     """||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2) of unit W_1, W_2, p >= 2; for
     p < 2 the smaller side is (p-1)/2 ||W_1 - W_2||_F^2 (our constant)."""
     apart = first - second
@@ -179,7 +182,9 @@ def lemma13(first, second, p):
     return bound, bregman(first, second, p)
 
 
-def lemma14(x, y, p):
+def lemma14(
+    x: np.ndarray, y: np.ndarray, p: float
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """y s <= (p-1)/p (x^p - y^p) <= x s for x >= y >= 0, s = x^{p-1} - y^{p-1};
     pairs."""
     middle = (p - 1) / p * (x**p - y**p)
@@ -187,7 +192,9 @@ def lemma14(x, y, p):
     return [(y * rise, middle), (middle, x * rise)]
 
 
-def lemma15(x, y, p):
+def lemma15(
+    x: np.ndarray, y: np.ndarray, p: float
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, s = (p-1)(x-y); reversed for p <
     2."""
     rise = x ** (p - 1) - y ** (p - 1)
@@ -285,13 +292,13 @@ def locally_optimal(selection: Selection) -> np.ndarray:
     return ((rest < best) | (selection.solution.margins > 1 + SUPPORT)).all((1, 2))
 
 
-def _delta(selection):
+def _delta(selection: Selection):
     """Eq. 4: half the smallest excess over 1 of the other tokens' margins."""
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
-def _nearness(selection):
+def _nearness(selection: Selection):
     """min(delta, 1/2): at ||W_mm|| over it softmax tells support tokens from others."""
     return np.minimum(_delta(selection), 0.5)
 
@@ -319,15 +326,15 @@ def on_the_edge(
     return _edge_along(selection, mu, directions)
 
 
-def _edge_along(selection, mu, E):
+def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
     """The first W_mm/||W_mm|| + s E with D = mu, of unit norm, E (draws, runs, D)."""
     direction = selection.direction
     p = selection.p
 
-    def moved(log_s):
+    def moved(log_s: np.ndarray):
         return direction + np.exp(log_s)[..., None] * E
 
-    def D(log_s):
+    def D(log_s: np.ndarray):
         return directional_bregman(moved(log_s), direction, p)
 
     low = high = np.full(E.shape[:2], -25.0)
@@ -343,7 +350,7 @@ def _edge_along(selection, mu, E):
     return W / norm(W, p)[..., None]
 
 
-def _worst_edges(selection):
+def _worst_edges(selection: Selection):
     """+-sgn(A) |A|^{q-1} of every constraint A, along which its margin changes most."""
     tokens = selection.tokens
     rows = coordinates.constraint_rows(
@@ -353,7 +360,7 @@ def _worst_edges(selection):
     return np.concatenate([E, -E])
 
 
-def _slack(selection, mu):
+def _slack(selection: Selection, mu: np.ndarray):
     """Eqs. 12a-c on the edge of the cone of mu (runs,), slacks of 1 or more by margins
     m: (12a) (m_tau - m_t)/delta, t a support token, tau not; (12b) (m_tau - 1)/delta;
     (12c) 2 m_t, 3/2 over m_t; the least over all, runs and `_worst_edges`."""
@@ -377,7 +384,7 @@ def _slack(selection, mu):
 def lemma19(selection: Selection) -> Claim:
     """Eqs. 12a-c in the cone of mu_0, and the widest 10^k mu_0 in which they hold."""
 
-    def slack(k):
+    def slack(k: Any):
         return _slack(selection, radius(selection) * 10.0**k)
 
     room = next((k for k in range(5) if not slack(k) >= 1), 5)
@@ -388,7 +395,7 @@ def lemma19(selection: Selection) -> Claim:
     return claim("lemma19", slack(0), selection.p, say=(far,))
 
 
-def _descent(selection, W, toward):
+def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
     """<-grad L(W), V>/e^s and s, (runs,), W and V flat: nothing underflows."""
     tokens = selection.tokens
     shape = selection.solution.W.shape
@@ -399,7 +406,7 @@ def _descent(selection, W, toward):
     return (slopes.pull * below).sum((1, 2)), slopes.log_scale
 
 
-def _radii(selection, multiples):
+def _radii(selection: Selection, multiples: np.ndarray):
     return np.asarray(multiples, float)[:, None] / _nearness(selection)
 
 
@@ -427,7 +434,7 @@ def lemma20(
     )
 
 
-def _excess(selection, W):
+def _excess(selection: Selection, W: np.ndarray):
     """Lemma 21's pi: <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>, (runs,)."""
     along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
     best, _ = _descent(selection, W, selection.direction)
@@ -624,7 +631,15 @@ def lemma27(
     return claim("lemma27", np.min(slacks), selection.p, say=words, remark=remark)
 
 
-def _turning(selection, history, k, step_size, pi, mu, least):
+def _turning(
+    selection: Selection,
+    history: History,
+    k: int,
+    step_size: float,
+    pi: float,
+    mu: np.ndarray,
+    least: np.ndarray,
+):
     """Whether record k is in the cone, and Eq. 25's slack over its left side, each
     (runs,)."""
     tokens = selection.tokens
@@ -743,7 +758,7 @@ def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
     log_r = np.log(history.own_norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
 
-    def since(r):
+    def since(r: np.ndarray):
         return (r[0] + r[-1]) / 2
 
     each = zip(log_r, log_D, strict=True)

@@ -6,7 +6,7 @@ l_p head SVM has the largest label margin, as the loss is about e^{-r margin}; v
 to its v_mm, W/R to its W_mm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -41,13 +41,17 @@ def _ranks(W: np.ndarray) -> np.ndarray:
     return np.linalg.matrix_rank(W, rtol=RANK)
 
 
-def _unit(a):  # a zero matrix stays zero
+def _unit(a: np.ndarray):  # a zero matrix stays zero
     size = np.linalg.norm(a, axis=(1, 2), keepdims=True)
     return a / np.where(size > 0, size, 1.0)
 
 
 def train_key_query(
-    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
+    tokens: TokenSet,
+    K: np.ndarray,
+    Q: np.ndarray,
+    step_size: float,
+    record: Sequence[int],
 ) -> np.ndarray:
     """W = K Q^T (runs, k, d, d_z) at the iterations `record`, head fixed.
 
@@ -126,7 +130,7 @@ def rank_by_dimension(
 ) -> np.ndarray:
     """Mean rank of nuclear-norm token SVMs by dimension; NaN where none exists."""
 
-    def rank(kept):
+    def rank(kept: TokenSet):
         return _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
 
     drawn = [svm.feasible(unit_tokens(seeds, n, T, d)) for d in dimensions]
@@ -214,7 +218,7 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def several_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
-):
+) -> np.ndarray:
     """With a ReLU head: alignment with the SVM of the tokens selected, (runs,)."""
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
@@ -232,10 +236,15 @@ def several_tokens(
     return aligned
 
 
-def _on_the_sphere(function, start, R, p):
+def _on_the_sphere(
+    function: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    R: float,
+    p: float,
+):
     """The minimum of `function` (value, gradient) on ||w||_p = R: where, value."""
 
-    def objective(w):
+    def objective(w: np.ndarray):
         size = norm(w, p)
         value, gradient = function(R / size * w)
         # The part that only changes ||w||
@@ -288,7 +297,7 @@ def _candidates(tokens: TokenSet, p: float):
 
 
 def solve_jointly(
-    tokens: TokenSet, p: float, multiple
+    tokens: TokenSet, p: float, multiple: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """v (d,), W (d, d_z) of the first run, r = m ||v_mm||, R = m ||W_mm||, m =
     `multiple`: each in turn from every selection's solutions, W by log(L - L*).
@@ -313,7 +322,13 @@ def _log_loss_of_head(
     return log_loss, gradient
 
 
-def _in_turn(tokens, p, r, R, pair):
+def _in_turn(
+    tokens: TokenSet,
+    p: float,
+    r: float,
+    R: float,
+    pair: tuple[svm.MaxMargin, svm.MaxMargin],
+):
     """log L, v (d,) and W (d, d_z) after ROUNDS of v, then W, from a pair of SVMs."""
     head, weights = pair
     v = head.value[0]
@@ -377,7 +392,7 @@ def path_against_descent(
 
 
 def claims_on_parents(
-    aligned: Mapping, share, several: Mapping, followed: Mapping
+    aligned: Mapping, share: np.ndarray, several: Mapping, followed: Mapping
 ) -> list[Claim]:
     """What 2308.16898 claims of keys and queries, of several tokens and of the path."""
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}

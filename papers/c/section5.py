@@ -5,6 +5,7 @@ W/||W||), q that of an SVM.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -56,11 +57,11 @@ def end_points(
 
 
 def divergences(
-    histories, ends, own_tokens: bool = False
+    histories: Any, ends: Any, own_tokens: bool = False
 ) -> dict[tuple[float, float], np.ndarray]:
     """D (runs, k) of training with p from the l_q SVM of its tokens, or of q's."""
 
-    def end(p, q):
+    def end(p: float, q: float):
         return ends[q if own_tokens else p][q].W
 
     return {
@@ -71,7 +72,7 @@ def divergences(
 
 
 def bregman_claims(
-    D: Mapping[tuple[float, float], np.ndarray], histories
+    D: Mapping[tuple[float, float], np.ndarray], histories: Any
 ) -> list[Claim]:
     """Own exponent nearest in every row and run; none ended early; means of `D[p, q]`
     (runs, records) as REFERENCE: within a factor 1.5, and in the middle 95 % of means
@@ -93,7 +94,7 @@ def bregman_claims(
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
     """Our last divergences by q, and the means of REFERENCE."""
 
-    def factor(share):  # of the mean of the smallest `share` of the values
+    def factor(share: float):  # of the mean of the smallest `share` of the values
         kept = {
             q: np.sort(values)[: math.ceil(share * len(values))]
             for q, values in last.items()
@@ -139,7 +140,9 @@ SELECTED_JOINTLY = {
 }
 
 
-def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
+def joint_claims(
+    tokens: TokenSet, histories: Any, ends: Any, heads: Mapping
+) -> list[Claim]:
     """Tokens as of the authors' runs, probabilities near one; W and v turn to their l_p SVMs."""
     made = []
     for p, history in histories.items():
@@ -161,7 +164,7 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Clai
     return made
 
 
-def path_claims(histories, ends) -> list[Claim]:
+def path_claims(histories: Any, ends: Any) -> list[Claim]:
     """From W_0 = 0 each path ends nearest to its own exponent's SVM."""
     made = []
     for p, history in histories.items():

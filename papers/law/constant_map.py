@@ -8,9 +8,10 @@ slowly.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
@@ -58,12 +59,12 @@ def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
     return replace(data, X=X, z=X[:, :, 0])
 
 
-def _sized(name, **fixed):
+def _sized(name: str, **fixed: Any):
     sizes = BASE | fixed
     return lambda seed, value: tokens.class_mean_tokens(seed, **sizes | {name: value})
 
 
-def _long(seed, T):
+def _long(seed: int, T: int):
     # two samples in 15 T dimensions: constraints stay as far from tight at every T
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
@@ -149,7 +150,7 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     """The amount, bisected, at which a run stops selecting opt tokens; NaN for none."""
     unit = score_crossing(axis, seed)
 
-    def stays_at(amount):
+    def stays_at(amount: float):
         return _ends_in_opt(AXES[axis](seed, amount * unit))
 
     low = 0.0
@@ -194,7 +195,7 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
     return [*rows, _noise_power(points)]
 
 
-def _noise_power(points, lowest=1.0):
+def _noise_power(points: Any, lowest: float = 1.0):
     """Exponent of the measured C in the noise, from sigma = `lowest` on, worst seed."""
     loud = [p for p in kept(points) if p.axis == "noise" and p.value >= lowest]
     powers = []
@@ -225,7 +226,7 @@ SHARED_QUERY = (
 )
 
 
-def _capacity(axis, values, has, sizes):
+def _capacity(axis: Axes, values: Sequence[int], has: np.ndarray, sizes: Any):
     """Where half of the seeds lose W_mm, and claims; has (values, seeds)."""
     half = half_of_seeds(values, has == 1.0 if axis == "d" else has != 1.0)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
@@ -328,7 +329,7 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     """A run's level is that of its steps; longer runs bear more correlation."""
 
-    def level(at):
+    def level(at: Any):
         return at.level[np.isfinite(at.level)]
 
     rows = [

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm as normal
@@ -134,7 +135,7 @@ POSTCARD: Pairs = ((1, 0), (1, -3))
 LONGEST = Fraction(1, 6)  # steps of u for which the proof below holds
 
 
-def _exp_between(x, terms=20):
+def _exp_between(x: Any, terms: int = 20):
     """What the series of e^x proves it to be above, and below; 0 <= x < `terms`."""
     total = Fraction(0)
     term = Fraction(1)
@@ -247,7 +248,9 @@ def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
     return claim("global.line", np.mean(right), "", len(problems))
 
 
-def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
+def half_of_seeds(
+    values: np.ndarray, did: np.ndarray, seed: int = 0
+) -> tuple[float, float, float]:
     """The value at which half of the seeds did it, and the ends of a 95 % bootstrap.
     values (k,) > 0, ascending; did (k, seeds), more often true at larger values.
     """
@@ -262,6 +265,6 @@ def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float,
     return _crossing(log, did), float(low), float(high)
 
 
-def _crossing(log, did):
+def _crossing(log: np.ndarray, did: np.ndarray):
     share = np.maximum.accumulate(did.mean(1)) + 1e-9 * np.arange(len(log))
     return float(np.exp(np.interp(0.5, share, log)))

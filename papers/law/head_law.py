@@ -8,6 +8,7 @@ mean, do not depend on which. Heads may share opt tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
     return np.array_equal(head.X[shown], first.X[shown])
 
 
-def _opt_scores(head):
+def _opt_scores(head: Any):
     return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
 
@@ -180,7 +181,7 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     )
 
 
-def _refusals(law, level, g, steps):
+def _refusals(law: Any, level: np.ndarray, g: np.ndarray, steps: Any):
     """Run -> the premise that fails, from last levels (H, runs), g (H, runs, m)."""
     refusals = {}
     left = np.stack(

@@ -9,6 +9,7 @@ level a raises it by h = eta a^{2-p}/((p-1) ||w||^{p-1}); offsets settle as long
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class _LpLaw:
     Arrays over pairs (m,) have no pair of a masked token.
     """
 
-    def __init__(self, data: TokenSet, p: float):
+    def __init__(self, data: TokenSet, p: float) -> None:
         self.tokens = data
         self.p = p
         self.solution = token_svm(data, norm=p)
@@ -97,7 +98,7 @@ class _LpRun:
     error: np.ndarray
 
 
-def _run(law, size: float, steps: int, start: np.ndarray | None = None):
+def _run(law: _LpLaw, size: float, steps: int, start: np.ndarray | None = None):
     """A run to ||W||_p = (eta steps)^{1/(p-1)} = `size`, or PremiseFails."""
     p = law.p
     step = size ** (p - 1) / steps
@@ -135,10 +136,12 @@ def _problem(seed: int) -> TokenSet:
     return tokens.gaussian_tokens(seed, n=4, T=2, d=10)
 
 
-def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3):
+def study(
+    seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3
+) -> tuple[list[_LpRun], dict[int, str]]:
     """Every seed from zero and a Gaussian start: runs kept, seed -> refusal."""
 
-    def both(seed):
+    def both(seed: int):
         law = _LpLaw(_problem(seed), p)
         started = gaussian_start(law.tokens, [seed], std)
         return [_run(law, size, steps), _run(law, size, steps, started)]
@@ -167,7 +170,7 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
     return rows
 
 
-def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
+def _onset(law: _LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)):
     """Moves of the offsets in one step at `times` the onset `at`, p < 2."""
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     # ||W||_p = (eta t)^{1/(p-1)}, whose margins rise by 2/fastest there
@@ -180,7 +183,9 @@ def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
     return moved[1:]
 
 
-def onsets(seeds: Sequence[int], p: float, at: int):
+def onsets(
+    seeds: Sequence[int], p: float, at: int
+) -> tuple[np.ndarray, dict[int, str]]:
     """`_onset` of every seed's problem, (runs kept, 2), and seed -> refusal."""
     kept, refused = each_seed(seeds, lambda seed: _onset(_LpLaw(_problem(seed), p), at))
     return np.array(kept), refused
@@ -194,7 +199,7 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
     return [claim("lp.rests", early, f"{p:g}"), claim("lp.cycles", late, f"{p:g}")]
 
 
-def _decaying(law, share):
+def _decaying(law: _LpLaw, share: float):
     """eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}: a_t = h t, h a `share`."""
     p = law.p
     h = 2 * share / law.fastest
@@ -202,13 +207,13 @@ def _decaying(law, share):
     return lambda t: first * (t + 1.0) ** (p - 2)
 
 
-def _constant(law, share, steps):
+def _constant(law: _LpLaw, share: float, steps: int):
     """A constant step with the same ||W||_p after `steps` iterations."""
     size = 2 * share / law.fastest * steps * law.solution.norm[0]
     return lambda t: size ** (law.p - 1) / steps
 
 
-def _train(law, steps, count, record):
+def _train(law: _LpLaw, steps: Any, count: int, record: Any):
     """Normalised mirror descent from zero, a run for each of the `steps` eta_t; samples
     of two tokens, or of one.
     """
@@ -251,16 +256,18 @@ class Settled:
     error: float  # ||W||_p sqrt(2 D) over its constant, at the first share
 
 
-def decay_study(seeds: Sequence[int], p: float, count: int):
+def decay_study(
+    seeds: Sequence[int], p: float, count: int
+) -> tuple[list[Settled], dict[int, str]]:
     """Every seed's problem with decaying steps of SHARES: kept, and seed -> refusal."""
 
-    def study_seed(seed):
+    def study_seed(seed: int):
         return _settled(_LpLaw(_problem(seed), p), count)
 
     return each_seed(seeds, study_seed, f"p = {p:g}, ")
 
 
-def _settled(law, count):
+def _settled(law: _LpLaw, count: int):
     """A problem after `count` decaying steps, and constant ones, or PremiseFails."""
     decaying = [_decaying(law, share) for share in SHARES]
     constant = _constant(law, SHARES[1], count)

@@ -35,7 +35,7 @@ from papers.saturation import (
 class PremiseFails(ValueError):
     """A premise of the law fails: its name, the run, the amount, the reason."""
 
-    def __init__(self, premise: str, run: int, amount: float, reason: str):
+    def __init__(self, premise: str, run: int, amount: float, reason: str) -> None:
         self.premise = premise
         self.run = run
         self.amount = float(amount)
@@ -241,7 +241,9 @@ def gram(
     return coordinates.gram(delta, tokens.z)
 
 
-def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
+def from_duals(
+    K: np.ndarray, duals: np.ndarray, margins: np.ndarray, log_slopes: np.ndarray
+) -> MarginLaw:
     """`margin_law` without its checks, from the Gram matrix K (runs, m, m)."""
     fields = []
     for K_run, beta, *more in zip(K, duals, margins, log_slopes, strict=True):
@@ -257,7 +259,9 @@ def _together(duals: np.ndarray, fields: list[dict[str, np.ndarray]]) -> MarginL
     )
 
 
-def _of_run(K_on, beta, margins, log_slopes):
+def _of_run(
+    K_on: np.ndarray, beta: np.ndarray, margins: np.ndarray, log_slopes: np.ndarray
+):
     """The fields of MarginLaw for one run: K_on of the support, else (n, T-1)."""
     on = beta > 0
     weights = beta[on]
@@ -292,7 +296,15 @@ def _of_run(K_on, beta, margins, log_slopes):
     }
 
 
-def _checked(run, K, inside, off, duals, margins, log_slopes):
+def _checked(
+    run: int,
+    K: np.ndarray,
+    inside: np.ndarray,
+    off: np.ndarray,
+    duals: np.ndarray,
+    margins: np.ndarray,
+    log_slopes: np.ndarray,
+):
     """The duals (n, T-1) that the law is about, or PremiseFails.
 
     K is the Gram matrix of the pairs `inside`, `off` what `_distance` returns.
@@ -301,7 +313,7 @@ def _checked(run, K, inside, off, duals, margins, log_slopes):
     margins = margins.ravel()
     log_slopes = np.ravel(log_slopes)
 
-    def pair(m):
+    def pair(m: int):
         return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
 
     reason = (
@@ -379,7 +391,7 @@ def _least_entropy(
     H = F @ np.linalg.qr(v[:, None], mode="complete")[0][:, 1:]
     y = np.zeros(H.shape[1])
 
-    def at(y):
+    def at(y: np.ndarray):
         powers = log_slopes - H @ y
         top = powers.max()
         weights = np.exp(powers - top)

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -30,14 +32,14 @@ SMALL = dict(fontsize="x-small")
 TITLED = dict(**SMALL, loc="upper left", handletextpad=0.3)
 
 
-def _by_setting(comparisons):
+def _by_setting(comparisons: Any):
     """(setting name, its comparisons, a look) in order."""
     names = dict.fromkeys(c.setting.name for c in comparisons)
     groups = ([c for c in comparisons if c.setting.name == name] for name in names)
-    return list(zip(names, groups, plots.SERIES))
+    return list(zip(names, groups, plots.SERIES, strict=False))
 
 
-def _logs(axis, **names):
+def _logs(axis: Axes, **names: Any):
     """Both scales logarithmic; `names` as of Axes.set."""
     axis.set(xscale="log", yscale="log", **names)
 
@@ -181,7 +183,9 @@ def _off(worst: float) -> str:
 RULES = ("NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak")  # the longer names first
 
 
-def _misses_the_law(axis, name: str, end: tuple, deviation: float, line: dict) -> None:
+def _misses_the_law(
+    axis: Axes, name: str, end: tuple, deviation: float, line: dict
+) -> None:
     """A mark where a run ends that misses the law, and words on what is constant."""
     axis.plot(*end, ms=5, zorder=4, **plots.look(name).mark)
     what, height = SHORT[name]
@@ -321,7 +325,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     pieces.beside(error, *middle, "slope only", plots.GREY, (0, 4))
     # Below black dots
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
-    for one, like in zip(trained.values(), seen):
+    for one, like in zip(trained.values(), seen, strict=False):
         power = Fraction(one.rule.decay).limit_denominator(9)
         if power:
             steps = rf"$\eta_t\propto t^{{-{power}}}$"
@@ -418,7 +422,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     rows = {}
     constants = []
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
-    for (name, one, wanted), like in zip(cases, plots.SERIES):
+    for (name, one, wanted), like in zip(cases, plots.SERIES, strict=False):
         ratios = [
             head_law.ratios(norm)[:, one.kept].ravel() for norm in (wanted, one.norm)
         ]
@@ -468,7 +472,7 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
     misfit.set(title="Off its prediction; right: worst run")
     misfit.set_xlabel("relative error; dashed: asked")
     labels = []
-    for name, like in zip(DRAWN, plots.SERIES):
+    for name, like in zip(DRAWN, plots.SERIES, strict=False):
         here = [p for p in kept if p.axis == name]
         at = np.array(sorted({p.value for p in here}))
         measured = []
@@ -595,7 +599,7 @@ def outside(left: Sequence) -> Figure:
     return figure
 
 
-def idle_and_moves(zero, zeros, steps: Sequence[lp_law.Settled]) -> Figure:
+def idle_and_moves(zero: Any, zeros: Any, steps: Sequence[lp_law.Settled]) -> Figure:
     """Duals at zero, one and several; last moves of offsets by length of step."""
     figure, (offset, moves) = plots.panels(1, 2, height=2.9)
     _idle(offset, zero, zeros)
@@ -603,13 +607,16 @@ def idle_and_moves(zero, zeros, steps: Sequence[lp_law.Settled]) -> Figure:
     return figure
 
 
-def _idle(axis, zero, zeros):
+def _idle(axis: Axes, zero: Any, zeros: Any):
     """Offsets of idle pairs less their constant: one in every run, several in one."""
     several = {}
     for run in zeros:
         several.setdefault(f"{len(run.law.pairs)} idle pairs", run)
     shown = [("one idle pair", run, ONE) for run in zero]
-    shown += [(*item, like) for item, like in zip(several.items(), plots.SERIES[1:3])]
+    shown += [
+        (*item, like)
+        for item, like in zip(several.items(), plots.SERIES[1:3], strict=False)
+    ]
     for _, run, like in shown:
         less = run.offsets - run.law.constants
         axis.plot(run.level, less, ms=3, mfc="none", **like.mark)
@@ -622,7 +629,7 @@ def _idle(axis, zero, zeros):
     axis.legend(**SMALL)
 
 
-def _moves(axis, steps):
+def _moves(axis: Axes, steps: Any):
     """Last move of an offset with steps like t^(p-2), and with constant ones."""
     exponents = dict.fromkeys(settled.law.p for settled in steps)
     for p in exponents:

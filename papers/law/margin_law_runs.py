@@ -4,12 +4,13 @@ the selection, and what is early outside the span.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
-from lib.dynamics import Polyak, Rule, Start, train, zero_start
+from lib.dynamics import History, Polyak, Rule, Start, train, zero_start
 from lib.svm import Infeasible, MaxMargin, token_svm
 from papers import saturation
 from papers.law import margin_law, margin_theorem, margins
@@ -115,7 +116,7 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     return compared
 
 
-def _compare(c, history, start, selected):
+def _compare(c: Any, history: History, start: Any, selected: Any):
     """The comparison with its law and what the run measured, or PremiseFails."""
     setting = c.setting
     run = c.run
@@ -131,7 +132,7 @@ def _compare(c, history, start, selected):
     return replace(c, measured=measured)
 
 
-def _measure(c, history, off_span):
+def _measure(c: Any, history: History, off_span: Any):
     """`_Measured` of one run; off_span: norm of W_0 outside the coordinates."""
     run = c.run
     V = c.solution.W
@@ -208,7 +209,7 @@ def offsets_missed(c: Comparison) -> np.ndarray:
     return apart[c.law.support[0]]
 
 
-def _values(c):
+def _values(c: Any):
     """What the claims law.* ask of one run: a number, or one a support pair."""
     m = c.measured
     law = c.law

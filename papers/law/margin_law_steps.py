@@ -6,7 +6,7 @@ the mode of eigenvalue lambda by 1 - s lambda.
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def _growing_gd(step_size: float, growth: float):
 def _growing_polyak(max_step: float, growth: float):
     """min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}), Polyak's step."""
 
-    def cap(t):
+    def cap(t: np.ndarray):
         return np.log(max_step) + growth * t
 
     return Custom(
@@ -48,7 +48,7 @@ def figure2_runs(
 ) -> tuple[dict[str, History], dict[str, History]]:
     """Every rule on Figure 2's problem: those that go far, and constant steps."""
 
-    def in_time(rule, steps, loss="exponential"):
+    def in_time(rule: Any, steps: int, loss: str = "exponential"):
         return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
 
     far = {
@@ -93,7 +93,7 @@ def figure2_claims(
 ) -> list[Claim]:
     """Errors over ||W_t|| end on one line for those that go `far` alone."""
 
-    def last(history):
+    def last(history: History):
         return ratio_to_law(history, target, law)[:, -1]
 
     return [
@@ -166,7 +166,7 @@ def short_step(
     return claim("law.short", moved, setting, f"{multiple:g}", remark=why)
 
 
-def _moved(runs, multiple):
+def _moved(runs: Any, multiple: float):
     """Moves at one multiple of the longest step, all runs and momenta in one axis."""
     return np.concatenate(
         [tried.moved[:, tried.multiples == multiple].ravel() for tried in runs]

@@ -3,7 +3,7 @@ numbers in brackets: `notebooks/law_of_margins.md`. All in float64.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
@@ -37,7 +37,7 @@ class Local:
 
     def __init__(
         self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str
-    ):
+    ) -> None:
         self.shown = shown = coordinates.shown_pairs(tokens, selected)[0]  # (n, T-1)
         K = gram(tokens, selected, masked_as_zero=True)[0]
         of_shown = np.ix_(shown.ravel(), shown.ravel())
@@ -188,7 +188,7 @@ def _constants(
     x: float,
     omega: np.ndarray,
     tau: float,
-    everywhere=False,
+    everywhere: Any = False,
 ) -> tuple[float, float, float]:
     """A, K, q of (8) and (9) for |x_0| = x; A infinite for steps too long."""
     R = x + tau
@@ -237,7 +237,7 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
     return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)
 
 
-def _silent(problem, rule, foreign):
+def _silent(problem: Any, rule: Any, foreign: Any):
     """Why the theorem says nothing of this problem and rule, else empty."""
     if problem.tilt > TILT:
         return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}"
@@ -279,7 +279,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
         d = float(np.sqrt(np.linalg.inv(P)[0, 0]))
         norms.append((P, varrho, d))
 
-    def merit(norm):
+    def merit(norm: Any):
         _, varrho, d = norm
         return (1 - varrho**2) / d
 

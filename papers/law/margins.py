@@ -5,6 +5,7 @@ checks look at margins and steps, never at the direction error.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def _span_part(
     return inside
 
 
-def check_selection(run, margins):
+def check_selection(run: int, margins: np.ndarray) -> None:
     """Raise PremiseFails where margins (n, T-1) show no selection yet."""
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
@@ -124,7 +125,7 @@ def check_selection(run, margins):
     require(smallest >= SATURATED, "selection made", smallest, reason, run)
 
 
-def check_settled(run, law, measured, momentum):
+def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     """Raise PremiseFails: long steps, a short run, an offset that still moves."""
     longest = law.longest_step(momentum)[0]
     step = measured.step_length

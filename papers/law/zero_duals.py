@@ -11,7 +11,7 @@ eigenvalue of Y^1/2 Q Y^1/2, Y = diag(y), Q their Gram matrix less the support's
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -44,7 +44,7 @@ class _ZeroDuals:
     "second margin" where an idle pair without pull is only just further out.
     """
 
-    def __init__(self, data: TokenSet, count: int = 1):
+    def __init__(self, data: TokenSet, count: int = 1) -> None:
         self.tokens = coordinates.minimal(data).tokens
         self.solution = solution = token_svm(self.tokens)
         beta = solution.duals[0].ravel()
@@ -125,7 +125,7 @@ class _ZeroDualsRun:
     residual: np.ndarray
 
 
-def _run(law, steps: int, decades: int = 1, step: float | None = None):
+def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     """NGD from zero, steps law.step by default; PremiseFails if unsettled."""
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
@@ -156,12 +156,14 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
     )
 
 
-def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
+def study(
+    seeds: Sequence[int], count: int, steps: int, step: float | None = None
+) -> tuple[list, dict[int, str]]:
     """Problems with `count` tight pairs without a dual, trained: kept, refused. step:
     of NGD, default half of the longest, at most ||W_mm||.
     """
 
-    def study_seed(seed):
+    def study_seed(seed: int):
         if count == 1:
             data = tokens.unit_tokens(seed, n=6, T=8, d=10)
             decades = 2
@@ -175,7 +177,7 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
     )
 
 
-def _last_offsets(r):
+def _last_offsets(r: Any):
     return r.offsets[-1] - np.log(r.level[-1]) - r.law.constants
 
 
@@ -218,7 +220,7 @@ class _Pulls:
     5. PremiseFails as `margin_law`, "partial support" and "score gaps".
     """
 
-    def __init__(self, data: TokenSet):
+    def __init__(self, data: TokenSet) -> None:
         self.tokens = small = coordinates.minimal(data).tokens
         solution = token_svm(small)
         self.W_mm = solution.W
@@ -261,7 +263,7 @@ class _Pulls:
         """That size once the margin level is `level`, by the flow from W = 0."""
         square = self.law.norm[0] ** 2
 
-        def rate(_, w):
+        def rate(_: Any, w: np.ndarray):
             c = self.pull(self.K @ w)
             return c * square / (c @ self.margins)
 
@@ -292,11 +294,11 @@ def _lowest(
     with np.errstate(divide="ignore"):
         log_spread = np.log(spread.clip(0))
 
-    def offsets(depth):
+    def offsets(depth: Any):
         shares = np.logaddexp(log_spread, depth + np.log(beta))
         return slopes - total - shares + np.logaddexp.reduce(shares)
 
-    def balance(depth):
+    def balance(depth: Any):
         return beta @ offsets(depth)
 
     if len(beta) == 1:
@@ -338,7 +340,7 @@ class Left(NamedTuple):
     bound: float  # the one that is proved for the saturated flow
 
 
-def _left(problem, steps):
+def _left(problem: Any, steps: Any):
     """NGD from zero with STEPS, all to one level; `steps` of the shortest."""
     measured = []
     predicted = []
@@ -371,10 +373,12 @@ PROBLEMS = {
 }
 
 
-def left_study(name: str, seeds: Sequence[int], steps: int):
+def left_study(
+    name: str, seeds: Sequence[int], steps: int
+) -> tuple[list[Left], dict[int, str]]:
     """Every seed of PROBLEMS[name]: the runs that are kept, and seed -> refusal."""
 
-    def study_seed(seed):
+    def study_seed(seed: int):
         return _left(_Pulls(PROBLEMS[name](seed)), steps)
 
     return margins.each_seed(seeds, study_seed, f"{name}, ")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import claims, plots
@@ -101,7 +102,7 @@ def _silent(curves: Curves) -> str:
 def _best_rule(curves: Curves) -> tuple[str, float]:
     """The rule of the highest mean test accuracy, and that accuracy."""
 
-    def right(rule):
+    def right(rule: str):
         return float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
 
     best = max(curves.rates(), key=right)
@@ -155,7 +156,7 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
-def medians(ax, runs: Sequence[tuple], rule: str) -> None:
+def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
     """The median of the runs (x, values) that still go on, and a dot where each ends."""
     longest = max((x for x, _ in runs), key=len)
     padded = np.full((len(runs), len(longest)), np.nan)
@@ -173,7 +174,7 @@ def shown(rule: str) -> str:
     return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
-def losses(ax, curves: Curves) -> None:
+def losses(ax: Axes, curves: Curves) -> None:
     """The clock's readings, by which targets are judged."""
     for rule in curves.configuration["rates"]:
         read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
@@ -182,7 +183,7 @@ def losses(ax, curves: Curves) -> None:
     ax.set(title="Training loss, fixed rows", xlabel="Step")
 
 
-def accuracies(ax, curves: Curves) -> None:
+def accuracies(ax: Axes, curves: Curves) -> None:
     """Test accuracy over steps on sampled rows; marks: the mean over seeds at the end,
     on all rows. Dotted: that of the best plain classifier.
     """

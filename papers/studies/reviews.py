@@ -3,8 +3,10 @@ IMDb and of vision, drawn.
 """
 
 from itertools import product
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -68,7 +70,9 @@ def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     return _paired(_right(curves, first, second))
 
 
-def _paired(apart):  # differences (seeds, rows), with the error that both samples leave
+def _paired(
+    apart: np.ndarray,
+):  # differences (seeds, rows), with the error that both samples leave
     return verdicts.mean_interval(
         apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1]
     )
@@ -281,7 +285,7 @@ def _sparser_vision(curves: Curves) -> Claim:
     return judge(curves, *about, verdicts.above, measure)
 
 
-def _two_rates(curves: Curves, compared, name: str, *along) -> str:
+def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
     """Least and most that is `compared` at the best two rates of both, in the
     trials.
     """
@@ -309,14 +313,19 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
 def rates(curves: Curves) -> Figure:
     """Held-out accuracy of every rate that was tried; a ring marks the rate chosen."""
 
-    def percent(run):
+    def percent(run: Any):
         return 100 * float(_late(run))
 
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")
 
 
 def _differences(
-    ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1
+    ax: Axes,
+    curves: Curves,
+    table: Table,
+    scale: float = 1.0,
+    also: Any = (),
+    digits: int = 1,
 ) -> None:
     """A forest of the intervals of a table, to `digits`, with room for the values
     `also`.
@@ -350,7 +359,7 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
-def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
+def _beside_the_paper(ax: Axes, curves: Curves, reduced: Curves) -> None:
     """The accuracy table as a panel: last and largest accuracy of each rule, and the
     paper's.
 
@@ -508,7 +517,7 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     return figure
 
 
-def _word_boxes(ax, curves: Curves) -> None:
+def _word_boxes(ax: Axes, curves: Curves) -> None:
     """Two reviews by their words, of the first seed: the darker a box, the more weight.
 
     The weights are those with which the first token reads the words, in the last layer,

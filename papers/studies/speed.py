@@ -3,6 +3,7 @@ drawn.
 """
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import claims, plots
@@ -261,7 +262,7 @@ def rates(curves: Curves) -> Figure:
     return figure
 
 
-def _step_sizes(ax, curves: Curves) -> None:
+def _step_sizes(ax: Axes, curves: Curves) -> None:
     """Step sizes as taken, running means; SGD's one rate is a level line."""
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
@@ -282,7 +283,7 @@ def _step_sizes(ax, curves: Curves) -> None:
     pieces.plain_ticks(ax.yaxis)
 
 
-def _ratios(ax, curves: Curves, name: str) -> None:
+def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     """Steps to the last target divided by SGD's, a row a rule, with the verdict. A dot
     is a seed, hollow where its run or SGD's missed the target.
     """
@@ -316,7 +317,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     ax.set_xlabel("fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps")
 
 
-def _norms(ax, curves: Curves) -> None:
+def _norms(ax: Axes, curves: Curves) -> None:
     """Growth of the weight matrices: a line for the median layer, a dot for each."""
     ends = []
     rules = list(curves.configuration["rates"])
@@ -340,7 +341,7 @@ def _norms(ax, curves: Curves) -> None:
     pieces.end_labels(ax, ends)
 
 
-def _growth(ax, curves: Curves) -> None:
+def _growth(ax: Axes, curves: Curves) -> None:
     """Growth of matrices over that of a random walk, hollow where less: our
     question.
     """
