@@ -55,12 +55,12 @@ def log_loss_parts(
 
 
 def curvature(history: History, tokens: TokenSet) -> np.ndarray:
-    """||Hessian of L in (W, u)|| / L at every record, (runs, k), spectral norm, exponential loss;
-    `tokens` are those of the Minimal that was trained.
+    """||Hessian of L in (W, u)|| / L at every record, (runs, k), spectral norm,
+    exponential loss; `tokens` are those of the Minimal that was trained.
 
-    With f_i = sum_t p_t gamma_t as a function of logits a and scores gamma: df/da_t = p_t (gamma_t
-    - f), df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t -
-    f), d^2f/da_s dgamma_t = p_s (1_{st} - p_t).
+    With f_i = sum_t p_t gamma_t as a function of logits a and scores gamma: df/da_t =
+    p_t (gamma_t - f), df/dgamma_t = p_t, d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s -
+    f) - p_s p_t (gamma_t - f), d^2f/da_s dgamma_t = p_s (1_{st} - p_t).
     """
     _, n, T, _ = tokens.shape
     margins, scores = opt_first(history, tokens)

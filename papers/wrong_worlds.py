@@ -105,8 +105,8 @@ class World:
         return replace(solution, norm=norm, _weights=lambda: weights)
 
     def end_points(self, targets: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """What training is measured against: the end points that theory names, `turned`;
-        the rivals as they are.
+        """What training is measured against: the end points that theory names,
+        `turned`; the rivals as they are.
         """
         if not targets:
             return targets
@@ -608,7 +608,8 @@ def _in_truth(function: Any, replaced: list[tuple[Any, str, Any]]) -> Any:
 
 @contextmanager
 def inside(world: World, ledger: str) -> Iterator[None]:
-    """The wrong world around a ledger's sections; ValueError if it has no such world."""
+    """The wrong world around a ledger's sections; ValueError if it has no such
+    world."""
     if world.family not in PATCHES[ledger]:
         raise ValueError(
             f"{world.family!r}: the ledger {ledger!r} has no such world, only "

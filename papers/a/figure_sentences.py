@@ -94,7 +94,10 @@ class Sentence(NamedTuple):
     short: str
 
 
-AHEAD = "share of recorded iterations t >= {first} at which {fast} is ahead of {slow} in {where}"
+AHEAD = (
+    "share of recorded iterations t >= {first} at which {fast} is ahead of "
+    "{slow} in {where}"
+)
 
 
 def _ahead(fast: str, slow: str, where: str, section: str, short: str) -> Sentence:
@@ -130,7 +133,8 @@ FIGURE2 = {
     ),
 }
 CAPPED_IS_GD = Sentence(
-    "after its cap binds, Polyak-step against GD with the step eta_max: relative difference of W_T",
+    "after its cap binds, Polyak-step against GD with the step eta_max: relative "
+    "difference of W_T",
     "≤ 1e-09",
     "3.2",
     "the capped rule is GD",
@@ -297,8 +301,8 @@ def capped_is_gd(
     Returns
     -------
     float
-        The largest relative difference of W at the horizon, NaN if the cap does not bind
-        before.
+        The largest relative difference of W at the horizon, NaN if the cap does not
+        bind before.
     """
     polyak = runs["Polyak-step"]
     begin = int(capped_since(polyak, setting.polyak_cap).max())

@@ -71,7 +71,8 @@ def figure2(
     histories : mapping of str to History
         The rules of `figure_sentences.rules2`.
     setting : Setting
-        Its horizon is the last iteration drawn, its `polyak_cap` is where the mark stands.
+        Its horizon is the last iteration drawn, its `polyak_cap` is where the mark
+        stands.
     least_loss : ndarray, shape (runs,)
         L*, the infimum of the train loss.
     caption : str
@@ -118,8 +119,8 @@ def figure2_beyond(
         "GD", "NGD", "NGD-mom" and "Polyak, no cap" at least.
     caption : str
     crowd : History, optional
-        Many data sets trained by NGD. If given, the first panel shows Lemma 5 on them in
-        place of the loss gap.
+        Many data sets trained by NGD. If given, the first panel shows Lemma 5 on them
+        in place of the loss gap.
     """
     figure, axes = plots.panels(1, 3, height=2.7)
 
@@ -186,7 +187,8 @@ def settings(
         By the figure's name; their sentences are the same.
     sentences : mapping of str to Sentence
     chosen : mapping of str to Setting
-        The setting drawn in each figure: the mark is filled if the sentence is true in it.
+        The setting drawn in each figure: the mark is filled if the sentence is true in
+        it.
     caption : str
     """
     count = len(sentences) + 1
@@ -272,7 +274,8 @@ def cost(
     solved: np.ndarray,
     caption: str,
 ) -> Figure:
-    """Draw the time of a step in two forms with the memory's limit, and that of the SVM.
+    """Draw the time of a step in two forms with the memory's limit, and that of the
+    SVM.
 
     Parameters
     ----------
@@ -411,8 +414,8 @@ def theorem1(history: History, caption: str) -> Figure:
     Returns
     -------
     Figure
-        Left, the direction error of each run, with a line of the bound's slope; right, the smallest
-        softmax weight of an opt token of each run.
+        Left, the direction error of each run, with a line of the bound's slope; right,
+        the smallest softmax weight of an opt token of each run.
     """
     figure, (left, right) = plots.panels(1, 2, height=2.4)
     look = plots.look("NGD")

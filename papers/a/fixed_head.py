@@ -182,7 +182,8 @@ def growing_steps(step_size: float) -> Rule:
     Parameters
     ----------
     step_size : float
-        eta, at most 1/`smoothness`: the step size of plain GD, which eta_t never falls below.
+        eta, at most 1/`smoothness`: the step size of plain GD, which eta_t never falls
+        below.
 
     Returns
     -------
@@ -191,10 +192,10 @@ def growing_steps(step_size: float) -> Rule:
 
     Notes
     -----
-    Under plain GD ||W_t|| grows like log t. Its late steps are so short that its path is that of
-    gradient flow. Longer steps along the same path show where it leads; the curvature of L falls
-    with L - L*, so these steps stay short against its inverse. `theorem6` checks that the two
-    paths are one as far as plain GD gets.
+    Under plain GD ||W_t|| grows like log t. Its late steps are so short that its path
+    is that of gradient flow. Longer steps along the same path show where it leads; the
+    curvature of L falls with L - L*, so these steps stay short against its inverse.
+    `theorem6` checks that the two paths are one as far as plain GD gets.
     """
 
     def law(t: np.ndarray, log_gap: np.ndarray, log_norm: np.ndarray):
@@ -216,8 +217,9 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The direction error falls like a power of ||W_t|| over the last decade of iterations; and
-        where plain GD ends, `growing` has the same direction error at the same ||W_t||.
+        The direction error falls like a power of ||W_t|| over the last decade of
+        iterations; and where plain GD ends, `growing` has the same direction error at
+        the same ||W_t||.
     """
     error = growing.direction_error["W_mm"]  # (runs, k)
     late = growing.iterations >= growing.iterations[-1] / 10
@@ -267,16 +269,18 @@ def remark1(history: History, rule: str, start: str) -> Claim:
 
 
 NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
-    "the queries are not orthogonal enough at d = 300 for our sufficient form of Assumption"
+    "the queries are not orthogonal enough at d = 300 for our sufficient form of "
+    "Assumption"
     " 1: another sample pulls one sample's weight down"
 )
 
 # Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of
 # every W whose opt weights Lemmas 4 and 5 allow. With A_m = (x_{i,opt} - x_{i,t}) z_i^T
 # for the pairs m = (i, t),
-# -grad L is a sum of c_m A_m, c >= 0 under Assumption 2, and depends on W through its margins
-# <A_m, W> alone; of all W with the same margins the shortest is sum_m alpha_m A_m, K alpha =
-# margins, K the Gram matrix. So the search runs over margins, n (T-1) numbers.
+# -grad L is a sum of c_m A_m, c >= 0 under Assumption 2, and depends on W through its
+# margins <A_m, W> alone; of all W with the same margins the shortest is sum_m alpha_m
+# A_m, K alpha = margins, K the Gram matrix. So the search runs over margins, n (T-1)
+# numbers.
 
 
 def _pairs(tokens: TokenSet, run: int):

@@ -35,7 +35,8 @@ from papers.fits import log_slope
 EXAMPLE_1 = "class means, high d"
 STARTS = ("small", "opposite", "local")
 HEAD_BEYOND = "-1 ± 0.05"  # of the head's direction error, likewise
-BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which delay the growth
+# Of exponents in S_t for T = 4 and a random start, which delay the growth
+BEYOND = "1 ± 0.05"
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,8 @@ def _nearer_to_local(histories: Mapping[str, dynamics.History]) -> Claim:
 
 
 QUERIES = (
-    "queries are not orthogonal enough at this d: other samples pull one sample's weight down;"
+    "queries are not orthogonal enough at this d: other samples pull one "
+    "sample's weight down;"
     " page 13 has the counts at d = 100, 300 and 1,000"
 )
 
@@ -242,11 +244,11 @@ def _start_ratios(tokens: TokenSet, start: dynamics.Start, dimension: int):
     """Lemma 4: |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, W_0
     Gaussian.
 
-    Then T p_{i,t} is in [e^-2c, e^2c]. c by the union bound over Gaussian tails, sum 2 Q(c / (std
-    ||x|| ||z||)) = DELTA, at most std B^2 sqrt(2 log(2 n T/DELTA)), std the size of the entries,
-    B the largest norm of a token. ||W_0||_F is std d, d the `dimension` of tokens, within 3 % in
-    every draw. Of a `start` with std 1: the largest logit over c, ||W_0||_F over d, (2, runs);
-    no std changes them.
+    Then T p_{i,t} is in [e^-2c, e^2c]. c by the union bound over Gaussian tails, sum 2
+    Q(c / (std ||x|| ||z||)) = DELTA, at most std B^2 sqrt(2 log(2 n T/DELTA)), std the
+    size of the entries, B the largest norm of a token. ||W_0||_F is std d, d the
+    `dimension` of tokens, within 3 % in every draw. Of a `start` with std 1: the
+    largest logit over c, ||W_0||_F over d, (2, runs); no std changes them.
     """
     sizes = (
         np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
@@ -318,9 +320,10 @@ def _how_often(id: str, room: np.ndarray):
 def _lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
     """(DM): norms and cross products concentrate with probability 1 - DELTA.
 
-    With m tokens, s = log(2 m^2/DELTA) and r the norm scale of a token (noise, or signal noise): |
-    ||x||^2 / r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r r' (sqrt(2 d s) + s) (Laurent and
-    Massart, 2000; our constants). Measured: the quantile of the draws, over its bound.
+    With m tokens, s = log(2 m^2/DELTA) and r the norm scale of a token (noise, or
+    signal noise): | ||x||^2 / r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r r'
+    (sqrt(2 d s) + s) (Laurent and Massart, 2000; our constants). Measured: the quantile
+    of the draws, over its bound.
     """
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / DELTA)
@@ -460,10 +463,10 @@ def _stationary(
     """Section 3.1: the gradient is zero if and only if every p_opt is 0 or 1
     (Assumption 2).
 
-    With S the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i is 0 or 1,
-    -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm has an inner product of at
-    least 1 with each, so S / ||W_mm|| <= ||grad L||; and ||grad L|| <= D S, D the longest. Measured
-    at Gaussian W of norms from 0.1 to 30 ||W_mm||.
+    With S the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i is
+    0 or 1, -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm has an
+    inner product of at least 1 with each, so S / ||W_mm|| <= ||grad L||; and ||grad L||
+    <= D S, D the longest. Measured at Gaussian W of norms from 0.1 to 30 ||W_mm||.
     """
     runs, _, T, _ = tokens.shape
     D = _longest_differences(tokens)

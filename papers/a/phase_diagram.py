@@ -234,7 +234,8 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to numpy.ndarray
-        By rule, shape (draws,): whether some p_opt that is at most 1/2 falls between two records.
+        By rule, shape (draws,): whether some p_opt that is at most 1/2 falls between
+        two records.
     """
     recorded = dynamics.log_spaced(1000, 200)
     falls = {name: [] for name in rules}

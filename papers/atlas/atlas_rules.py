@@ -41,7 +41,8 @@ class Row:
     rule: dynamics.Rule
     reached: str | None
     highest: str
-    longest: int = 1_000_000  # steps, for the cost of one or, with growing norms, the floats' range
+    # Steps, for the cost of one or, with growing norms, the floats' range
+    longest: int = 1_000_000
     source: str = OURS  # whose theorem says so
 
 

@@ -36,7 +36,8 @@ from papers.ours import BOUNDS, claim
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
 OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
-    "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 for linear models",
+    "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 "
+    "for linear models",
     "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
     "Shampoo, sums": "ours",
     "SOAP": "ours",
@@ -44,7 +45,8 @@ OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
 QUICK = 2 * GROWTH  # growth of margins a step with weight decay
 ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
 SLOW = "AdamW, 0.999, 100"  # the roots of its second moments forget 0.0005 a step
-FLOOR = 1e-12  # of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+# Of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+FLOOR = 1e-12
 SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 
@@ -156,7 +158,10 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
     for name, rule in DECAYED.items():
         runs = [ends[f"{name}, {m}"] for m in ALLOWED]
         off = max(np.abs(end.size - 1).max() for end in runs)
-        why = f"A step of {name} can be longer than one, so that 1/decay is no bound of its norm"
+        why = (
+            f"A step of {name} can be longer than one, so that 1/decay is no "
+            "bound of its norm"
+        )
         about = dict(source=f"ours, measured; {rule.source}", why=why)
         claims.append(atlas_claim("decay.norm", off, name, rule.norm, **about))
         off = np.abs(runs[-1].missing / runs[-1].law - 1)
@@ -176,7 +181,10 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     """Where strong decay selects other tokens, their largest margin is larger."""
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
-    why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
+    why = (
+        f"Refuted: {runs - larger} of these runs select tokens of less margin; "
+        "why is not shown"
+    )
     return [claim("atlas.decay.selection", share, "", runs, why=why)]
 
 
@@ -252,7 +260,10 @@ def own_claims(
         else:
             above = value > by_rule[name].last.max(1)
             measured = above.mean()
-            why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
+            why = (
+                f"In {(~above).sum()} of {len(above)} runs one of the seven "
+                "norms is above it"
+            )
         why += f", after {by_rule[name].iterations[-1]:,} steps"
         claims.append(
             atlas_claim("own_norm", measured, name, source=OWN_SOURCES[name], why=why)

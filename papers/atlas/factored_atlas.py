@@ -1,11 +1,12 @@
 """The atlas with (K, Q) trained, and the norm of W that a norm N of the factors
 induces.
 
-F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}, m columns: ||W||_2 for the spectral norm, ||W||_* for
-the Frobenius norm where m >= rank W. For the largest entry, with equality in the limit, m F_N(W) >=
-||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, x_r, y_r in {-1, 1}^d}, dual to ||G||_{inf ->
-1} = max_{x, y} x^T G y over signs, of which every x is tried. Predictions and words are those of
-notebooks/networks_protocol.md; factors of norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
+F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}, m columns: ||W||_2 for the spectral norm,
+||W||_* for the Frobenius norm where m >= rank W. For the largest entry, with equality
+in the limit, m F_N(W) >= ||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, x_r, y_r
+in {-1, 1}^d}, dual to ||G||_{inf -> 1} = max_{x, y} x^T G y over signs, of which every
+x is tried. Predictions and words are those of notebooks/networks_protocol.md; factors
+of norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
 """
 
 from collections.abc import Mapping, Sequence

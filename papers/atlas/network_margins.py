@@ -1,10 +1,10 @@
 """Part 2 and 3 of notebooks/networks_protocol.md: competing selections, and a vision
 transformer.
 
-Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q / sqrt(d_h),
-W_K and W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A query's margin is
-the lead of its token of largest logit; of all a low quantile over N(W) and the mean of
-||x||^2 is compared between rules, and no SVM is solved.
+Head h gives token t, seen from query z, the logit x_t^T W z with W = W_K^T W_Q /
+sqrt(d_h), W_K and W_Q (d_h, d), tokens x and query z behind the layer's LayerNorm. A
+query's margin is the lead of its token of largest logit; of all a low quantile over
+N(W) and the mean of ||x||^2 is compared between rules, and no SVM is solved.
 """
 
 import math
@@ -314,7 +314,10 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
-        text = f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
+        text = (
+            f"{way}: share of {asked.sum()} disputes won, own selection of "
+            "larger own-norm margin"
+        )
         word = verdicts.decided(low > HALF, high < HALF)
         id = f"select.own.{plain(way)}"
         claims.append(
@@ -359,7 +362,10 @@ def ranking_claims(readings: Readings) -> list[Claim]:
     claims = []
     for norm, rule in FIRST.items():
         word, rival, interval = deciding_lead(readings, rule, norm)
-        text = f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival that decides"
+        text = (
+            f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival "
+            "that decides"
+        )
         values = interval.values.mean(), interval.low, interval.high
         name = f"vit.{norm.replace(' ', '_')}"
         claims.append(

@@ -43,7 +43,8 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
     axis.set(
-        title="Margin over the largest possible, median of the runs; outlined: predicted"
+        title="Margin over the largest possible, median of the runs; outlined: "
+        "predicted"
     )
     return figure
 

@@ -391,11 +391,11 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
     """The best beta of Eq. 4 and of Lemma 2 in "left_right" within the radius r, and
     where.
 
-    Both are attained at the same Z (k + d, d) (ours). In Y = Sbar^{1/2} Z Sigma^{1/2} the
-    gradient's terms of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2}
-    ||Delta|| and ||Delta||^2 / 2 times ||Delta||, together sigma_1 (2 + a)(1 + a) with a = r / (2
-    sigma_1)^{1/2}; integrated, Lemma 2 has sigma_1 (2 + a)^2 / 2. Both are equalities where Y_pi
-    grows along sigma_1 alone.
+    Both are attained at the same Z (k + d, d) (ours). In Y = Sbar^{1/2} Z Sigma^{1/2}
+    the gradient's terms of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2
+    sigma_1)^{1/2} ||Delta|| and ||Delta||^2 / 2 times ||Delta||, together sigma_1 (2 +
+    a)(1 + a) with a = r / (2 sigma_1)^{1/2}; integrated, Lemma 2 has sigma_1 (2 + a)^2
+    / 2. Both are equalities where Y_pi grows along sigma_1 alone.
     """
     space = manifold.of(problem)
     largest = space.singular_values[0]
@@ -413,10 +413,11 @@ def curvatures(
     """The worst curvature within our radius over our constants, (2,) by norm (paper B,
     Eqs. 3, 4).
 
-    It is min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and max
-    ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), at `fractions` of the radius,
-    by L-BFGS from `starts` random directions each, around minima at random R. Smoothness in
-    "left_right" is over the best beta, and measured at the `_steepest` point too.
+    It is min <grad, Delta> / ||Delta||^2 over the convexity constant (theory: >= 1) and
+    max ||grad|| / ||Delta|| over the smoothness constant (theory: <= 1), at `fractions`
+    of the radius, by L-BFGS from `starts` random directions each, around minima at
+    random R. Smoothness in "left_right" is over the best beta, and measured at the
+    `_steepest` point too.
     """
     space = manifold.of(problem)
     worst = {}

@@ -256,7 +256,8 @@ def _concentration(sizes: Sizes) -> Iterator[Claim]:
 # Why Theorem 4's row fails where A3 holds with c = 1 only.
 LOUD = (
     "the order after 1/n holds the moment E e^(3 |Sigma^(1/2) B'x|^2), infinite from |M"
-    " Sigma^(1/2)| = 1/6 on, so that the exponent is reached slowly; where A3 holds with c = 2 (the"
+    " Sigma^(1/2)| = 1/6 on, so that the exponent is reached slowly; where A3 "
+    "holds with c = 2 (the"
     " row at signal 0.05) it is reached"
 )
 
@@ -349,7 +350,10 @@ def _scaling(sizes: Sizes) -> Iterator[Claim]:
     floors = _floors(sizes)
     values = floors.floor.T
     floor = PAPER.mean("theorem2.floor", leading(floors.sizes, values))
-    where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
+    where = (
+        "oracle gradient from the slowest mode, n = 50 to 400, signal "
+        f"{sizes.signal / 4:g}"
+    )
     yield from PAPER.rows(where, len(values), [floor])
     # e^{-cT}: on the population loss, along the slowest mode, log(L - L*) falls as
     # linearised.

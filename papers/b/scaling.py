@@ -107,9 +107,10 @@ def integrated(
     """Theorem 4's integrals over the query g ~ N(0, I), u = L^T g: (repeats, sizes) by
     name.
 
-    "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance": E |E[C | g]
-    - I|^4. A power of a mean is made of independent estimates of it, so that noise does not add to
-    it: two from 2 `draws` sets of keys each, for the fourth power four from `draws`.
+    "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2, "covariance":
+    E |E[C | g] - I|^4. A power of a mean is made of independent estimates of it, so
+    that noise does not add to it: two from 2 `draws` sets of keys each, for the fourth
+    power four from `draws`.
     """
     powers = {
         name: np.empty((queries, len(sizes)))

@@ -37,7 +37,8 @@ RESOLVED = 1e-14  # D of two directions carries an error of about 1e-16
 MOVED = 1e-3  # the least change of D, as a share, of a run that is said to move
 PI = 1e-3  # Lemma 27's pi, a tenth of the smallest change of a wrong world
 THIN = (
-    "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: the row notices "
+    "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: "
+    "the row notices "
     "a step off, and no rotated target"
 )
 claim = PAPER.claim
@@ -95,7 +96,8 @@ def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
 
 
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
-    """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
+    """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores
+    (ours).
 
     Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a
     quarter of the product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d,
@@ -270,7 +272,8 @@ class Selection:
 
     @property
     def direction(self) -> np.ndarray:
-        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if W_mm is rotated."""
+        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if W_mm is
+        rotated."""
         flat = self.solution.W.reshape(len(self.solution.W), -1)
         return flat / norm(flat, self.p)[:, None]
 

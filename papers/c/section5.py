@@ -31,8 +31,8 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """The instance of joint training in the authors' code: n = 2, T = 3, d = 2, v_0 = 0. The query
-    is the first token; index 0 stands in for opt until the head is known.
+    """The instance of joint training in the authors' code: n = 2, T = 3, d = 2, v_0 =
+    0. The query is the first token; index 0 stands in for opt until the head is known.
     """
     X = [
         [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
@@ -110,7 +110,8 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
         low, high = np.quantile(means, (0.025, 0.975))
         inside.append(low <= REFERENCE[p][q] <= high)
     late = (
-        "a few runs that settled late carry the mean: without the largest 5 % of the values"
+        "a few runs that settled late carry the mean: without the largest 5 % of "
+        "the values"
         f" the factor is {factor(0.95):.2g}"
     )
     table = claim("bregman.table", factor(1.0), p, why=late)
@@ -143,7 +144,8 @@ SELECTED_JOINTLY = {
 def joint_claims(
     tokens: TokenSet, histories: Any, ends: Any, heads: Mapping
 ) -> list[Claim]:
-    """Tokens as of the authors' runs, probabilities near one; W and v turn to their l_p SVMs."""
+    """Tokens as of the authors' runs, probabilities near one; W and v turn to their l_p
+    SVMs."""
     made = []
     for p, history in histories.items():
         chosen = selected_tokens(tokens, history.W[:, -1])

@@ -71,7 +71,8 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     for h, head in enumerate(heads):
         if not _sees_the_same(head, heads[0]):
             raise ValueError(
-                f"head {h} has other tokens, labels, queries or another mask than head 0"
+                f"head {h} has other tokens, labels, queries or another mask "
+                "than head 0"
             )
     small = [coordinates.minimal(head).tokens for head in heads]
     # -log |l'| of one head alone, (runs, n, 1)
@@ -141,7 +142,8 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     K = np.stack([law_of.gram(head, masked_as_zero=True) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([saturation.score_gaps(head, head.u) for head in law.heads])
-    # A masked token has an infinite margin, so that its weight is zero, whatever its gap.
+    # A masked token has an infinite margin, so that its weight is zero, whatever its
+    # gap.
     shown = np.isfinite(gaps)
     gaps = np.where(shown, gaps, 0.0)
     shown = shown.reshape(*gaps.shape[:2], K.shape[-1])
@@ -206,7 +208,10 @@ def _refusals(law: Any, level: np.ndarray, g: np.ndarray, steps: Any):
                 more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1)
             else:
                 more = np.inf
-            reason = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED_HEADS:.0e}"
+            reason = (
+                f"wrong offsets have decayed to {rest:.1e}, they need "
+                f"{SETTLED_HEADS:.0e}"
+            )
             reason = (
                 f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"
             )

@@ -83,7 +83,10 @@ class _LpLaw:
         """
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
-        reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
+        reason = (
+            f"entries near zero hold {share:.2g} of the residual: ||W|| "
+            f"10^{needed:.1f} longer"
+        )
         holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
         require(holds, "entries resolved", share, reason)
 
@@ -286,7 +289,8 @@ def _settled(law: _LpLaw, count: int):
     size = geometry.norm(W[:, at_end], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
 
-    # The direction error of the first share, times its norm, against the law's constant.
+    # The direction error of the first share, times its norm, against the law's
+    # constant.
     W_mm = law.solution.W.reshape(1, -1)
     D = geometry.directional_bregman(W[:1, at_end], W_mm, law.p)[0]
     scaled_error = size[0] * np.sqrt(2 * max(D, 0.0))

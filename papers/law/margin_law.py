@@ -317,8 +317,10 @@ def _checked(
         return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
 
     reason = (
-        f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
-        f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
+        f"the duals give margins that differ by {off:.2g} from the solution's, "
+        "it needs at "
+        f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and "
+        "this selection"
     )
     require(off <= SAME_SOLUTION, "same problem", off, reason, run)
     tight = np.flatnonzero(margins - 1 <= TIGHT)
@@ -340,7 +342,8 @@ def _checked(
     require(share >= SMALLEST_DUAL or unknown, "positive duals", share, reason, run)
     reason = (
         f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
-        f"selected one does, the first {pair(behind[0]) if behind.size else ''}; it needs none"
+        f"selected one does, the first {pair(behind[0]) if behind.size else ''}; "
+        "it needs none"
     )
     require(not behind.size, "score gaps", len(behind), reason, run)
     return beta.reshape(duals.shape)
@@ -359,7 +362,8 @@ def joint_slopes(
     share = smallest.min()
     idle = int((head.duals[run] < SMALLEST_DUAL * head.duals[run].max()).sum())
     reason = (
-        f"{idle} of {head.duals.shape[1]} samples carry nothing in the head SVM, smallest dual "
+        f"{idle} of {head.duals.shape[1]} samples carry nothing in the head SVM, "
+        "smallest dual "
         f"{share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
     )
     require(share >= SMALLEST_DUAL, "whole head", share, reason, run)

@@ -518,7 +518,10 @@ def constants_by_axis(
             top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
             power = judged["map.noise"]
-            words = f"worst seed's power\nfrom 1 on: {power.measured:.2f}\n{pieces.asked(power)}"
+            words = (
+                "worst seed's power\nfrom 1 on: "
+                f"{power.measured:.2f}\n{pieces.asked(power)}"
+            )
             pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
             crossings = switches[name]
@@ -534,7 +537,10 @@ def constants_by_axis(
             axis.set_title(f"dotted: a run switches{further}", loc="right", **SMALL)
         if f"map.most.{name}" in judged:  # here with other sizes
             count = judged[f"map.most.{name}"]
-            words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
+            words = (
+                f"half of the seeds lose $W_{{mm}}$\nat up to "
+                f"{count.measured:.2f} times"
+            )
             words += f" Cover's\ncount {pieces.asked(count)}"
             pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure

@@ -23,7 +23,8 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     if ended.size:
         run = ended[0]
         raise ValueError(
-            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, "
+            f"run {run} ended as {str(history.status[run])!r} at iteration "
+            f"{history.ended[run]}, "
             f"before record {k} at iteration {history.iterations[k]}"
         )
     place = coordinates.others(opt, margins.shape[-1] + 1)
@@ -32,8 +33,8 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 
 
 def known(values: np.ndarray) -> np.ndarray:
-    """A history's margins or score gaps (..., n, T-1), infinite for masked tokens, whose
-    weight is zero; NaN is left where a run has ended.
+    """A history's margins or score gaps (..., n, T-1), infinite for masked tokens,
+    whose weight is zero; NaN is left where a run has ended.
     """
     unknown = np.isnan(values)
     # Of a run that ended early all pairs are unknown.
@@ -119,7 +120,8 @@ def check_selection(run: int, margins: np.ndarray) -> None:
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
-        f"the smallest margin is {smallest:.2g} (sample {sample}, pair {pair}), it needs "
+        f"the smallest margin is {smallest:.2g} (sample {sample}, pair {pair}), "
+        "it needs "
         f"{SATURATED:g}: the run has not decided on its tokens yet, or never will"
     )
     require(smallest >= SATURATED, "selection made", smallest, reason, run)
@@ -129,7 +131,10 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     """Raise PremiseFails: long steps, a short run, an offset that still moves."""
     longest = law.longest_step(momentum)[0]
     step = measured.step_length
-    reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
+    reason = (
+        f"steps of length {step:.3g} make the offsets cycle, they need less than "
+        f"{longest:.3g}"
+    )
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
     # What transients leave outside the span is read at the first late record: over by
@@ -144,7 +149,8 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     else:
         more = np.inf
     reason = (
-        f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
+        f"wrong offsets have decayed to {left:.1e} at margin level a = "
+        f"{level[0]:.4g}, they "
         f"need {SETTLED:.0e}: margins {more:.2g} times as large"
     )
     require(left <= SETTLED, "long enough", left, reason, run)

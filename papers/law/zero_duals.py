@@ -29,7 +29,10 @@ from papers.saturation import log_ratios, saturated_slopes
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
 FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
-EARLY = "the sum knows small weights only: where little is left, first steps with even weights count"
+EARLY = (
+    "the sum knows small weights only: where little is left, first steps with "
+    "even weights count"
+)
 
 
 def _second(Q: np.ndarray) -> np.ndarray:
@@ -67,7 +70,10 @@ class _ZeroDuals:
         self.slopes = Q @ y
         active = y > 0
         slowest = self.slopes[~active].min(initial=np.inf)
-        reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
+        reason = (
+            f"an idle pair without pull has the slope {slowest:.6f}, it needs "
+            f"{1 + APART:g}"
+        )
         require(slowest >= 1 + APART, "second margin", slowest, reason)
         rest = np.zeros(len(beta))
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
@@ -134,7 +140,8 @@ def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     margins.check_selection(0, margins.known(history.margins)[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]  # record 0 is the start
 
-    # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether idle pairs have settled.
+    # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether idle pairs have
+    # settled.
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
     level = along / law.solution.norm[0]
     undecayed = level[-1] ** -law.rate

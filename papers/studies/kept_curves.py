@@ -29,8 +29,10 @@ STUDIES = {
 }
 # What nobody else can get, by the revision that a study's data had.
 PRIVATE = {
-    "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
-    "fa619d477c022b72": "CivilComments, a private sample (6,988 training comments, half toxic)",
+    "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the "
+    "training pairs)",
+    "fa619d477c022b72": "CivilComments, a private sample (6,988 training "
+    "comments, half toxic)",
 }
 
 
@@ -92,7 +94,10 @@ def _silent(curves: Curves) -> str:
     rule, best = _best_rule(curves)
     name = max(plain, key=plain.get)
     if best - plain[name] < LEAD:
-        return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
+        return (
+            f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of "
+            "the test rows)"
+        )
     at_edge = edges(curves)
     if at_edge:
         return f"judged at the edge of the rates tried: {at_edge}"
@@ -157,7 +162,8 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
 
 
 def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
-    """The median of the runs (x, values) that still go on, and a dot where each ends."""
+    """The median of the runs (x, values) that still go on, and a dot where each
+    ends."""
     longest = max((x for x, _ in runs), key=len)
     padded = np.full((len(runs), len(longest)), np.nan)
     for row, (_, values) in zip(padded, runs, strict=True):
@@ -266,7 +272,10 @@ def caption(
             end = ": too small to speak"
         else:
             end = ""
-        words += f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
+        words += (
+            f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows "
+            f"{others}{end}."
+        )
     judged = [
         f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict
     ]
@@ -293,8 +302,10 @@ def _setting(curves: Curves, stop: str) -> str:
     plural = "" if round(epochs) == 1 else "s"
     return (
         f"{_named(problem['data'])}; {problem['rows']:,} training rows{short},"
-        f" {problem['test_rows']:,} test rows; {network}; batch {study['batch']}, at most"
-        f" {study['horizon']:,} steps ({epochs:.0f} epoch{plural}{stop}), {len(curves.seeds())}"
+        f" {problem['test_rows']:,} test rows; {network}; batch "
+        f"{study['batch']}, at most"
+        f" {study['horizon']:,} steps ({epochs:.0f} epoch{plural}{stop}), "
+        f"{len(curves.seeds())}"
         f" seeds; rates {rates}"
     )
 

@@ -19,7 +19,8 @@ from papers.studies.kept_curves import judge, shown, together
 from papers.studies.run_measures import at_common_level
 from papers.verdicts import Interval
 
-# Of a claim. Our copy of the paper has no experiments: we read the code's stored output.
+# Of a claim. Our copy of the paper has no experiments: we read the code's stored
+# output.
 SOURCE = "authors' code of paper C, {} (our reading)"
 SHOWN = 2_500  # test reviews of an evaluation
 LAST = 4  # evaluations whose mean accuracy is judged
@@ -92,7 +93,8 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
         measured = _late_difference(curves, better, worse)
         text = (
             f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
-            f" (difference at the end, all rows: {_accuracy_difference(curves, better, worse)})"
+            " (difference at the end, all rows: "
+            f"{_accuracy_difference(curves, better, worse)})"
         )
         return text, measured
 
@@ -139,7 +141,8 @@ def _sparser(curves: Curves, part: str) -> Claim:
             f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()
         ]
         text = (
-            f": Hoyer index at the end, l1.1 minus l2 (at matched training accuracy {same};"
+            ": Hoyer index at the end, l1.1 minus l2 (at matched training "
+            f"accuracy {same};"
             f" not judged, share of entries above {', '.join(differences)})"
         )
         return text, end, same
@@ -291,7 +294,10 @@ def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
     """
     best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
     values = [compared(*at_common_level(pair, name, *along)) for pair in product(*best)]
-    return f"at the best two rates of both, in the trials, {min(values):.2g} to {max(values):.2g}"
+    return (
+        f"at the best two rates of both, in the trials, {min(values):.2g} to "
+        f"{max(values):.2g}"
+    )
 
 
 def vision_table(curves: Curves) -> Table:

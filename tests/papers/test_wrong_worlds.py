@@ -96,7 +96,7 @@ def test_steps_one_per_cent_off_turn_rows_red(size, holds):
     history = dynamics.train(PROBLEM, rule(rules.NGD(0.05)), 3000)
     data = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
     ends = {"W_mm": svm.token_svm(data.tokens)}, {"u_mm": svm.head_svm(data.tokens)}
-    more = dict(zip(("targets", "head_targets"), ends), head="joint")
+    more = dict(zip(("targets", "head_targets"), ends, strict=True), head="joint")
     joint = dynamics.train(data, rule(rules.NGD(0.3, decay=2 / 3)), 5000, **more)
     assert fixed_head.lemma7(history, 0.05).holds == holds
     growth = fixed_head.margin_growth(history, "NGD", 0.05 / SOLUTION.norm, 1000)
