@@ -1,10 +1,12 @@
 """Find for every row of the ledgers the smallest falsehood that it detects.
 
-`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in
-the true world and once `inside` every wrong world that one of its rows names. It writes
-figures/power/<slug>.json when all sections of the ledger are measured: per row the
-smallest world of each family in which it fails though it holds in the true one. It also
-writes figures/failures.md, what did not hold in the committed records, and why.
+`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in the
+true world and once `inside` every wrong world that one of its rows names. A wrong world
+is a small, named falsehood (`papers.wrong_worlds`). The command writes
+figures/power/<slug>.json once all sections of the ledger are measured. The file has,
+for each row that holds in the true world, the smallest world of each family in which
+the row fails. The command also writes figures/failures.md: which claims did not hold in
+the committed records, and why.
 """
 
 import argparse
@@ -29,9 +31,11 @@ LEDGERS["atlas"] = "atlas_as_used"
 
 
 def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict]:
-    """Per row of a ledger's section: the smallest world of each family that it catches,
-    and if one is small; none where it fails in the true world. ValueError where a
-    family that another row names leaves value and bound alone, or lacks a row.
+    """Find for every row the smallest world of each family that it detects.
+
+    The result also says whether one of these worlds is small, and is empty for a row
+    that fails in the true world. Raises ValueError if a family that a row names does
+    not change the row's value and bound, or loses the row.
     """
     true = list(section())
     catches = {row.id: [] for row in true}
@@ -74,7 +78,7 @@ def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict
 
 
 def _sections(paper: str) -> Mapping[str, Callable[[], Iterable[Claim]]]:
-    """The ledger's sections of a paper at small size."""
+    """Return the sections of a paper's ledger at small size, by name."""
     module = importlib.import_module(f"papers.{paper.lower()}.ledger_rows")
     return {
         name: partial(section, module.SMALL)

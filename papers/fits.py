@@ -1,11 +1,15 @@
 """Exponents and rates fitted to measured curves; all three papers use them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lib.dynamics import History
 
 
-def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndarray:
+def fitted_slope(
+    x: np.ndarray, y: np.ndarray, since: float = -np.inf, until: float = np.inf
+) -> np.ndarray:
     """Fit the slope of y (runs, k) in x (k,) by least squares, over since <= x <=
     until.
 
@@ -17,7 +21,12 @@ def fitted_slope(x, y, since: float = -np.inf, until: float = np.inf) -> np.ndar
     return (y - y.mean(1, keepdims=True)) @ x / (x @ x)
 
 
-def log_slope(x, y, since: float = 0.0, until: float = np.inf) -> np.ndarray:
+def log_slope(
+    x: Sequence[float] | np.ndarray,
+    y: np.ndarray,
+    since: float = 0.0,
+    until: float = np.inf,
+) -> np.ndarray:
     """Fit the exponent a of y ~ x^a, over since <= x <= until and x > 0.
 
     y is (runs, k), x is (k,) and the result (runs,).
@@ -27,7 +36,7 @@ def log_slope(x, y, since: float = 0.0, until: float = np.inf) -> np.ndarray:
     return fitted_slope(np.log(x[keep]), np.log(y[:, keep]))
 
 
-def path_sum(iterations, decay: float) -> np.ndarray:
+def path_sum(iterations: np.ndarray, decay: float) -> np.ndarray:
     """Return S_t = sum_{s=1}^t s^-decay at the iterations t (k,).
 
     It is the summed length of t steps eta s^-decay, divided by eta: t for decay 0, and
@@ -44,7 +53,7 @@ def exponent(
     return log_slope(history.iterations, history.direction_error[target], since, until)
 
 
-def power_fit(x, y) -> tuple[float, float]:
+def power_fit(x: Sequence[float] | np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Fit the exponent a of y = C x^a, with its standard error.
 
     x is (points,) and y (repeats, points). Every repeat gives a least-squares slope,
@@ -67,7 +76,7 @@ def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
-def geometric_phase(iterations, excess: np.ndarray, floor: float) -> float:
+def geometric_phase(iterations: np.ndarray, excess: np.ndarray, floor: float) -> float:
     """Fit the slope of log excess (k,) per iteration, as long as excess > 10 floor."""
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)

@@ -94,7 +94,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     return np.abs(np.linalg.eigvalsh(hessian)).max(-1)
 
 
-def _gram_root(tokens):
+def _gram_root(tokens: TokenSet):
     """Return a root of the Gram matrix of the map (W, u) -> logits and scores.
 
     The opt token is first.
@@ -112,7 +112,6 @@ def _gram_root(tokens):
     return root
 
 
-def _root(gram):
-    """Return R with R^T R = gram, for a positive semidefinite matrix `gram`."""
+def _root(gram: np.ndarray):
     values, vectors = np.linalg.eigh(gram)
     return vectors * np.sqrt(values.clip(0))[:, None]

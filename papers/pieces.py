@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -37,7 +40,14 @@ def percent(share: float) -> str:
     return np.format_float_positional(float(f"{100 * share:.2g}"), trim="-") + " %"
 
 
-def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
+def cells(
+    ax: Axes,
+    values: np.ndarray,
+    columns: Iterable,
+    rows: Iterable,
+    text: np.ndarray | None = None,
+    low: float = 0.0,
+) -> AxesImage:
     """Draw `values` (rows, columns) in [low, 1] as coloured cells with a text.
 
     The text is by default the value in per cent. NaN is drawn as "none". Returns the
@@ -65,7 +75,7 @@ def cells(ax, values, columns: Iterable, rows: Iterable, text=None, low=0.0):
     return image
 
 
-def outline(ax, row: int, column: int) -> None:
+def outline(ax: Axes, row: int, column: int) -> None:
     """Outline one cell of `cells`: the predicted one, or the one that the text
     names.
     """
@@ -73,7 +83,7 @@ def outline(ax, row: int, column: int) -> None:
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
 
-def diagonal(ax) -> None:
+def diagonal(ax: Axes) -> None:
     """Draw the line on which measured and predicted are equal, over the range of the x
     axis.
     """
@@ -82,7 +92,7 @@ def diagonal(ax) -> None:
     ax.set_xlim(ends)
 
 
-def theorem1(ax, span: tuple[float, float], height: float) -> None:
+def theorem1(ax: Axes, span: tuple[float, float], height: float) -> None:
     """Draw paper A's Theorem 1, O~(t^-1/2) without logarithms, from our `height`."""
     plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
     middle = np.sqrt(span[0] * span[1])
@@ -91,14 +101,14 @@ def theorem1(ax, span: tuple[float, float], height: float) -> None:
 
 
 def strip(
-    ax,
+    ax: Axes,
     rows: Mapping[str, np.ndarray],
-    ends,
-    looks=None,
-    bound=None,
-    filled=None,
-    said=(),
-    **names,
+    ends: tuple[float, float],
+    looks: Sequence[plots.Look] | None = None,
+    bound: float | None = None,
+    filled: Mapping[str, np.ndarray] | None = None,
+    said: Sequence[str] = (),
+    **names: Any,
 ) -> None:
     """Draw points on a logarithmic axis, with a row for each name, from top to bottom.
 
@@ -137,7 +147,7 @@ def strip(
     row_words(ax, said)
 
 
-def row_words(ax, words: Iterable[str]) -> None:
+def row_words(ax: Axes, words: Iterable[str]) -> None:
     """Write small words to the right of the panel, at the heights 0, 1, ... of its
     rows.
     """
@@ -159,12 +169,14 @@ def _moved_apart(heights: np.ndarray, distances: np.ndarray) -> np.ndarray:
     return heights
 
 
-def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) -> None:
+def end_labels(
+    ax: Axes, labels: Iterable[tuple[float, str, str]], size: float = 7
+) -> None:
     """Write words to the right of the panel, moved apart where they would overlap.
 
     A label is (height, words, colour).
     """
-    # The heights are fractions of the panel's height, which is given in inches.
+    # Heights in shares of the panel, which is so many inches high.
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
     inches = high - low
     to_shares = ax.transScale + ax.transLimits
@@ -194,7 +206,14 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
         )
 
 
-def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
+def beside(
+    ax: Axes,
+    x: float,
+    y: float,
+    words: str,
+    colour: str = plots.BLACK,
+    place: tuple[float, float] = (5, 0),
+) -> None:
     """Write small words with a white edge, `place` points to the right of and above (x,
     y).
     """
@@ -206,7 +225,14 @@ def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     ax.annotate(written(words), (x, y), place, textcoords="offset points", **style)
 
 
-def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> None:
+def gap(
+    ax: Axes,
+    x: float,
+    low: float,
+    high: float,
+    words: str,
+    place: tuple[float, float] = (-8, 0),
+) -> None:
     """Draw a bracket at x between two heights of a logarithmic axis, with words at its
     middle.
     """
@@ -217,7 +243,14 @@ def gap(ax, x: float, low: float, high: float, words: str, place=(-8, 0)) -> Non
     beside(ax, x, np.sqrt(low * high), words, place=place)
 
 
-def note(ax, words: str, x=0.96, y=0.04, va="baseline", colour=None) -> None:
+def note(
+    ax: Axes,
+    words: str,
+    x: float = 0.96,
+    y: float = 0.04,
+    va: str = "baseline",
+    colour: str | None = None,
+) -> None:
     """Write small words in the panel that begin at (x, y), or end there right of its
     middle.
     """
@@ -249,7 +282,7 @@ class Bar(NamedTuple):
 
 
 def forest(
-    ax, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
+    ax: Axes, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
 ) -> None:
     """Draw intervals below each other, with their verdicts in words at the right.
 
@@ -303,7 +336,7 @@ def forest(
     ax.spines["left"].set_visible(False)
 
 
-def plain_ticks(axis) -> None:
+def plain_ticks(axis: Axis) -> None:
     """Label a logarithmic `axis` by plain numbers. Call it when the data are drawn."""
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low or low < 1e-3:

@@ -11,7 +11,7 @@ the row whose measurement it repeats (`companion.ledger.measurements`).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from lib.files import read_table
 class Stated:
     """The `statements` of a paper by number, and the claims that its file words."""
 
-    def __init__(self, paper: str, path: Path):
+    def __init__(self, paper: str, path: Path) -> None:
         self.paper = paper
         self._rows: dict[str, tuple[str, ...]] = {}
         self._same_as: dict[str, str] = {}
@@ -35,7 +35,7 @@ class Stated:
         tables: dict[str, Any] = read_table(path)
         texts: dict[str, str] = {}
 
-        def whole(text):
+        def whole(text: str):
             return " ".join(
                 re.sub("<([A-Z]+)>", lambda name: texts[name[1]], text).split()
             )
@@ -58,10 +58,10 @@ class Stated:
         id: str,
         values: Any,
         *names: str | float,
-        say=(),
-        number="",
-        bound="",
-        **more,
+        say: Sequence[Any] = (),
+        number: str = "",
+        bound: str = "",
+        **more: Any,
     ) -> Claim:
         """Judge `values` by the claim `id`.
 
@@ -80,7 +80,7 @@ class Stated:
             source = f"{source} {paper}"
         else:
             source = source or paper
-        more = dict(zip(("remark", "why"), remarks)) | more
+        more = dict(zip(("remark", "why"), remarks, strict=False)) | more
         more.setdefault("same_as", self._same_as.get(id, ""))
         short = [name if isinstance(name, str) else f"{name:g}" for name in names]
         text = words.format(*short, *say)
@@ -90,7 +90,7 @@ class Stated:
         room = f"room: the bound could be {claims.number(made.margin)} times as tight"
         return replace(made, remark=made.remark.replace("{room}", room))
 
-    def mean(self, id: str, values: np.ndarray, **more) -> Claim:
+    def mean(self, id: str, values: np.ndarray, **more: Any) -> Claim:
         """Judge the mean of `values` (repeats,) by the claim `id`, with its
         interval.
         """

@@ -1,13 +1,13 @@
-"""Wrong worlds: small, named falsehoods that a claim with statistical power must
-detect.
+"""Wrong worlds: small, named falsehoods that a claim of enough power detects.
 
-A claim catches a wrong world when it holds in the true one and fails in it. A ledger
-knows the true world alone. `inside` replaces, for a while, names of the modules that it
-calls: the solver's end point that a claim is handed, training, the curve that is read,
-the formula. `PATCHES` lists which names, by ledger and family of worlds.
+A claim detects a wrong world if it holds in the true world and fails in the wrong one.
+A ledger knows the true world alone. `inside` replaces, for a while, names of the
+modules that the ledger calls: the solver's end point that is handed to a claim, the
+training, the curve that is read, or the formula. `PATCHES` lists these names, by ledger
+and family of worlds.
 
-What a ledger keeps in a cache is measured in the true world, whatever else is replaced,
-but for what `PATCHES` says is measured `afresh`.
+What a ledger keeps in a cache is measured in the true world, whatever else is replaced.
+The exceptions are what `PATCHES` says is measured `afresh`.
 """
 
 import importlib
@@ -51,10 +51,10 @@ FAMILIES = {  # For each family: the words for its size, and sizes from small to
 
 @dataclass(frozen=True)
 class World:
-    """A world that is wrong by `size` as `family` says; else ValueError.
+    """A world that is wrong by `size` in the way that `family` names.
 
     Each method changes one thing as this world has it, and leaves it alone if the
-    family is another one.
+    family is another one. Raises ValueError for an unknown family.
     """
 
     family: str
@@ -99,7 +99,10 @@ class World:
         return turned.reshape(value.shape)
 
     def target(self, solution: MaxMargin) -> MaxMargin:
-        """The end point that theory names, `turned`."""
+        """Return the end point as this world has it.
+
+        It is rotated by a direction error of `size`, or its norm is off.
+        """
         weights = self.turned(solution.value)
         if weights.ndim == 2:  # a head, (runs, d, 1)
             weights = weights[..., None]
@@ -107,8 +110,8 @@ class World:
         return replace(solution, norm=norm, _weights=lambda: weights)
 
     def end_points(self, targets: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """What training is measured against: the end points that theory names, `turned`;
-        the rivals as they are.
+        """What training is measured against: the end points that theory names,
+        `turned`; the rivals as they are.
         """
         if not targets:
             return targets
@@ -147,14 +150,16 @@ class World:
         return self.rule(rules)
 
     def problem(self, problem: Minimal | TokenSet) -> Minimal | TokenSet:
-        """The data that is trained on, as `tokens`."""
+        """Return the data on which this world trains; see `tokens`."""
         if isinstance(problem, Minimal):
             return replace(problem, tokens=self.tokens(problem.tokens))
         return self.tokens(problem)
 
     def tokens(self, tokens: TokenSet) -> TokenSet:
-        """The label of the first sample turned, or inner products raised by a common
-        vector, on average by `size` of the product of the two norms.
+        """Return the tokens of this world.
+
+        The label of the first sample is flipped, or all inner products are raised by a
+        common vector, on average by `size` times the product of the two norms.
         """
         if self.of("label turned"):
             y = tokens.y.copy()
@@ -176,8 +181,10 @@ class World:
         )
 
     def history(self, history: History) -> History:
-        """A run whose exponents in t are off by `size`, right at the last record: of
-        norms, direction errors, log gap, log weights and score gaps.
+        """Return a run as this world has it.
+
+        The exponents in t of norms, direction errors, log gap, log weights and score
+        gaps are off by `size`, and the last record is right.
         """
         scale = (history.iterations.clip(1) / history.iterations[-1]) ** self.of(
             "exponent off"
@@ -613,7 +620,8 @@ def _in_truth(function: Any, replaced: list[tuple[Any, str, Any]]) -> Any:
 
 @contextmanager
 def inside(world: World, ledger: str) -> Iterator[None]:
-    """The wrong world around a ledger's sections; ValueError if it has no such world."""
+    """The wrong world around a ledger's sections; ValueError if it has no such
+    world."""
     if world.family not in PATCHES[ledger]:
         raise ValueError(
             f"{world.family!r}: the ledger {ledger!r} has no such world, only "

@@ -133,8 +133,8 @@ def train_factors(data, K, Q, make, rule, steps, loss):
         eta = mp.mpf(rule.step_size) / mp.mpf(t + 1) ** mp.mpf(rule.decay)
         G = gradients(data, factors[0] @ factors[1].T, loss).mean(0)
         pulls = G @ factors[1], G.T @ factors[0]
-        moves = [of(t, pull[None]) for of, pull in zip(directions, pulls)]
-        factors = [M + eta * move for M, move in zip(factors, moves)]
+        moves = [of(t, pull[None]) for of, pull in zip(directions, pulls, strict=False)]
+        factors = [M + eta * move for M, move in zip(factors, moves, strict=False)]
     return (factors[0] @ factors[1].T).astype(float)
 
 
@@ -144,7 +144,9 @@ def in_blocks(make, count):
 
     def direction(t, parts):
         blocks = np.split(parts, count, 1)
-        return np.concatenate([of(t, block) for of, block in zip(directions, blocks)])
+        return np.concatenate(
+            [of(t, block) for of, block in zip(directions, blocks, strict=False)]
+        )
 
     return direction
 

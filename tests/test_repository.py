@@ -425,7 +425,9 @@ def test_records_pictures_and_notes_come_from_clean_commits_of_this_history(
     tracked = provenance.git("ls-files", "figures/d*/*.json").split()
     assert tracked
     assert_faultless(
-        dict(zip(tracked, tracked)), faults, "make them again from committed code"
+        dict(zip(tracked, tracked, strict=True)),
+        faults,
+        "make them again from committed code",
     )
     texts = "\n".join(path.read_text("utf-8") for path in FOLDER.glob("*.md"))
     named = {*re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b", texts)}

@@ -16,26 +16,34 @@ its softmax weight p_i, and the gap Delta_i of its score to that of the other to
 which have equal scores r_i (Assumption 2). T is the number of tokens of a sample, n the
 number of samples.
 
-1. With m_i the mean of the other tokens under their softmax weights, the negative gradient is
-   -grad L = (1/n) sum_i c_i (o_i - m_i) z_i^T, where c_i = |l'(f_i)| Delta_i p_i (1 - p_i).
-2. The logit of o_j exceeds the logit of another token x of sample j by <(o_j - x) z_j^T, W>. A step
-   of size s along the negative gradient changes this difference by s/n times
-       c_j ||z_j||^2 <o_j - x, o_j - m_j> + sum_{i != j} c_i <z_i, z_j> <o_j - x, o_i - m_i>.
-   If this is not negative for any other token x, then p_j does not fall, however long the step.
-3. Let mu bound |<x, x'>| for any two tokens at different places of which at least one is not an opt
-   token. Then <o_j, x>, <o_j, m_j> and -<x, m_j> are at most mu. (<x, m_j> holds a share of
-   ||x||^2, which only helps.) With a the smallest norm of an opt token,
+1. With m_i the mean of the other tokens under their softmax weights, the negative
+   gradient is -grad L = (1/n) sum_i c_i (o_i - m_i) z_i^T, where c_i = |l'(f_i)|
+   Delta_i p_i (1 - p_i).
+2. The logit of o_j exceeds the logit of another token x of sample j by <(o_j - x)
+   z_j^T, W>. A step of size s along the negative gradient changes this difference by
+   s/n times
+       c_j ||z_j||^2 <o_j - x, o_j - m_j>
+           + sum_{i != j} c_i <z_i, z_j> <o_j - x, o_i - m_i>.
+   If this is not negative for any other token x, then p_j does not fall, however long
+   the step.
+3. Let mu bound |<x, x'>| for any two tokens at different places of which at least one
+   is not an opt token. Then <o_j, x>, <o_j, m_j> and -<x, m_j> are at most mu. (<x,
+   m_j> holds a share of ||x||^2, which only helps.) With a the smallest norm of an opt
+   token,
        <o_j - x, o_j - m_j> >= a^2 - 3 mu.
-4. Nothing bounds <o_j, o_i> but Cauchy and Schwarz. With U the largest norm of an opt token,
+4. Nothing bounds <o_j, o_i> but Cauchy and Schwarz. With U the largest norm of an opt
+   token,
        |<o_j - x, o_i - m_i>| <= U^2 + 3 mu.
-5. Let b be the smallest norm of a query, nu the largest |<z_i, z_j>| of two samples' queries, and C
-   an upper bound of c_i / c_j. The first term of step 2 outweighs the others if
+5. Let b be the smallest norm of a query, nu the largest |<z_i, z_j>| of two samples'
+   queries, and C an upper bound of c_i / c_j. The first term of step 2 outweighs the
+   others if
        b^2 (a^2 - 3 mu) >= (n - 1) C nu (U^2 + 3 mu).
-6. C for the exponential loss, f_i = r_i + p_i Delta_i: c_i = e^{-r_i} h(p_i, Delta_i) with
-   h(p, Delta) = Delta e^{-p Delta} p (1 - p). log h is concave in p. So over p_j in [phi, 1/2] its
-   minimum is at an end. Over all p_i its maximum is where 1/p - 1/(1 - p) = Delta. We take phi =
-   1/(e T): a small start gives at least this weight (Lemma 4), and by the condition no step lowers
-   it before it is 1/2. A step from above 1/2 must be short enough not to end below phi.
+6. C for the exponential loss, f_i = r_i + p_i Delta_i: c_i = e^{-r_i} h(p_i, Delta_i)
+   with h(p, Delta) = Delta e^{-p Delta} p (1 - p). log h is concave in p. So over p_j
+   in [phi, 1/2] its minimum is at an end. Over all p_i its maximum is where 1/p - 1/(1
+   - p) = Delta. We take phi = 1/(e T): a small start gives at least this weight (Lemma
+   4), and by the condition no step lowers it before it is 1/2. A step from above 1/2
+   must be short enough not to end below phi.
 
 So the opt tokens of a class may be equal. What decides is nu / b^2, about the square
 root of (log n)/d for random queries: the dimension d.
@@ -79,14 +87,15 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
     Parameters
     ----------
     tokens : TokenSet
-        Data sets of n samples of T tokens in dimension d, one a run, that satisfy Assumption 2.
+        Data sets of n samples of T tokens in dimension d, one a run, that satisfy
+        Assumption 2.
 
     Returns
     -------
     numpy.ndarray
-        b^2 (a^2 - 3 mu) / ((n - 1) C nu (U^2 + 3 mu)) of each run, shape (runs,), with the symbols
-        of the derivation at the top of this file. At 1 or more the condition holds. It is infinite
-        for one sample.
+        b^2 (a^2 - 3 mu) / ((n - 1) C nu (U^2 + 3 mu)) of each run, shape (runs,), with
+        the symbols of the derivation at the top of this file. At 1 or more the
+        condition holds. It is infinite for one sample.
     """
     runs, n, T, _ = tokens.shape
     if n == 1:
@@ -135,7 +144,7 @@ def pull_ratio(tokens: TokenSet) -> np.ndarray:
     lowest = scores.min(-1)  # the other tokens' score
     phi = 1 / (np.e * tokens.shape[2])
 
-    def pull(p):
+    def pull(p: np.ndarray):
         return np.exp(-lowest - p * gaps) * gaps * p * (1 - p)
 
     # The root of 1/p - 1/(1 - p) = gap, without a division by a small gap.
@@ -155,11 +164,11 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        b^2 (a^2 - 3 mu) / (4 n C mu^2), shape (runs,). Here mu bounds |<x, x'>| of any two
-        distinct tokens, a is the smallest norm of an opt token and b of a query, and
-        C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)) with phi = 1/(e T). At 1 or more
-        the condition holds. Class means never satisfy it, as a class shares its opt token;
-        Gaussian tokens do if d is large.
+        b^2 (a^2 - 3 mu) / (4 n C mu^2), shape (runs,). Here mu bounds |<x, x'>| of any
+        two distinct tokens, a is the smallest norm of an opt token and b of a query,
+        and C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)) with phi = 1/(e T).
+        At 1 or more the condition holds. Class means never satisfy it, as a class
+        shares its opt token; Gaussian tokens do if d is large.
     """
     _, n, T, _ = tokens.shape
     products, squared_norms = _token_products(tokens)
@@ -191,10 +200,11 @@ def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     gap : numpy.ndarray
-        The smallest gap of a score to the opt token's, over the largest score, shape (runs,).
+        The smallest gap of a score to the opt token's, over the largest score, shape
+        (runs,).
     imbalance : numpy.ndarray
-        The largest spread of the other tokens' scores, over that gap, shape (runs,). It is 0
-        under Assumption 2.
+        The largest spread of the other tokens' scores, over that gap, shape (runs,). It
+        is 0 under Assumption 2.
     """
     scores = attention.scores(tokens, tokens.u)
     others = coordinates.others(tokens.opt, tokens.shape[2])
@@ -226,8 +236,8 @@ def theorem1_claims(
     Returns
     -------
     list of Claim
-        One claim a hypothesis, each of the worst run; then the exponent of the direction error in
-        t over the last decade, and Lemma 5.
+        One claim a hypothesis, each of the worst run; then the exponent of the
+        direction error in t over the last decade, and Lemma 5.
     """
     tokens = problem.tokens
     T = tokens.shape[2]

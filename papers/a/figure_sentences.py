@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,7 +92,10 @@ class Sentence(NamedTuple):
     short: str
 
 
-AHEAD = "share of recorded iterations t >= {first} at which {fast} is ahead of {slow} in {where}"
+AHEAD = (
+    "share of recorded iterations t >= {first} at which {fast} is ahead of "
+    "{slow} in {where}"
+)
 
 
 def _ahead(fast: str, slow: str, where: str, section: str, short: str) -> Sentence:
@@ -128,7 +131,8 @@ FIGURE2 = {
     ),
 }
 CAPPED_IS_GD = Sentence(
-    "after its cap binds, Polyak-step against GD with the step eta_max: relative difference of W_T",
+    "after its cap binds, Polyak-step against GD with the step eta_max: relative "
+    "difference of W_T",
     "≤ 1e-09",
     "3.2",
     "the capped rule is GD",
@@ -269,7 +273,7 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     polyak = runs["Polyak-step"]
     horizon = setting.horizon
 
-    def ahead(fast, slow):
+    def ahead(fast: str, slow: str):
         return share_ahead(runs[fast], runs[slow], FIGURE2_METRICS, horizon)
 
     # Polyak's steps up to the horizon: when the cap binds, how long they are.
@@ -295,8 +299,8 @@ def capped_is_gd(
     Returns
     -------
     float
-        The largest relative difference of W at the horizon, NaN if the cap does not bind
-        before.
+        The largest relative difference of W at the horizon, NaN if the cap does not
+        bind before.
     """
     polyak = runs["Polyak-step"]
     begin = int(capped_since(polyak, setting.polyak_cap).max())
@@ -321,7 +325,7 @@ def values3(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     counted = (ngd.iterations >= FIRST) & (ngd.iterations <= horizon)
     loss = {"train loss": FIGURE3_METRICS["train loss"]}
 
-    def least_ahead(pairs, metrics):
+    def least_ahead(pairs: Any, metrics: Any):
         return np.min([share_ahead(*pair, metrics, horizon) for pair in pairs], axis=0)
 
     at_horizon = np.flatnonzero(ngd.iterations <= horizon)[-1]
@@ -340,7 +344,7 @@ def values3(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     return values
 
 
-def _claim(id: str, sentence: Sentence, values, source: str, why: str) -> Claim:
+def _claim(id: str, sentence: Sentence, values: Any, source: str, why: str) -> Claim:
     return claims.bounded(id, sentence.words, source, sentence.bound, values, why=why)
 
 
@@ -425,7 +429,14 @@ def _grid(grid: Mapping[str, tuple]) -> Iterator[Setting]:
         yield Setting(**dict(zip(grid, values, strict=True)))
 
 
-def _swept(grid, figure, sentences, rules_of, train, values_of) -> Sweep:
+def _swept(
+    grid: Any,
+    figure: str,
+    sentences: Callable[..., list[Claim]],
+    rules_of: Callable[..., Any],
+    train: Callable[..., Any],
+    values_of: Callable[..., Any],
+) -> Sweep:
     """Train each rule of the grid once, then measure every setting."""
     settings = list(_grid(grid))
     # Settings share rules: equal rules are trained once.
@@ -452,7 +463,7 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     """
     last = int(max(GRID2["horizon"]))
 
-    def train(rules):
+    def train(rules: Any):
         return dynamics.train(problem, rules, last, records, **goal)
 
     return _swept(GRID2, "fig2", FIGURE2, rules2, train, values2)
@@ -464,7 +475,7 @@ def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
     """
     last = int(max(GRID3["horizon"]))
 
-    def train(rules):
+    def train(rules: Any):
         return dynamics.train(problem, rules, last, records, head="joint", **goal)
 
     return _swept(GRID3, "fig3", FIGURE3, rules3, train, values3)

@@ -5,8 +5,10 @@ Lemma 5, Eq. 13 with its decay, and Figure 2's problem over a million iterations
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -22,7 +24,9 @@ SMALLEST_LOG_LOSS = -30
 PAPER_NAMES = {"Polyak-step": "Polyak"}
 
 
-def _over_time(axes, histories: Histories, panels: Callable, shown: slice) -> None:
+def _over_time(
+    axes: Sequence[Axes], histories: Histories, panels: Callable, shown: slice
+) -> None:
     """Draw medians over runs and their spread, a line a rule and a panel a quantity.
 
     Parameters
@@ -50,7 +54,7 @@ def _until(histories: Histories, first: int, horizon: int) -> slice:
     return slice(first, int(np.searchsorted(iterations, horizon, side="right")))
 
 
-def _time_below(axes) -> None:
+def _time_below(axes: Sequence[Axes]) -> None:
     for axis in axes:
         axis.set_xlabel("iteration $t$")
 
@@ -68,14 +72,15 @@ def figure2(
     histories : mapping of str to History
         The rules of `figure_sentences.rules2`.
     setting : Setting
-        Its horizon is the last iteration drawn, its `polyak_cap` is where the mark stands.
+        Its horizon is the last iteration drawn, its `polyak_cap` is where the mark
+        stands.
     least_loss : ndarray, shape (runs,)
         L*, the infimum of the train loss.
     caption : str
     """
     figure, axes = plots.panels(2, 2, height=2.3, why="the paper's own four panels")
 
-    def panels(run):
+    def panels(run: Any):
         return {
             "Train loss $L(W_t)$": least_loss[:, None] + np.exp(run.log_gap),
             r"Norm $\|W_t\|$": run.norm,
@@ -115,12 +120,12 @@ def figure2_beyond(
         "GD", "NGD", "NGD-mom" and "Polyak, no cap" at least.
     caption : str
     crowd : History, optional
-        Many data sets trained by NGD. If given, the first panel shows Lemma 5 on them in
-        place of the loss gap.
+        Many data sets trained by NGD. If given, the first panel shows Lemma 5 on them
+        in place of the loss gap.
     """
     figure, axes = plots.panels(1, 3, height=2.7)
 
-    def panels(run):
+    def panels(run: Any):
         return {
             r"Loss gap, $\log_{10}(L - L^*)$": run.log_gap / np.log(10),
             "Direction error": run.direction_error["W_mm"],
@@ -147,7 +152,7 @@ def figure2_beyond(
     return plots.caption(plots.legend(figure, error), caption)
 
 
-def _smallest_weights(axis, crowd):
+def _smallest_weights(axis: Axes, crowd: Any):
     """Draw Lemma 5 in every data set: the smallest p_opt of any sample, divided by its
     start.
     """
@@ -183,7 +188,8 @@ def settings(
         By the figure's name; their sentences are the same.
     sentences : mapping of str to Sentence
     chosen : mapping of str to Setting
-        The setting drawn in each figure: the mark is filled if the sentence is true in it.
+        The setting drawn in each figure: the mark is filled if the sentence is true in
+        it.
     caption : str
     """
     count = len(sentences) + 1
@@ -272,7 +278,8 @@ def cost(
     solved: np.ndarray,
     caption: str,
 ) -> Figure:
-    """Draw the time of a step in two forms with the memory's limit, and that of the SVM.
+    """Draw the time of a step in two forms with the memory's limit, and that of the
+    SVM.
 
     Parameters
     ----------
@@ -318,7 +325,7 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     """
     figure, axes = plots.panels(2, 3, why="the paper's own six panels")
 
-    def panels(run):
+    def panels(run: Any):
         return {
             "Train loss $L$": np.exp(run.log_gap),
             r"Norm $\|W_t\|$": np.where(run.norm > 0, run.norm, np.nan),
@@ -363,7 +370,7 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     """
     figure, axes = plots.panels(1, 3, height=2.9)
 
-    def panels(run):
+    def panels(run: Any):
         return {
             r"Train loss, $\log_{10} L$": run.log_gap / np.log(10),
             r"Norm $\|W_t\|$": np.where(run.norm > 0, run.norm, np.nan),
@@ -378,7 +385,7 @@ def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figu
     decayed = histories["NGD, decay"]
     look = plots.look("NGD, decay")
 
-    def bound(t):
+    def bound(t: np.ndarray):
         return 3 * step_size * t ** (1 / 3)
 
     norm.set(yscale="log", ylim=(0.1, 1e4))
@@ -410,8 +417,8 @@ def theorem1(history: History, caption: str) -> Figure:
     Returns
     -------
     Figure
-        Left, the direction error of each run, with a line of the bound's slope; right, the smallest
-        softmax weight of an opt token of each run.
+        Left, the direction error of each run, with a line of the bound's slope; right,
+        the smallest softmax weight of an opt token of each run.
     """
     figure, (left, right) = plots.panels(1, 2, height=2.4)
     look = plots.look("NGD")

@@ -5,7 +5,7 @@ runs enter a claim, the worst of them is judged. `solution` is an end point with
 and `W`, and the history's target "W_mm" is its direction.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.optimize import minimize
@@ -94,15 +94,15 @@ def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
 def fastest_at_first(
     histories: Mapping[str, History],
     rule: str = "Polyak",
-    rivals=("GD", "NGD", "NGD-mom"),
-    number="Section 3.2",
+    rivals: Iterable[str] = ("GD", "NGD", "NGD-mom"),
+    number: str = "Section 3.2",
 ) -> Claim:
     """Judge that `rule` reaches L - L* <= THRESHOLD first in every run.
 
     Measured is its number of iterations divided by that of `rivals`.
     """
 
-    def below(run):
+    def below(run: History):
         return first_below(run.iterations, run.log_gap, np.log(THRESHOLD))
 
     own, *others = (below(histories[name]) for name in (rule, *rivals))
@@ -199,7 +199,8 @@ def growing_steps(step_size: float) -> Rule:
     Parameters
     ----------
     step_size : float
-        eta, at most 1/`smoothness`: the step size of plain GD, which eta_t never falls below.
+        eta, at most 1/`smoothness`: the step size of plain GD, which eta_t never falls
+        below.
 
     Returns
     -------
@@ -208,13 +209,13 @@ def growing_steps(step_size: float) -> Rule:
 
     Notes
     -----
-    Under plain GD ||W_t|| grows like log t. Its late steps are so short that its path is that of
-    gradient flow. Longer steps along the same path show where it leads; the curvature of L falls
-    with L - L*, so these steps stay short against its inverse. `theorem6` checks that the two
-    paths are one as far as plain GD gets.
+    Under plain GD ||W_t|| grows like log t. Its late steps are so short that its path
+    is that of gradient flow. Longer steps along the same path show where it leads; the
+    curvature of L falls with L - L*, so these steps stay short against its inverse.
+    `theorem6` checks that the two paths are one as far as plain GD gets.
     """
 
-    def law(t, log_gap, log_norm):
+    def law(t: np.ndarray, log_gap: np.ndarray, log_norm: np.ndarray):
         return np.log(step_size) - np.minimum(log_gap, 0.0) + 0.0 * log_norm
 
     return Custom(law, logarithmic=True)
@@ -233,8 +234,9 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The direction error falls like a power of ||W_t|| over the last decade of iterations; and
-        where plain GD ends, `growing` has the same direction error at the same ||W_t||.
+        The direction error falls like a power of ||W_t|| over the last decade of
+        iterations; and where plain GD ends, `growing` has the same direction error at
+        the same ||W_t||.
     """
     error = growing.direction_error["W_mm"]  # (runs, k)
     late = growing.iterations >= growing.iterations[-1] / 10
@@ -289,16 +291,18 @@ def remark1(history: History, rule: str, start: str) -> Claim:
 
 
 NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
-    "the queries are not orthogonal enough at d = 300 for our sufficient form of Assumption"
+    "the queries are not orthogonal enough at d = 300 for our sufficient form of "
+    "Assumption"
     " 1: another sample pulls one sample's weight down"
 )
 
-# Lemmas 2, 6 and 9 are judged at the worst possible W. Lemmas 2 and 9 are about
-# iterates; we take every W whose opt weights Lemmas 4 and 5 allow. Let A_m = (x_{i,opt}
-# - x_{i,t}) z_i^T for the pairs m = (i, t). Then -grad L is a sum of c_m A_m, with c >=
-# 0 under Assumption 2, and depends on W through its margins <A_m, W> alone. The
-# shortest W with given margins is sum_m alpha_m A_m, with K alpha = margins and K the
-# Gram matrix. So the search is over margins, which are n (T-1) numbers.
+# Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of
+# every W whose opt weights Lemmas 4 and 5 allow. With A_m = (x_{i,opt} - x_{i,t}) z_i^T
+# for the pairs m = (i, t),
+# -grad L is a sum of c_m A_m, c >= 0 under Assumption 2, and depends on W through its
+# margins <A_m, W> alone; of all W with the same margins the shortest is sum_m alpha_m
+# A_m, K alpha = margins, K the Gram matrix. So the search runs over margins, n (T-1)
+# numbers.
 
 
 def _pairs(tokens: TokenSet, run: int):
@@ -318,7 +322,7 @@ def _pairs(tokens: TokenSet, run: int):
     )
 
 
-def _pulls(scores, margins):
+def _pulls(scores: np.ndarray, margins: np.ndarray):
     """Return c (m,) in -grad L = sum_m c_m A_m at margins (m,), up to a positive
     factor.
     """
@@ -344,7 +348,9 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     return claim("lemma6", smallest)
 
 
-def _needed(tokens, solution, run, multiple, starts):
+def _needed(
+    tokens: TokenSet, solution: MaxMargin, run: int, multiple: float, starts: int
+):
     """Find the largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||."""
     (A, K, scores) = _pairs(tokens, run)
     size = solution.norm[run]
@@ -354,7 +360,7 @@ def _needed(tokens, solution, run, multiple, starts):
     (n, T) = scores.shape
     draw = stream(run, "draws")
 
-    def need(direction):
+    def need(direction: np.ndarray):
         margins = direction * (radius / np.sqrt(direction @ inverse @ direction))
         c = _pulls(scores, margins)
         along_W = c @ margins / radius

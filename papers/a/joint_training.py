@@ -6,6 +6,7 @@ these steps, S_t = sum_{s<=t} s^{-2/3}, because the exponent of S_t itself in t 
 0.36 from 500 to 5000 steps. If several runs enter a claim, the worst of them is judged.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -107,7 +108,7 @@ def eq13(
     after_first = t > 1
     path = path_sum(t, 2 / 3)
 
-    def slopes(values):
+    def slopes(values: np.ndarray):
         return path_exponent(history, values, 2 / 3, since)
 
     fall = history.log_gap[:, t == 1] - history.log_gap[:, after_first]
@@ -256,7 +257,9 @@ COMPARED = {  # (runs, k) each; larger means further ahead
 }
 
 
-def slower_than_others(histories: dict[str, History], rule: str, rivals) -> list[Claim]:
+def slower_than_others(
+    histories: dict[str, History], rule: str, rivals: Iterable[str]
+) -> list[Claim]:
     """Judge that `rule` ends with the largest loss and the smallest weights and norms.
 
     This must hold in every run.

@@ -13,9 +13,10 @@ checked by the upper end, at 95 %, of the probability that it fails, which must 
 exceed DELTA: 28 draws without a failure are too few.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
@@ -34,7 +35,8 @@ from papers.fits import log_slope
 EXAMPLE_1 = "class means, high d"
 STARTS = ("small", "opposite", "local")
 HEAD_BEYOND = "-1 ± 0.05"  # of the head's direction error, likewise
-BEYOND = "1 ± 0.05"  # of exponents in S_t for T = 4 and a random start, which delay the growth
+# Of exponents in S_t for T = 4 and a random start, which delay the growth
+BEYOND = "1 ± 0.05"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Sizes:
     joint_step: float = 0.3
     draws: int = 200
 
-    def class_means(self, seeds: Sequence[int], **more) -> TokenSet:
+    def class_means(self, seeds: Sequence[int], **more: Any) -> TokenSet:
         """Return data with fewer tokens than in our Figure 2, or with antipodal=True in
         Figure 5.
         """
@@ -119,8 +121,9 @@ def _solutions(sizes: Sizes, name: str):
 def _trained(
     sizes: Sizes, name: str, start: str, loss: str = "exponential"
 ) -> dict[str, dynamics.History]:
-    """NGD, GD, also with growing steps, and Polyak from one of three starts; NGD alone
-    for another loss.
+    """Train NGD, GD, GD with growing steps, and Polyak's step from one of three starts.
+
+    For a loss other than the exponential one only NGD is trained.
     """
     problem = _problems(sizes)[name]
     (true, local, exchanged) = _solutions(sizes, name)
@@ -152,7 +155,9 @@ def _trained(
 
 
 def _fixed_head_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Theorems 1, 5-7, Lemmas 1, 5, 7, 10, Eq. 12, Remark 1, Section 3.1."""
+    """Judge Theorems 1 and 5-7, Lemmas 1, 5, 7 and 10, Eq. 12, Remark 1 and Section
+    3.1.
+    """
     seeds = sizes.seeds
     for name, problem in _problems(sizes).items():
         note = "Footnote 5" if name == "antipodal" else ""
@@ -189,13 +194,14 @@ def _nearer_to_local(histories: Mapping[str, dynamics.History]) -> Claim:
 
 
 QUERIES = (
-    "queries are not orthogonal enough at this d: other samples pull one sample's weight down;"
+    "queries are not orthogonal enough at this d: other samples pull one "
+    "sample's weight down;"
     " page 13 has the counts at d = 100, 300 and 1,000"
 )
 
 
 def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Lemma 5 on Figure 5's own data and steps, 100 seeds."""
+    """Judge Lemma 5 on Figure 5's own data and steps, with 100 seeds."""
     named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
@@ -210,14 +216,18 @@ def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
         parts.append(
             [c for rule in named for c in fixed_head.lemma5(histories[rule], rule)]
         )
-    for claims in zip(*parts):  # failures come first, so that no NaN is lost
+    for claims in zip(
+        *parts, strict=True
+    ):  # what fails comes first, so that no NaN is lost
         worst = min(claims, key=lambda claim: (claim.holds, claim.measured))
         worst = remarked(worst, QUERIES)
         yield from PAPER.rows("Figure 5's data", 100, [worst])
 
 
 def _other_loss_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Section 3.2: Theorem 1 and Lemma 10 for every loss but the exponential one."""
+    """Judge Section 3.2: Theorem 1 and Lemma 10 for every loss except the exponential
+    one.
+    """
     number = "Section 3.2"
     target = _solutions(sizes, "class means")[0]
     for loss in attention.LOSSES:
@@ -241,7 +251,7 @@ def _growth_of_ngd(
 DELTA = 0.1
 
 
-def _start_ratios(tokens, start, dimension):
+def _start_ratios(tokens: TokenSet, start: dynamics.Start, dimension: int):
     """Compare a Gaussian start with the bounds of Lemma 4.
 
     Lemma 4 says that |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, if W_0
@@ -266,7 +276,7 @@ def _start_ratios(tokens, start, dimension):
 
 
 @cache
-def _thousand_starts(sizes):
+def _thousand_starts(sizes: Sizes):
     """Compute `_start_ratios` of 1000 starts, since fewer are too rough for 5 %.
 
     A hundred at a time limit the memory: before they are reduced, the tokens of all
@@ -281,7 +291,7 @@ def _thousand_starts(sizes):
     return np.concatenate(ratios, axis=1)
 
 
-def _lemma4(ratios):
+def _lemma4(ratios: np.ndarray):
     """Judge `_start_ratios`."""
     logits, lengths = ratios
     share = np.quantile(logits, 1 - DELTA)
@@ -293,7 +303,7 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
 
-    def over(c, run):
+    def over(c: np.ndarray, run: np.ndarray):
         return 2 * ndtr(-c[:, None, None] / sizes[run]).sum((1, 2)) - delta
 
     return elementwise.find_root(over, (0 * largest, 40 * largest), args=(runs,)).x
@@ -311,7 +321,7 @@ def _probability_at_most(failed: np.ndarray) -> float:
     return 1.0
 
 
-def _data_claims(tokens, why=""):
+def _data_claims(tokens: TokenSet, why: str = ""):
     """Judge that the opt token is the best, and how much room Assumptions 1 and 2
     have.
     """
@@ -322,7 +332,7 @@ def _data_claims(tokens, why=""):
     return [best, PAPER.claim("assumption1.margin", room.min(), remark=why), equal]
 
 
-def _how_often(id, room):
+def _how_often(id: str, room: np.ndarray):
     """Judge by the claim `id` how probable it is that a draw has less `room` (draws,)
     than 1.
     """
@@ -351,8 +361,9 @@ def _lemma11_exponents(
     draws: int,
     signal: float,
 ) -> list[Claim]:
-    """(DM): norms and cross products spread like d^{1/2}, by the median of draw(seeds,
-    d), tokens of noise 1/sqrt(d).
+    """Judge that norms and cross products in (DM) spread like d^{1/2}.
+
+    Measured is the median of draw(seeds, d), whose tokens have noise 1/sqrt(d).
     """
     sizes = (400, 1600, 6400)
     medians = []
@@ -380,7 +391,7 @@ def _spreads(
     return norms, np.abs(products).max((1, 2))
 
 
-def _lemma14(tokens: TokenSet, head) -> list[Claim]:
+def _lemma14(tokens: TokenSet, head: svm.MaxMargin) -> list[Claim]:
     """Judge that u_mm separates y_i (p x_{i,opt} + (1-p) x_{i,t}) for all p in [1/2,
     1].
     """
@@ -392,7 +403,7 @@ def _lemma14(tokens: TokenSet, head) -> list[Claim]:
 
 
 def _data_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
+    """Judge Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
     draws = range(sizes.draws)
     low, high = "d is too small for so many samples", "d is large for it; {room}"
     drawn = {
@@ -444,7 +455,9 @@ def _data_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _worst_weights_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Lemma 6 at the worst W, Lemmas 2 and 9 at the worst of large opt weights."""
+    """Judge Lemma 6 at the worst W, and Lemmas 2 and 9 at the worst W with large opt
+    weights.
+    """
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", EXAMPLE_1, "Gaussian tokens"):
         data = _problems(sizes)[name].tokens
@@ -457,7 +470,7 @@ def _worst_weights_rows(sizes: Sizes) -> Iterator[Claim]:
             yield from PAPER.rows(name, few, large)
 
 
-def _longest_differences(tokens) -> np.ndarray:
+def _longest_differences(tokens: TokenSet) -> np.ndarray:
     """Return the largest ||(x_opt - x) z^T|| of every run, (runs,)."""
     differences = coordinates.differences(tokens, tokens.opt)  # (runs, n, T-1, d)
     token_lengths = np.linalg.norm(differences, axis=-1)
@@ -465,7 +478,9 @@ def _longest_differences(tokens) -> np.ndarray:
     return (token_lengths * query_lengths[..., None]).max((1, 2))
 
 
-def _random_weights(draws, shape, norms):
+def _random_weights(
+    draws: Iterable[np.random.Generator], shape: tuple[int, ...], norms: np.ndarray
+):
     """Draw Gaussian W (runs, d, d_z) with the norms (runs,), from one stream per
     run.
     """
@@ -477,13 +492,14 @@ def _random_weights(draws, shape, norms):
 def _stationary(
     tokens: TokenSet, target: svm.MaxMargin, draws: int = 20
 ) -> list[Claim]:
-    """Section 3.1: the gradient is zero if and only if every p_opt is 0 or 1
-    (Assumption 2).
+    """Judge Section 3.1: under Assumption 2 the gradient vanishes only if each p_opt is
+    0 or 1.
 
-    With S the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i is 0 or 1,
-    -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm has an inner product of at
-    least 1 with each, so S / ||W_mm|| <= ||grad L||; and ||grad L|| <= D S, D the longest. Measured
-    at Gaussian W of norms from 0.1 to 30 ||W_mm||.
+    Let S be the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i
+    is 0 or 1. Then -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm
+    has an inner product of at least 1 with each of them, so that S / ||W_mm|| <= ||grad
+    L||. Conversely ||grad L|| <= D S, where D is the length of the longest one.
+    Measured at Gaussian W of norms from 0.1 to 30 ||W_mm||.
     """
     runs, _, T, _ = tokens.shape
     D = _longest_differences(tokens)
@@ -513,7 +529,7 @@ def _stationary(
 
 
 def _query_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Footnote 3: another token than the first is the query, drawn anew for every
+    """Judge footnote 3: the query is another token than the first, drawn for every
     sample.
     """
     drawn = sizes.example_1(range(sizes.seeds))
@@ -544,7 +560,10 @@ def _query_rows(sizes: Sizes) -> Iterator[Claim]:
 def _joint_run(
     data: TokenSet, sizes: Sizes, decays: Sequence[float], u_std: float = 0.0
 ) -> tuple[TokenSet, svm.MaxMargin, dict[float, dynamics.History]]:
-    """Eq. 13 with steps eta (t+1)^-p for every p, from zero or Gaussian u and W."""
+    """Train by Eq. 13 with steps eta (t+1)^-p for every p in `decays`.
+
+    u and W start from zero or, if u_std > 0, from Gaussian entries.
+    """
     problem = coordinates.minimal(data)
     seeds = range(sizes.seeds)
     recorded = dynamics.log_spaced(sizes.joint_steps, 60)
@@ -577,7 +596,7 @@ def _joint_run(
 
 
 def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Theorems 2-4, 8-10; Lemmas 3, 12, 13; Remarks 3, 4; Eq. 13."""
+    """Judge Theorems 2-4 and 8-10, Lemmas 3, 12 and 13, Remarks 3 and 4, and Eq. 13."""
     late = sizes.joint_steps / 10
     step = sizes.joint_step
     drawn = sizes.data_model(range(sizes.seeds))
@@ -595,7 +614,7 @@ def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
     linear = joint_training.linear_predictor(coordinates.minimal(drawn))
     linear = dynamics.train(linear, rule, sizes.joint_steps, head="joint")
 
-    def slopes(run, p):
+    def slopes(run: dynamics.History, p: float):
         return joint_training.path_exponent(run, -run.log_gap, p, late)
 
     for p in (
@@ -618,8 +637,9 @@ def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _linear_rate(drawn: TokenSet, sizes: Sizes) -> Claim:
-    """Remark 3, second half: plain GD on the linear predictor turns to u_mm like 1/log
-    t.
+    """Judge the second half of Remark 3.
+
+    Plain GD on the linear predictor turns to u_mm like 1/log t.
     """
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
     ends = {"u_mm": svm.head_svm(problem.tokens)}
@@ -633,9 +653,11 @@ def _linear_rate(drawn: TokenSet, sizes: Sizes) -> Claim:
 
 
 def _beyond_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Section 4.1's small random start; Section 4.2: T = 4, other tokens equal or
-    nearly. ||W_0|| = 0.4 does not hide the growth of ||W_t||; a random start and a
-    weight of 1/4 delay the first steps: 0.04 in the exponents.
+    """Judge Section 4.1's small random start, and Section 4.2's T = 4.
+
+    The other tokens are equal or nearly equal. ||W_0|| = 0.4 does not hide the growth
+    of ||W_t||. A random start and a weight of 1/4 delay the first steps, which changes
+    the exponents by 0.04.
     """
     seeds = range(sizes.seeds)
     late = sizes.joint_steps / 10

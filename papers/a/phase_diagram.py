@@ -52,7 +52,8 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     Raises
     ------
     ValueError
-        For other sizes, equal scores in a sample, dependent features or the sigmoid loss.
+        For other sizes, equal scores in a sample, dependent features, or the sigmoid
+        loss.
     """
     scores = attention.scores(tokens, tokens.u)[0]
     if scores.shape != (2, 2) or loss == "sigmoid":
@@ -71,7 +72,7 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     low = scores.min(1)
     high = scores.max(1)
 
-    def slope(f, i):
+    def slope(f: np.ndarray, i: int):
         return np.exp(losses.log_derivative(f[i], loss)) * (high - low)[i]
 
     k = -K[0, 1]
@@ -111,8 +112,9 @@ def theta_star(K: np.ndarray) -> float:
 
 
 def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
-    """How far -K_12 may exceed min(K_11, K_22): runs 2 % below and above theta* (ours),
-    small score gaps.
+    """Judge how far -K_12 may exceed min(K_11, K_22) for small score gaps.
+
+    Runs are 2 % below and above our threshold theta*.
     """
     right = []
     for seed in seeds:
@@ -140,7 +142,7 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
     goals = {"W_mm": svm.token_svm(problem.tokens).W, "rival": rival.W}
     histories = dynamics.train(problem, rules, steps, [steps], targets=goals)
 
-    def apart(near):
+    def apart(near: Mapping[str, np.ndarray]):
         return (near["rival"] - near["W_mm"])[0, -1]
 
     made = {name: apart(history.alignment) for name, history in histories.items()}
@@ -201,14 +203,20 @@ def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, fl
 
 
 def phase_diagram(
-    seeds, n, T, cells, spreads, rules: Rules, steps: int
+    seeds: Sequence[int],
+    n: int,
+    T: int,
+    cells: Sequence[tuple[int, float]],
+    spreads: Sequence[float],
+    rules: Rules,
+    steps: int,
 ) -> dict[str, np.ndarray]:
     """Compute `fraction_reached` for every spread and cell (d, ratio), (spreads,
     cells).
     """
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
 
-    def reach(tokens, spread):
+    def reach(tokens: TokenSet, spread: float):
         return fraction_reached(skewed(tokens, spread, seeds), rules, steps)
 
     rows = [[reach(tokens, spread) for tokens in columns] for spread in spreads]
@@ -245,7 +253,8 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to numpy.ndarray
-        By rule, shape (draws,): whether some p_opt that is at most 1/2 falls between two records.
+        By rule, shape (draws,): whether some p_opt that is at most 1/2 falls between
+        two records.
     """
     recorded = dynamics.log_spaced(1000, 200)
     falls = {name: [] for name in rules}

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from lib import attention, dynamics, files, svm
+from lib.attention import TokenSet
 
 START = np.array([[1.5, 1.5], [-1.0, 1.0]])  # starts in a wrong direction on purpose
 STEP = 0.02
@@ -84,14 +85,14 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
         held = moments[:1] * round(HELD_AT_START * writer.fps)
         shown = held + moments + moments[-1:] * round(HELD_AT_END * writer.fps)
 
-        def draw(moment):
+        def draw(moment: int):
             _draw(figure, panels, tokens, W_mm, *moment)
 
         FuncAnimation(figure, draw, shown).save(gif, writer, dpi=110)
         _still(moments[0], moments[-1], tokens, W_mm).savefig(poster, dpi=110)
 
 
-def _still(start: tuple, end: tuple, tokens, W_mm: np.ndarray) -> Figure:
+def _still(start: tuple, end: tuple, tokens: TokenSet, W_mm: np.ndarray) -> Figure:
     """Draw both examples at the start, on the left, and at the end."""
     figure = Figure(figsize=SIZE, dpi=110)
     for left, (t, W) in ((0.0, start), (0.5, end)):
@@ -107,7 +108,12 @@ def _still(start: tuple, end: tuple, tokens, W_mm: np.ndarray) -> Figure:
 
 
 def _draw(
-    figure: Figure, panels: Sequence[Axes], tokens, W_mm: np.ndarray, t: int, W
+    figure: Figure,
+    panels: Sequence[Axes],
+    tokens: TokenSet,
+    W_mm: np.ndarray,
+    t: int,
+    W: np.ndarray,
 ) -> None:
     """Draw one frame: both examples, and in words how far the direction is off."""
     for i, panel in enumerate(panels):
@@ -121,7 +127,9 @@ def _draw(
     figure.text(0.02, 0.905, words, va="top", **plots.READING)
 
 
-def _example(panel: Axes, i: int, tokens, W_mm: np.ndarray, W: np.ndarray) -> None:
+def _example(
+    panel: Axes, i: int, tokens: TokenSet, W_mm: np.ndarray, W: np.ndarray
+) -> None:
     """Draw the tokens of an example, their weights and scores, the arrow W z_i and the
     ray.
     """

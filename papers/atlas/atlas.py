@@ -69,7 +69,7 @@ def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.nd
 class BestMargins:
     """The token SVMs of all runs and selections; each is solved once and then kept."""
 
-    def __init__(self, tokens: TokenSet):
+    def __init__(self, tokens: TokenSet) -> None:
         self.tokens = tokens
         self.known = {}
         self.gap = 0.0

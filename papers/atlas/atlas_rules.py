@@ -8,6 +8,7 @@ margin of a W with norm 1 is about GAMMA.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class Row:
     rule: dynamics.Rule
     reached: str | None
     highest: str
-    # most steps, limited by their cost or, for growing norms, by the range of floats
+    # Steps, for the cost of one or, with growing norms, the floats' range
     longest: int = 1_000_000
     source: str = OURS  # whose theorem says so
 
@@ -142,7 +143,7 @@ def growing_rows() -> dict[str, Row]:
     Its margins grow by 1 or more per step from iteration 2,500 on.
     """
 
-    def kept(row):
+    def kept(row: Row):
         return "Frobenius" if row.reached == "Frobenius" else None
 
     return {
@@ -191,7 +192,7 @@ def trained(
     return {name: paths[name] for name in rows}
 
 
-def _moved(rule) -> str:
+def _moved(rule: dynamics.Rule) -> str:
     """Write a rule's move D as a formula in G, M (a mean of G) and v (a mean of
     G^2).
     """
@@ -222,7 +223,7 @@ def _moved(rule) -> str:
     }[type(rule)]
 
 
-def _steepest(norm) -> str:
+def _steepest(norm: float | str) -> str:
     """Write the move of steepest descent in a norm as a formula."""
     named = {
         1: "sgn of the largest entry of G, there",
@@ -237,7 +238,7 @@ def _steepest(norm) -> str:
     return f"sgn(G) |G|^{1 / (norm - 1):g}, over its l_{norm:g} norm"
 
 
-def _on_singular_values(rule) -> str:
+def _on_singular_values(rule: dynamics.Rule) -> str:
     """Write how Muon or OLion changes the singular values of U S V^T."""
     if isinstance(rule, dynamics.OLion):
         return "sgn(U V^T)"
@@ -246,7 +247,7 @@ def _on_singular_values(rule) -> str:
     return "U V^T"
 
 
-def _formula(rule) -> str:
+def _formula(rule: dynamics.Rule) -> str:
     """Write one step of a rule in a line: the move of W, then what D, G and W are."""
     decays = getattr(rule, "weight_decay", 0.0)
     parts = ["W = (1 - eta lambda) W + eta D" if decays else "W += eta D"]
@@ -278,7 +279,9 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
     ]
 
 
-def atlas_claim(id: str, values, name: str, *say: str, by: str = OURS, **more) -> Claim:
+def atlas_claim(
+    id: str, values: Any, name: str, *say: str, by: str = OURS, **more: Any
+) -> Claim:
     """Judge the claim atlas.`id` for the rule `name`; `by` names who predicted it."""
     if by != OURS:
         more["source"] = f"ours, measured; predicted by {by}"
@@ -290,7 +293,7 @@ def word(name: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in name).split())
 
 
-def _norm_reached(name, row, ratios):
+def _norm_reached(name: str, row: Row, ratios: Ratios):
     """Judge the last ratio in the predicted norm, and how much lower the ratios in
     other norms are.
     """
@@ -315,7 +318,7 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
     return (largest == norms.index(norm)).sum() / len(last), nearest_to
 
 
-def _none_reached(name, row, ratios):
+def _none_reached(name: str, row: Row, ratios: Ratios):
     """Judge the least ratio in every norm, and in how many runs `highest` is
     largest.
     """
@@ -366,7 +369,7 @@ def batches(
     return claims
 
 
-def _why(ratios):
+def _why(ratios: Ratios):
     if ratios.iterations[-1] < TENTH:
         return f"The protocol judges after {TENTH:,} steps"
     return "The prediction is refuted here"

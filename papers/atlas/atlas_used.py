@@ -37,16 +37,18 @@ from papers.ours import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
-OWN_SOURCES = {  # who predicted a rule's own norm, by row of the atlas
-    "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 for linear models",
+OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
+    "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 "
+    "for linear models",
     "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
     "Shampoo, sums": "ours",
     "SOAP": "ours",
 }
 QUICK = 2 * GROWTH  # growth of margins per step under weight decay
 ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
-SLOW = "AdamW, 0.999, 100"  # the roots of its second moments decay by 0.0005 per step
-FLOOR = 1e-12  # smaller eigenvalues or entries, relative to the largest, count as zero
+SLOW = "AdamW, 0.999, 100"  # the roots of its second moments forget 0.0005 a step
+# Of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+FLOOR = 1e-12
 SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 
@@ -143,7 +145,10 @@ class AtRest:
 
 
 def at_rest(row: Row, path: History, best: atlas.BestMargins) -> AtRest:
-    """How a row of `decay_rows` ended."""
+    """Measure where the runs of a row of `decay_rows` rest.
+
+    `identity` measures in the Frobenius norm in place of the row's norm.
+    """
     tokens = best.tokens
     W = path.W[:, -1]
     decay = row.rule.weight_decay
@@ -179,7 +184,10 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
     for name, rule in DECAYED.items():
         runs = [ends[f"{name}, {m}"] for m in ALLOWED]
         off = max(np.abs(end.size - 1).max() for end in runs)
-        why = f"A step of {name} can be longer than one, so that 1/decay is no bound of its norm"
+        why = (
+            f"A step of {name} can be longer than one, so that 1/decay is no "
+            "bound of its norm"
+        )
         about = dict(source=f"ours, measured; {rule.source}", why=why)
         claims.append(atlas_claim("decay.norm", off, name, rule.norm, **about))
         off = np.abs(runs[-1].missing / runs[-1].law - 1)
@@ -203,7 +211,10 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     """
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
-    why = f"Refuted: {runs - larger} of these runs select tokens of less margin; why is not shown"
+    why = (
+        f"Refuted: {runs - larger} of these runs select tokens of less margin; "
+        "why is not shown"
+    )
     return [claim("atlas.decay.selection", share, "", runs, why=why)]
 
 
@@ -241,7 +252,11 @@ def turned_back(
     seeds: Sequence[int],
     steps: int,
 ) -> dict:
-    """||W' - W||/||W|| by rule, (runs,): W' from (K R, Q R), R of `turns`."""
+    """Measure how far rotating the factors changes the trained W, by rule.
+
+    W' is trained from (K R, Q R), where R is `size` times an orthogonal matrix. Returns
+    ||W' - W||/||W||, (runs,). `identity` takes R = `size` times the identity.
+    """
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     R = turns(seeds, K.shape[-1])
     rules = {name: row.rule for name, row in factored_atlas.rows().items()}
@@ -254,7 +269,7 @@ def turned_back(
         factored.train(tokens, plain | rules, *start, [steps]) for start in starts
     )
 
-    def length(W):
+    def length(W: np.ndarray):
         return np.linalg.norm(W[:, -1], axis=(1, 2))
 
     return {name: length(turned[name].W - W[name].W) / length(W[name].W) for name in W}
@@ -286,7 +301,10 @@ def own_claims(
         else:
             above = value > by_rule[name].last.max(1)
             measured = above.mean()
-            why = f"In {(~above).sum()} of {len(above)} runs one of the seven norms is above it"
+            why = (
+                f"In {(~above).sum()} of {len(above)} runs one of the seven "
+                "norms is above it"
+            )
         why += f", after {by_rule[name].iterations[-1]:,} steps"
         claims.append(
             atlas_claim("own_norm", measured, name, source=OWN_SOURCES[name], why=why)
@@ -341,7 +359,7 @@ def _fixed_point(
     return s, residual, steps
 
 
-def _power(M, exponent):
+def _power(M: np.ndarray, exponent: float):
     """Return M^exponent of a symmetric M >= 0; for a negative exponent of its
     pseudo-inverse.
     """
@@ -350,7 +368,7 @@ def _power(M, exponent):
     return (vectors[:, kept] * values[kept] ** exponent) @ vectors[:, kept].T
 
 
-def _quadratic(A, W, root, inverse):
+def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarray):
     """Return W's share of the largest margin in the norm <W, H W>.
 
     `root` is H^{1/2} W, and `inverse` is H^{-1/2} A (m, d, d_z).
@@ -368,7 +386,13 @@ def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
     return _quadratic(A, W, root * W, A / root)
 
 
-def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
+def _in_turned(
+    tokens: TokenSet,
+    selection: np.ndarray,
+    W: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+) -> float:
     """Return W's share of the largest margin in the norm max |Q_L^T W Q_R|.
 
     `left` is Q_L and `right` is Q_R.
@@ -379,7 +403,15 @@ def _in_turned(tokens: TokenSet, selection, W, left, right) -> float:
     return margin / np.abs(left.T @ W @ right).max() / best
 
 
-def _own(name, tokens, selection, W, second, left, right):
+def _own(
+    name: str,
+    tokens: TokenSet,
+    selection: np.ndarray,
+    W: np.ndarray,
+    second: np.ndarray | None,
+    left: np.ndarray,
+    right: np.ndarray,
+):
     """Return a run's ratio in the own norm of the rule `name`, and the fixed point's
     residual.
 
@@ -408,7 +440,11 @@ def own_ratios(
     path: History,
     reached: atlas.Ratios,
 ) -> np.ndarray:
-    """Last ratio in a row's own norm, NaN for none; the residual of s, (runs,)."""
+    """Return the last ratio in a rule's own norm, and the residual of its s, (runs,)
+    each.
+
+    The ratio is NaN for a run without a selection.
+    """
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):
         W = path.W[run, -1]

@@ -72,7 +72,7 @@ def rows() -> dict[str, _FactorRow]:
     The steps on K and Q decay; those of the same rule on W alone are constant.
     """
 
-    def steepest(alone_norm, norm, least):
+    def steepest(alone_norm: str, norm: float | str, least: str):
         rule = dynamics.SteepestDescent(atlas.NORMS[alone_norm], step(norm), decay=0.5)
         alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
         return _FactorRow(
@@ -84,7 +84,7 @@ def rows() -> dict[str, _FactorRow]:
             alone_norm=alone_norm,
         )
 
-    def adam(memory, slower):
+    def adam(memory: float, slower: int):
         rule = dynamics.Adam(step(SIGN) / 2, memory=memory, decay=0.5)
         alone = dynamics.Adam(atlas_rules.step("l_inf") / slower, memory=memory)
         return _FactorRow(
@@ -205,7 +205,7 @@ def _sign_norm(W: np.ndarray) -> float:
     raise RuntimeError(f"the norm was not reached in {ROUNDS} rounds; raise ROUNDS")
 
 
-def _first_products(W, signs):
+def _first_products(W: np.ndarray, signs: np.ndarray):
     """Return products that span all matrices, and GREEDY ones that fit the remainder
     best.
     """

@@ -60,7 +60,7 @@ def train_kept(
     }
 
 
-def _place(tokens, rule, steps, record, folder) -> Path:
+def _place(tokens: TokenSet, rule: Rule, steps: int, record: Any, folder: Path) -> Path:
     """Return the path of the file that holds one run."""
     arrays = [tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt]
     if tokens.mask is not None:

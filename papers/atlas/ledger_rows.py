@@ -1,5 +1,7 @@
-"""Rows of the atlas as optimisers are used, at small size: each must fail with the
-identity in place of its metric, or in the family of wrong worlds of FAILS_IF.
+"""The ledger rows of the atlas under practical conditions, at small size.
+
+Each row fails with the identity in place of its metric, or in the wrong world that
+FAILS_IF names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +30,7 @@ FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
 
 @cache
 def _problem(n: int, T: int) -> tuple[TokenSet, atlas.BestMargins]:
-    """Tokens, and their token SVMs."""
+    """Return tokens and their token SVMs."""
     data = tokens.unit_tokens(SEEDS, n=n, T=T, d=6)
     return data, atlas.BestMargins(data)
 
@@ -48,7 +50,7 @@ def _rows(claims: Iterable[Claim]) -> Iterator[Claim]:
 
 
 def _decay(size: Size) -> Iterator[Claim]:
-    """Weight decay: norm times decay, and the law's shortfall."""
+    """Judge weight decay: norm times decay, and the shortfall of the law."""
     _, best = _problem(*size)
     ends = {}
     for name, row in atlas_used.decay_rows().items():
@@ -58,7 +60,7 @@ def _decay(size: Size) -> Iterator[Claim]:
 
 
 def _own_norms(size: Size) -> Iterator[Claim]:
-    """Norms of a rule's own: three samples and tokens, whatever the size."""
+    """Judge the norms that rules make themselves, on three samples of three tokens."""
     data, best = _problem(3, 3)
     own = {}
     by_rule = {}
@@ -71,7 +73,7 @@ def _own_norms(size: Size) -> Iterator[Claim]:
 
 
 def _others(size: Size) -> Iterator[Claim]:
-    """Variance reduction on single samples, and OLion."""
+    """Judge variance reduction on single samples, and OLion."""
     _, best = _problem(*size)
     table = atlas_used.other_rows()
     by_rule = {}
@@ -81,7 +83,7 @@ def _others(size: Size) -> Iterator[Claim]:
 
 
 def _gauge(size: Size) -> Iterator[Claim]:
-    """(K R, Q R) in place of (K, Q), R orthogonal."""
+    """Judge that (K R, Q R) trains like (K, Q) if R is orthogonal."""
     data, _ = _problem(*size)
     moved = atlas_used.turned_back(data, SEEDS, 200)
     yield from _rows(atlas_used.gauge_claims(moved))

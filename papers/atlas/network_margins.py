@@ -90,7 +90,7 @@ class _ByMatrix(torch.optim.Optimizer):
     rate that is not positive.
     """
 
-    def __init__(self, model: VisionTransformer, rule: str, rate: float):
+    def __init__(self, model: VisionTransformer, rule: str, rate: float) -> None:
         if rule not in DIRECTIONS or not 0 < rate < math.inf:
             raise ValueError(
                 f"rule = {rule!r}, rate = {rate}: choose one of {[*DIRECTIONS]}, > 0"
@@ -109,7 +109,7 @@ class _ByMatrix(torch.optim.Optimizer):
         )
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Any = None):
         """Take one step, and return the loss of `closure`."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
@@ -119,7 +119,7 @@ class _ByMatrix(torch.optim.Optimizer):
                     p.sub_(self._direction(p, group["rule"]), alpha=group["lr"])
         return loss
 
-    def _direction(self, p, rule):
+    def _direction(self, p: Any, rule: str):
         state = self.state[p]
         if not state:
             state.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
@@ -150,7 +150,7 @@ class Setting:
     patch: int = 8
     batch: int = 50
 
-    def load(self, demo: bool):
+    def load(self, demo: bool) -> tuple[Any, Any]:
         """Return the training set and the held-out images, both from the train
         split.
         """
@@ -162,7 +162,7 @@ class Setting:
         return whole[: self.rows], whole.images[self.rows :]
 
 
-def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
+def _untrained(setting: Setting, data: Any, seed: int) -> VisionTransformer:
     """Build the network from which every rule starts with this seed."""
     channels, size = data.images.shape[1:3]
 
@@ -174,7 +174,9 @@ def _untrained(setting: Setting, data, seed: int) -> VisionTransformer:
     return initialised(build, seed).eval()
 
 
-def trained(setting: Setting, data, rule: str, rate: float, seed: int):
+def trained(
+    setting: Setting, data: Any, rule: str, rate: float, seed: int
+) -> tuple[Any, np.ndarray]:
     """Train the network by `rule` on the ImageSet `data`.
 
     Returns the network and the loss of every step, NaN after a run has diverged.
@@ -194,14 +196,14 @@ def trained(setting: Setting, data, rule: str, rate: float, seed: int):
 
 
 def tuned(
-    setting: Setting, data, rates: Mapping[str, Sequence[float]], last: int
+    setting: Setting, data: Any, rates: Mapping[str, Sequence[float]], last: int
 ) -> dict:
     """Train every rule at every rate, and return the mean of the `last` losses.
 
     The result is {rule: {rate: loss}}, infinite for a run that diverged.
     """
 
-    def end(rule, rate):
+    def end(rule: str, rate: float):
         loss = float(
             np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:])
         )
@@ -228,7 +230,7 @@ class _MarginReading:
 Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one per seed
 
 
-def _product(K, Q):
+def _product(K: Any, Q: Any):
     return np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
 
 
@@ -344,7 +346,7 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
     """
     steepest = [name for name in optimal["from zero"] if name != ADAM]
 
-    def means(way):
+    def means(way: str):
         return {name: shares.mean() for name, shares in optimal[way].items()}
 
     zero = means("from zero")
@@ -359,7 +361,10 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
     for way, values in disputes.items():
         count, asked = won(values, steepest)
         _, low, high = estimate = share(count, asked)
-        text = f"{way}: share of {asked.sum()} disputes won, own selection of larger own-norm margin"
+        text = (
+            f"{way}: share of {asked.sum()} disputes won, own selection of "
+            "larger own-norm margin"
+        )
         word = verdicts.decided(low > HALF, high < HALF)
         id = f"select.own.{plain(way)}"
         claims.append(
@@ -409,7 +414,10 @@ def ranking_claims(readings: Readings) -> list[Claim]:
     claims = []
     for norm, rule in FIRST.items():
         word, rival, interval = deciding_lead(readings, rule, norm)
-        text = f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival that decides"
+        text = (
+            f"ViT, {norm}: log ratio of {rule} less that of {rival}, the rival "
+            "that decides"
+        )
         values = interval.values.mean(), interval.low, interval.high
         name = f"vit.{norm.replace(' ', '_')}"
         claims.append(
@@ -438,7 +446,7 @@ def counted(readings: Readings) -> np.ndarray:
     return np.array([(largest == k).mean((0, 1, 2)) for k in range(len(readings))])
 
 
-def _near_ties(tokens):
+def _near_ties(tokens: TokenSet):
     """Move the second-best token of each sample to a score that is LEAD below the
     best.
     """
@@ -456,7 +464,7 @@ def _near_ties(tokens):
     return replace(tokens, X=X)
 
 
-def _wrong_start(tokens, seeds):
+def _wrong_start(tokens: TokenSet, seeds: Sequence[int]):
     """Return W_0 (runs, d, d_z): HOLD times the token SVM of random tokens other than
     opt.
     """

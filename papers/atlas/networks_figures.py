@@ -15,7 +15,7 @@ from papers.atlas.atlas_rules import ranked
 from papers.atlas.factored_atlas import NORMS, Table
 from papers.ours import BOUNDS
 
-WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
+WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES, strict=False))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 
@@ -46,7 +46,8 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     for edge in range(2, len(lines), 2):
         axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
     axis.set(
-        title="Margin over the largest possible, median of the runs; outlined: predicted"
+        title="Margin over the largest possible, median of the runs; outlined: "
+        "predicted"
     )
     return figure
 

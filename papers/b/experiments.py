@@ -6,8 +6,9 @@ sizes.
 
 import itertools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +40,7 @@ class Experiment:
 
     @classmethod
     def draw(
-        cls, of_seeds: Sequence[int], n: int, start_std: float, **problem
+        cls, of_seeds: Sequence[int], n: int, start_std: float, **problem: Any
     ) -> "Experiment":
         """Draw the setting of Appendix A for every seed.
 
@@ -56,7 +57,7 @@ class Experiment:
         return cls(problems, X, Y, X.swapaxes(1, 2) @ X / n, spectral, random)
 
 
-def _stacked(pairs) -> Start:
+def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Start:
     first, second = zip(*pairs, strict=True)
     return np.stack(first), np.stack(second)
 
@@ -136,7 +137,7 @@ def conditioning(
     # seeds.
     problems = [problem for part in each for problem in part.problems]
 
-    def joined(name):
+    def joined(name: str):
         return np.concatenate([getattr(part, name) for part in each])
 
     random = tuple(
@@ -150,7 +151,9 @@ def conditioning(
     return np.reshape([np.linalg.cond(p.Sigma) for p in problems], shape), times
 
 
-def _from_random(data, rules, batch, steps, of_seeds):
+def _from_random(
+    data: Any, rules: Any, batch: int, steps: int, of_seeds: Sequence[int]
+):
     """Train every rule from the random start.
 
     Returns every tenth iteration, and (L - L*)/L* by rule there.
@@ -244,7 +247,7 @@ def against_best_sgd(excess: Excess) -> Claim:
 
 def ill_conditioned(
     condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2
-):
+) -> Regression:
     """Build a problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the
     log.
     """
@@ -263,7 +266,9 @@ def ill_conditioned(
     )
 
 
-def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
+def condition_numbers(
+    conditions: Sequence[float], of_seeds: Sequence[int]
+) -> dict[str, np.ndarray]:
     """Predict the iterations that cut the distance to the minima by 10^6, (conditions,
     seeds).
 
@@ -271,7 +276,7 @@ def condition_numbers(conditions, of_seeds) -> dict[str, np.ndarray]:
     iteration.
     """
 
-    def iterations(condition, seed, name):
+    def iterations(condition: float, seed: int, name: str):
         rates, _ = regression.modes(ill_conditioned(condition, seed), name)
         return np.log(1e6) / -np.log1p(-rates[0] / rates[-1])
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import seaborn
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -19,14 +20,14 @@ from papers.fits import first_below
 OPTIMISERS = ("Algorithm 1", "two-sided", "SGD", "Adam", "Muon", "SOAP", "Shampoo")
 
 
-def _time_axis(axis, title: str, steps: int) -> None:
+def _time_axis(axis: Axes, title: str, steps: int) -> None:
     """Label the axis of iterations, linear up to 10 and then logarithmic."""
     axis.set(title=title, yscale="log", xlabel="iteration $t$", xlim=(0, steps))
     axis.set_xscale("symlog", linthresh=10, linscale=0.6)
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
-def _last(axis, excess: Excess, worst: bool = False) -> None:
+def _last(axis: Axes, excess: Excess, worst: bool = False) -> None:
     """Write each rule's median last excess to the right of the panel.
 
     If `worst`, the worst seed follows in brackets.
@@ -165,7 +166,14 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
     return plots.legend(figure, path)
 
 
-def _slope(axis, sizes, power: float, height: float, words: str, place) -> None:
+def _slope(
+    axis: Axes,
+    sizes: Sequence[int] | np.ndarray,
+    power: float,
+    height: float,
+    words: str,
+    place: tuple[float, float],
+) -> None:
     """Draw a power of n at a free height, with words at its middle."""
     plots.power_law(axis, (sizes[0], sizes[-1]), power, height, words)
     middle = np.sqrt(sizes[0] * sizes[-1])

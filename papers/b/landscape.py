@@ -7,6 +7,9 @@ the projection of Z onto the minima. `named` is the problem whose closed forms a
 which a wrong world alters.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 from scipy.linalg import block_diag, eigh, expm
 from scipy.optimize import minimize
@@ -18,7 +21,7 @@ from lib.regression import Regression, manifold
 from papers.b.statements import PAPER
 
 
-def _standard_errors(estimates: np.ndarray, expected) -> float:
+def _standard_errors(estimates: np.ndarray, expected: np.ndarray | float) -> float:
     """Return the largest |mean - expected| of estimates (draws, ...), in standard
     errors.
     """
@@ -109,7 +112,7 @@ def search(problem: Regression, starts: int) -> float:
     shape = (problem.k + problem.d, problem.d)
     distances = []
 
-    def value(flat):
+    def value(flat: np.ndarray):
         Z = flat.reshape(shape)
         return regularised_excess(problem, Z), manifold.gradient(problem, Z).ravel()
 
@@ -168,7 +171,9 @@ def _random_layers(problem: Regression, count: int) -> np.ndarray:
     return rng.standard_normal((count, problem.k + problem.d, problem.d))
 
 
-def _hessian(gradient, at: np.ndarray) -> np.ndarray:
+def _hessian(
+    gradient: Callable[[np.ndarray], np.ndarray], at: np.ndarray
+) -> np.ndarray:
     """Compute the Hessian (D, D) at `at` by central differences of a linear
     gradient.
     """
@@ -332,7 +337,7 @@ def lemma8(problem: Regression) -> list[Claim]:
     rng = seeds.stream(4, "draws")
     errors = {"lemma8.weights": [], "lemma8.mean": []}
 
-    def weights_and_mean(X, w):
+    def weights_and_mean(X: np.ndarray, w: np.ndarray):
         weights = np.exp(X @ w)
         weights /= weights.sum()
         return weights, weights @ X
@@ -361,7 +366,11 @@ def lemma8(problem: Regression) -> list[Claim]:
 
 
 def lemma1(problem: Regression) -> list[Claim]:
-    """Lemma 1's inequalities, by `lemma1_ratios`."""
+    """Judge Lemma 1's inequalities at the rotations at which they are attained.
+
+    R pairs the weakest direction of the signal with the strongest of Sigma, or
+    strongest with weakest. Measured is the extreme singular value divided by its bound.
+    """
     return PAPER.claims(lemma1_ratios(problem))
 
 
@@ -397,7 +406,7 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
         for sign in (1.0, -1.0):
             R_0 = drawn * np.where(np.arange(d) == 0, sign, 1.0)
 
-            def value(angles, R_0=R_0):
+            def value(angles: np.ndarray, R_0: np.ndarray = R_0):
                 S = np.zeros((d, d))
                 S[i, j], S[j, i] = angles, -angles
                 L = root @ space.point(R_0 @ expm(S))[problem.k :] @ root
@@ -436,7 +445,7 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
 
 
 def curvatures(
-    problem: Regression, starts: int, fractions=(0.1, 1.0)
+    problem: Regression, starts: int, fractions: Sequence[float] = (0.1, 1.0)
 ) -> dict[str, np.ndarray]:
     """Measure the worst curvature within our radius, relative to our constants.
 
@@ -462,7 +471,12 @@ def curvatures(
         highest = 0.0
 
         def ratio(
-            direction, smoothness, centre, radius, norm=norm, constants=constants
+            direction: np.ndarray,
+            smoothness: bool,
+            centre: np.ndarray,
+            radius: float,
+            norm: str = norm,
+            constants: Any = constants,
         ):
             direction = direction.reshape(shape)
             Z = centre + radius * direction / space.norm(direction, norm)
@@ -498,7 +512,7 @@ def curvatures(
 
 
 def one_point(worst: dict[str, np.ndarray]) -> list[Claim]:
-    """Eqs. 3 and 4 with our constants, from `curvatures`."""
+    """Judge Eqs. 3 and 4 with our constants, from `curvatures`."""
     sides = {}
     for norm, values in worst.items():
         sides[f"convex.{norm}"], sides[f"smooth.{norm}"] = values
@@ -602,7 +616,7 @@ def sample_constants(
     curvatures = eigenvalues[dimension:]
     G = (across * curvatures) @ across.T
 
-    def constants(Sigma, error):
+    def constants(Sigma: np.ndarray, error: float):
         whitened_inverse = problem.root @ np.linalg.inv(Sigma) @ problem.root
         S = _on_layers(problem, whitened_inverse)
         return _best_constants(G, S, across, error)

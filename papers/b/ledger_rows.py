@@ -1,6 +1,6 @@
 """The ledger of paper B (2603.01514): every statement's rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -52,7 +52,7 @@ def _quiet(sizes: Sizes) -> Regression:
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
-def _not_exceeded(values):
+def _not_exceeded(values: np.ndarray):
     """Return the 90 % quantiles in quarters of the draws.
 
     `values` are (..., draws, sizes), the result is (..., 4, sizes).
@@ -70,8 +70,10 @@ def _self_logits(sizes: Sizes) -> np.ndarray:
 
 
 def _assumptions(sizes: Sizes) -> Iterator[Claim]:
-    """Assumptions 1-3 on twenty draws, A3's exact condition by a search; Theorem 1.1's
-    closed forms and Lemma 7 against samples.
+    """Judge Assumptions 1-3 on twenty data sets, and closed forms against samples.
+
+    The exact condition of A3 is found by a search. The closed forms are those of
+    Theorem 1.1 and Lemma 7.
     """
     # Assumptions 1-3 on twenty problems: the least of each number.
     problems = [_problem(sizes, seed) for seed in range(20)]
@@ -96,7 +98,7 @@ def _assumptions(sizes: Sizes) -> Iterator[Claim]:
 
 
 @cache
-def _landscape_measured(sizes):
+def _landscape_measured(sizes: Sizes):
     """Measure the loss around its minima.
 
     Returns Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends;
@@ -113,8 +115,8 @@ def _landscape_measured(sizes):
 
 
 def _landscape(sizes: Sizes) -> Iterator[Claim]:
-    """Theorem 1.2: the manifold's points, a search for other minima; around them Lemmas
-    1 and 2, Eqs. 3 and 4.
+    """Judge Theorem 1.2 (the minima, and a search for others), Lemmas 1 and 2, Eqs. 3
+    and 4.
     """
     problem = _problem(sizes)
     points, distance, worst, ratios = _landscape_measured(sizes)
@@ -131,7 +133,7 @@ def _landscape(sizes: Sizes) -> Iterator[Claim]:
 
 
 @cache
-def _starts_measured(sizes):
+def _starts_measured(sizes: Sizes):
     """Measure Lemmas 3 and 4 at n = 4000, 16,000 and 64,000, (draws, sizes).
 
     They are the two events of the spectral start, and `landscape.sample_constants` at
@@ -140,7 +142,7 @@ def _starts_measured(sizes):
     problem = _problem(sizes)
     ns = (4000, 16_000, 64_000)
 
-    def constants(n, rng):
+    def constants(n: int, rng: np.random.Generator):
         X, _ = problem.sample(n, rng)
         Q = ortho_group.rvs(problem.d, random_state=rng)
         return landscape.sample_constants(problem, X.T @ X / n, Q)
@@ -150,7 +152,9 @@ def _starts_measured(sizes):
 
 
 def _starts(sizes: Sizes) -> Iterator[Claim]:
-    """Lemmas 3-6: sample preconditioner and spectral start, over data sets."""
+    """Judge Lemmas 3-6 over data sets: the sample preconditioner and the spectral
+    start.
+    """
     ns, near, inverse, low, high = _starts_measured(sizes)
     problem = _problem(sizes)
     draws = sizes.draws
@@ -158,7 +162,7 @@ def _starts(sizes: Sizes) -> Iterator[Claim]:
     scales = np.array([1e-3, 3e-3, 1e-2])
     minima = f"{where}, close to random minima"
 
-    def exponents(values):
+    def exponents(values: np.ndarray):
         return log_slope(ns, values)
 
     convex = PAPER.claim("lemma4.convex", furthest(low, 0.8))
@@ -180,7 +184,9 @@ def _starts(sizes: Sizes) -> Iterator[Claim]:
     yield from PAPER.rows("n = 100 and 400", len(errors), [claim])
 
 
-def _in_parts(values, measure):
+def _in_parts(
+    values: Iterable[np.ndarray], measure: Callable[[np.ndarray], np.ndarray]
+):
     """Apply `measure` to ten parts of each size's draws, and return (10, sizes).
 
     `measure` takes (10, draws, entries).
@@ -190,7 +196,7 @@ def _in_parts(values, measure):
     return np.array([measure(part) for part in each]).T
 
 
-def _variances(values):
+def _variances(values: Iterable[np.ndarray]):
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
@@ -257,7 +263,7 @@ def _over_queries(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def _concentration(sizes: Sizes) -> Iterator[Claim]:
-    """Lemma 8's identities; Lemmas 9-11, 13-15, 18-20, 22, 23: sums over softmax
+    """Judge Lemmas 8-11, 13-15, 18-20, 22 and 23, which are about sums over softmax
     weights.
     """
     identities = landscape.lemma8(_problem(sizes))
@@ -272,7 +278,8 @@ def _concentration(sizes: Sizes) -> Iterator[Claim]:
 # Why Theorem 4's row fails if A3 only holds with c = 1.
 LOUD = (
     "the order after 1/n holds the moment E e^(3 |Sigma^(1/2) B'x|^2), infinite from |M"
-    " Sigma^(1/2)| = 1/6 on, so that the exponent is reached slowly; where A3 holds with c = 2 (the"
+    " Sigma^(1/2)| = 1/6 on, so that the exponent is reached slowly; where A3 "
+    "holds with c = 2 (the"
     " row at signal 0.05) it is reached"
 )
 
@@ -301,7 +308,7 @@ def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]
 
 
 def _biases(sizes: Sizes) -> Iterator[Claim]:
-    """Theorems 3, 4, 5: the bias of the gradients of L^ + R^, L^ and R^."""
+    """Judge Theorems 3, 4 and 5: the bias of the gradients of L^ + R^, L^ and R^."""
     ns = (25, 50, 100, 200)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
@@ -323,7 +330,7 @@ def _floors(sizes: Sizes):
 
 
 @cache
-def _algorithm_1(sizes, ns):
+def _algorithm_1(sizes: Sizes, ns: tuple[int, ...]):
     """Run Algorithm 1 as written, from `draws` data sets of each size n.
 
     It has the sample covariance, the spectral start, and oracle gradients of fresh
@@ -353,7 +360,9 @@ def _algorithm_1(sizes, ns):
 
 
 def _scaling(sizes: Sizes) -> Iterator[Claim]:
-    """Theorem 2 and its remark: what 90 % of Algorithm 1's runs do not exceed, by n."""
+    """Judge Theorem 2 and its remark by what 90 % of Algorithm 1's runs do not exceed,
+    by n.
+    """
     where = "Algorithm 1, n = 50 to 800"
     ns = (50, 200, 800)
     excess, regularised = map(_not_exceeded, _algorithm_1(sizes, ns))
@@ -370,7 +379,10 @@ def _scaling(sizes: Sizes) -> Iterator[Claim]:
     floors = _floors(sizes)
     values = floors.floor.T
     floor = PAPER.mean("theorem2.floor", leading(floors.sizes, values))
-    where = f"oracle gradient from the slowest mode, n = 50 to 400, signal {sizes.signal / 4:g}"
+    where = (
+        "oracle gradient from the slowest mode, n = 50 to 400, signal "
+        f"{sizes.signal / 4:g}"
+    )
     yield from PAPER.rows(where, len(values), [floor])
     # The term e^{-cT}: on the population loss, along the slowest mode, log(L - L*)
     # falls at the linearised rate.

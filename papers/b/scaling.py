@@ -9,6 +9,7 @@ Sigma^{1/2} B Sigma^{1/2}.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ PART = 2_000_000  # how many numbers are drawn at a time; this does not change t
 LATE = 50  # with fewer samples the term C/n is not small
 
 
-def _draws(rng, draws, n, d):
+def _draws(rng: np.random.Generator, draws: int, n: int, d: int):
     """Draw standard normal samples (draws, n, d), yielding some draws at a time."""
     size = max(1, PART // (n * d))
     for start in range(0, draws, size):
@@ -74,12 +75,12 @@ def softmax_sums(
     return sums
 
 
-def _sums(u, query, g):
+def _sums(u: np.ndarray, query: np.ndarray, g: np.ndarray):
     """Compute `softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
     g[:, 0] = query
     n = g.shape[1]
 
-    def square(v):
+    def square(v: np.ndarray):
         return v[:, :, None] * v[:, None]
 
     limit = np.eye(len(u))
@@ -166,7 +167,7 @@ def least_squares_errors(
     M^ is the least-squares estimate of M. The mean is k noise^2 d/(n-d-1).
     """
 
-    def square(n, rng):
+    def square(n: int, rng: np.random.Generator):
         estimate = manifold.estimate(*problem.sample(n, rng))
         return np.linalg.norm((estimate.M - problem.M) @ problem.root) ** 2
 
@@ -205,7 +206,7 @@ def spectral_distances(
     Sigma^^{-1} Sigma^{1/2} - I|| with the sample covariance Sigma^.
     """
 
-    def events(n, rng):
+    def events(n: int, rng: np.random.Generator):
         X, Y = problem.sample(n, rng)
         start = np.concatenate(manifold.spectral_start(X, Y))
         inverse = problem.root @ np.linalg.inv(X.T @ X / n) @ problem.root
@@ -241,7 +242,7 @@ def regulariser_bias(
     step = 1e-4
     layer = Z[: problem.k], Z[problem.k :]
 
-    def gradient(S):
+    def gradient(S: np.ndarray):
         return np.concatenate(regression.regulariser_gradients(S, *layer), -2)
 
     bias = np.empty((repeats, len(sizes), *Z.shape))
@@ -260,7 +261,7 @@ def regulariser_bias(
 
 
 def loss_bias(
-    problem: Regression, Z: np.ndarray, sizes, draws: int, repeats: int
+    problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int
 ) -> np.ndarray:
     """Estimate E grad L^ - grad L at Z from at least `draws` queries.
 
@@ -282,7 +283,9 @@ def loss_bias(
     return bias
 
 
-def gradient_bias(problem: Regression, sizes, draws: int, repeats: int) -> np.ndarray:
+def gradient_bias(
+    problem: Regression, sizes: Sequence[int], draws: int, repeats: int
+) -> np.ndarray:
     """Return ||E grad L^ - grad L|| at one point by batch size, (repeats, sizes)."""
     bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
     return np.linalg.norm(bias, axis=(-1, -2))
@@ -309,7 +312,13 @@ def tail_excess(
     return (errors[:, :middle].mean(1) * errors[:, middle:].mean(1)).sum((-1, -2)) / 2
 
 
-def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory:
+def every_step(
+    rule: PreconditionedRule,
+    source: Any,
+    start: tuple[np.ndarray, np.ndarray],
+    covariance: np.ndarray,
+    steps: int,
+) -> RegressionHistory:
     """Train by a rule, and record every iteration.
 
     A_0 is (seeds, k, d) and B_0 (seeds, d, d).
@@ -323,11 +332,11 @@ def every_step(rule, source, start, covariance, steps: int) -> RegressionHistory
 def from_slowest_mode(
     problem: Regression,
     distance: float,
-    source,
+    source: Any,
     steps: int,
     runs: int = 1,
 ) -> RegressionHistory:
-    """Algorithm 1, eta = 1/lambda_max, from `distance` along the slowest mode."""
+    """Run Algorithm 1 with eta = 1/lambda_max, `distance` off along its slowest mode."""
     space = manifold.of(problem)
     k = problem.k
     rates, directions = regression.modes(problem)
@@ -397,7 +406,12 @@ def theorem_2(floors: Floors) -> list[Claim]:
     return [*PAPER.claims(values), PAPER.mean("thm2.floor_late", leading(*floor, LATE))]
 
 
-def powers(sizes, distances: np.ndarray, bias_sizes, bias: np.ndarray) -> list[Claim]:
+def powers(
+    sizes: Sequence[int],
+    distances: np.ndarray,
+    bias_sizes: Sequence[int],
+    bias: np.ndarray,
+) -> list[Claim]:
     """Judge that `distances` fall like n^{-1/2} (Lemma 3), and `bias` like 1/n (Theorem
     4).
 

@@ -5,6 +5,7 @@ paper.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -80,20 +81,22 @@ def rays(
     return plots.caption(figure, caption)
 
 
-def _direction_path(axis, p: float, path: np.ndarray, target: np.ndarray) -> tuple:
+def _direction_path(
+    axis: Axes, p: float, path: np.ndarray, target: np.ndarray
+) -> tuple:
     """Draw a path (k, 2) of directions and a mark at its target.
 
     Returns the label at the path's end: its height, how far it ends from the target,
     and its colour.
     """
-    above = 2 + (_look(p).dash != "-")  # dashed lines are drawn over solid ones
+    above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
     axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
     axis.plot(*target, markerfacecolor="none", zorder=above, **_look(p).mark)
     miss = np.linalg.norm(path[-1] - target)
     return target[1], f"ends {miss:.1g} off", _look(p).colour
 
 
-def _directions(axis, histories: Histories, ends: Mapping) -> None:
+def _directions(axis: Axes, histories: Histories, ends: Mapping) -> None:
     """Draw the directions of W, with marks at the directions of the SVM solutions."""
     labels = []
     for p, history in histories.items():
@@ -107,7 +110,7 @@ def _directions(axis, histories: Histories, ends: Mapping) -> None:
 
 
 def _joint_divergences(
-    axis, histories: Histories, ends: Mapping, heads: Mapping
+    axis: Axes, histories: Histories, ends: Mapping, heads: Mapping
 ) -> None:
     """Draw the divergence of W from its SVM solution, and of the head from its own
     (dotted).
@@ -245,7 +248,7 @@ def ranks(
     """
     figure, (rank_axis, aligned) = plots.panels(1, 2, height=2.6)
     dimensions, shapes = by_dimension
-    for ((size, length), rank), like in zip(shapes.items(), plots.SERIES):
+    for ((size, length), rank), like in zip(shapes.items(), plots.SERIES, strict=False):
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
         none = f" (d={missing[0]}: no solution)" if missing else ""
         label = f"n={size}, T={length}{none}"

@@ -55,8 +55,11 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
 
 
 def _inequalities(sizes: Sizes) -> Iterator[Claim]:
-    """Lemmas 12-15 on random matrices and numbers, many zero or tiny, and where
-    attained. Measured: the smallest ratio larger / smaller side over all EXPONENTS."""
+    """Judge Lemmas 12-15 on random matrices and numbers, and where they are attained.
+
+    Many of the numbers are zero or tiny. Measured is the smallest ratio of the larger
+    to the smaller side over all EXPONENTS.
+    """
     draw = stream(0, "draws")
     count = sizes.draws
     size = 16
@@ -117,7 +120,7 @@ def _gradients(sizes: Sizes) -> Iterator[Claim]:
     )
 
 
-def _pairs(steps):
+def _pairs(steps: int):
     """Return iterations t, t+1 for t = 0 and 40 values evenly spaced in log t.
 
     They are rounded down, so that some coincide.
@@ -127,11 +130,14 @@ def _pairs(steps):
 
 
 def _steps(sizes: Sizes) -> Iterator[Claim]:
-    """Plain lp-AttGD's steps: Lemma 4 from W_mm, 22, 24, 25 from a random start."""
+    """Judge the steps of plain lp-AttGD.
+
+    Lemma 4 is judged from W_mm, Lemmas 22, 24 and 25 from a random start.
+    """
     drawn = _data(sizes)
     start = gaussian_start(_data(sizes), range(sizes.seeds))
 
-    def steps(data, p, eta, start):
+    def steps(data: TokenSet, p: float, eta: float, start: np.ndarray):
         rule = MirrorDescent(p, eta, normalised=False)
         record = _pairs(sizes.steps)
         history = dynamics.train(
@@ -148,7 +154,9 @@ def _steps(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _cones(sizes: Sizes) -> Iterator[Claim]:
-    """Lemmas 19-21, 27, 28, 30: on the edge of the cone of mu_0, and training in it."""
+    """Judge Lemmas 19-21, 27, 28 and 30 on the edge of the cone of mu_0 and inside
+    it.
+    """
     for p in sizes.exponents:
         selection = _selections(sizes, p)
         count = len(selection.solution.W)
@@ -176,7 +184,7 @@ def _on_the_edge(selection: lemmas.Selection) -> list[Claim]:
 
 
 def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
-    """Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
+    """Judge Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
     p = selection.p
     mu = lemmas.radius(selection)
     inside = lemmas.on_the_edge(selection, mu / 4, 1, seed=4)[0]
@@ -187,7 +195,7 @@ def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
 
 
 def _logarithmic_growth(selection: lemmas.Selection, steps: int) -> list[Claim]:
-    """Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
+    """Judge Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
     p = selection.p
     tokens = selection.tokens
     rule = MirrorDescent(p, 1.0, normalised=False)
@@ -198,11 +206,10 @@ def _logarithmic_growth(selection: lemmas.Selection, steps: int) -> list[Claim]:
 
 
 def _near_runs(selection: lemmas.Selection, steps: int) -> tuple[list[History], float]:
-    """Normalised runs with a small step from the cone of mu_0 and R_pi around the
-    selection's target, and the step size.
+    """Train normalised runs with a small step in the cone of mu_0 and R_pi.
 
-    The cone is around the target that the world names. One run starts at the target's
-    own direction, another one at a random direction with D = mu_0/4, both at ||W_0|| =
+    The cone is around the selection's target. One run starts at the target's own
+    direction, another one at a random direction with D = mu_0/4, both at ||W_0|| =
     R_pi. Returns the histories and the step size.
     """
     shape = selection.solution.W.shape
@@ -226,7 +233,13 @@ def _near_runs(selection: lemmas.Selection, steps: int) -> tuple[list[History], 
     return histories, rule.step_size
 
 
-def _far_out(selection, start, width, target, steps):
+def _far_out(
+    selection: lemmas.Selection,
+    start: np.ndarray,
+    width: np.ndarray,
+    target: np.ndarray,
+    steps: int,
+):
     """Return D (runs, k) from `target` along normalised training from `start`.
 
     Every run has its own step size, so that one step turns the mirror image of W by a
@@ -247,7 +260,7 @@ def _far_out(selection, start, width, target, steps):
 
 
 def _rates(sizes: Sizes) -> Iterator[Claim]:
-    """Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
+    """Judge Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
@@ -265,7 +278,7 @@ def _rate_claims(history: History, solution: MaxMargin, p: float) -> list[Claim]
 
 
 def _paths(sizes: Sizes) -> Iterator[Claim]:
-    """The regularisation paths: of W alone, and of v and W together."""
+    """Judge the regularisation paths: of W alone, and of v and W together."""
     few = _data(replace(sizes, seeds=sizes.path_seeds))
     instance = section5.joint_instance()
     for p in (1.75, 2, 3):
@@ -289,7 +302,7 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     selections = _selections(sizes, p)
     solution = selections.solution
 
-    def plain(rule):
+    def plain(rule: MirrorDescent):
         return MirrorDescent(p, 1.0, normalised=False)
 
     history, _ = lemmas.from_cone(selections, 0.05, 3, sizes.rate_steps, change=plain)

@@ -15,6 +15,7 @@ cone S is {D <= mu}, and C is the part of S with ||W||_{p,p} >= R.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,8 @@ RESOLVED = 1e-14  # rounding makes an error of about 1e-16 in D
 MOVED = 1e-3  # least relative change of D in a run that counts as moving
 PI = 1e-3  # Lemma 27's pi, a tenth of the smallest change of a wrong world
 THIN = (
-    "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: the row notices "
+    "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: "
+    "the row notices "
     "a step off, and no rotated target"
 )
 claim = PAPER.claim
@@ -65,8 +67,12 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray) -> list[Claim]:
-    """L_min <= L(W) <= L_max, of each sample's best and worst score (our constant), at
-    `matrices` (m, runs, d, d_z), and far along both SVMs."""
+    """Judge L_min <= L(W) <= L_max.
+
+    The bounds are the losses of each sample's best and worst score (our constants).
+    They are tested at `matrices` (m, runs, d, d_z) and far along two SVM directions, at
+    which they are attained.
+    """
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
     smallest, largest = (
@@ -106,11 +112,13 @@ def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
 
 
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
-    """||grad L||_{q,q} <= G = mean over i of G_i spread_i / 4, G_i the range of scores (ours).
+    """Judge ||grad L||_{q,q} <= G, with our constant G.
 
-    Sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights, at most a
-    quarter of the product of the ranges (Gruess); |l'| <= 1. At `matrices` (m, runs, d,
-    d_z), and at W = 0 for two misclassified tokens, where it is attained.
+    G is the mean over i of G_i spread_i / 4, where G_i is the range of sample i's
+    scores. For sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights,
+    which is at most a quarter of the product of the ranges (Gruess), and |l'| <= 1. The
+    bound is tested at `matrices` (m, runs, d, d_z), and at W = 0 for two misclassified
+    tokens, where it is attained.
     """
     q = dual_exponent(p)
     pair = _two_misclassified_tokens()
@@ -147,7 +155,7 @@ class Steps:
     not only algebra.
     """
 
-    def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent):
+    def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent) -> None:
         first = np.flatnonzero(np.diff(history.iterations) == 1)
         flat = (len(tokens.y), len(first), -1)
         self.p = rule.p
@@ -157,7 +165,7 @@ class Steps:
             history.W[:, at].reshape(flat) for at in (first, first + 1)
         )
 
-        def gradient(k):
+        def gradient(k: int):
             return attention.gradients(tokens, history.W[:, k], tokens.u, "logistic")[1]
 
         self.gradient = np.stack(list(map(gradient, first)), 1).reshape(flat)
@@ -171,13 +179,13 @@ class Steps:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
 
-def _growth(step):  # growth of the norm of the mirror image in one step
+def _growth(step: Any):  # what one step adds to the norm of the mirror image
     return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (
         step.p - 1
     )
 
 
-def lemma12(W, p):
+def lemma12(W: np.ndarray, p: float) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the sides of D^{1/p-1/2} ||W||_F <= ||W||_{p,p} <= ||W||_F, for D entries.
 
     For p < 2 the inequalities are reversed.
@@ -188,7 +196,9 @@ def lemma12(W, p):
     return [(ends[0] * frobenius, size), (size, ends[1] * frobenius)]
 
 
-def lemma13(first, second, p):
+def lemma13(
+    first: np.ndarray, second: np.ndarray, p: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the sides of ||W_1 - W_2||_{p,p}^p / (p 2^p) <= D_psi(W_1, W_2), for p >=
     2.
 
@@ -203,7 +213,9 @@ def lemma13(first, second, p):
     return bound, bregman(first, second, p)
 
 
-def lemma14(x, y, p):
+def lemma14(
+    x: np.ndarray, y: np.ndarray, p: float
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the sides of y s <= (p-1)/p (x^p - y^p) <= x s, with s = x^{p-1} -
     y^{p-1}.
 
@@ -214,7 +226,9 @@ def lemma14(x, y, p):
     return [(y * rise, middle), (middle, x * rise)]
 
 
-def lemma15(x, y, p):
+def lemma15(
+    x: np.ndarray, y: np.ndarray, p: float
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the sides of y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, with s =
     (p-1)(x-y).
 
@@ -306,7 +320,10 @@ class Selection:
 
     @property
     def direction(self) -> np.ndarray:
-        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D), of norm one also if W_mm is rotated."""
+        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D).
+
+        It has norm 1 even if a rotation has changed the norm of W_mm.
+        """
         flat = self.solution.W.reshape(len(self.solution.W), -1)
         return flat / norm(flat, self.p)[:, None]
 
@@ -333,7 +350,7 @@ def locally_optimal(selection: Selection) -> np.ndarray:
     return ((rest < best) | (selection.solution.margins > 1 + SUPPORT)).all((1, 2))
 
 
-def _delta(selection):
+def _delta(selection: Selection):
     """Return delta of Eq. 4: (m - 1)/2, with m the least margin of a token off the
     support.
     """
@@ -341,7 +358,7 @@ def _delta(selection):
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
-def _nearness(selection):
+def _nearness(selection: Selection):
     """Return min(delta, 1/2).
 
     At norms of ||W_mm|| divided by this, softmax separates support tokens from others.
@@ -377,7 +394,7 @@ def on_the_edge(
     return _edge_along(selection, mu, directions)
 
 
-def _edge_along(selection, mu, E):
+def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
     """Return the first direction W_mm/||W_mm|| + s E, s > 0, at which D = mu, with norm
     1.
 
@@ -386,10 +403,10 @@ def _edge_along(selection, mu, E):
     direction = selection.direction
     p = selection.p
 
-    def moved(log_s):
+    def moved(log_s: np.ndarray):
         return direction + np.exp(log_s)[..., None] * E
 
-    def D(log_s):
+    def D(log_s: np.ndarray):
         return directional_bregman(moved(log_s), direction, p)
 
     low = high = np.full(E.shape[:2], -25.0)
@@ -405,7 +422,7 @@ def _edge_along(selection, mu, E):
     return W / norm(W, p)[..., None]
 
 
-def _worst_edges(selection):
+def _worst_edges(selection: Selection):
     """Return +-sgn(A) |A|^{q-1} for every constraint A.
 
     The margin of A changes most along this direction.
@@ -418,7 +435,7 @@ def _worst_edges(selection):
     return np.concatenate([E, -E])
 
 
-def _slack(selection, mu):
+def _slack(selection: Selection, mu: np.ndarray):
     """Return the least slack of Eqs. 12a-c on the edge of the cone of mu (runs,).
 
     The equations hold if it is 1 or more. Let m be the margins under W of norm
@@ -449,7 +466,7 @@ def lemma19(selection: Selection) -> Claim:
     hold.
     """
 
-    def slack(k):
+    def slack(k: Any):
         return _slack(selection, radius(selection) * 10.0**k)
 
     room = next((k for k in range(5) if not slack(k) >= 1), 5)
@@ -460,7 +477,7 @@ def lemma19(selection: Selection) -> Claim:
     return claim("lemma19", slack(0), selection.p, say=(far,))
 
 
-def _descent(selection, W, toward):
+def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
     """Return <-grad L(W), V> without underflow, as a factor and the log of a scale,
     (runs,).
 
@@ -475,7 +492,7 @@ def _descent(selection, W, toward):
     return (slopes.pull * below).sum((1, 2)), slopes.log_scale
 
 
-def _radii(selection, multiples):
+def _radii(selection: Selection, multiples: np.ndarray):
     return np.asarray(multiples, float)[:, None] / _nearness(selection)
 
 
@@ -507,7 +524,7 @@ def lemma20(
     )
 
 
-def _excess(selection, W):
+def _excess(selection: Selection, W: np.ndarray):
     """Return the pi of Lemma 21 at W, (runs,).
 
     It solves <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>.
@@ -711,7 +728,15 @@ def lemma27(
     return claim("lemma27", np.min(slacks), selection.p, say=words, remark=remark)
 
 
-def _turning(selection, history, k, step_size, pi, mu, least):
+def _turning(
+    selection: Selection,
+    history: History,
+    k: int,
+    step_size: float,
+    pi: float,
+    mu: np.ndarray,
+    least: np.ndarray,
+):
     """Return whether record k is in the cone, and Eq. 25's slack divided by its left
     side.
 
@@ -847,7 +872,7 @@ def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
     log_r = np.log(history.own_norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
 
-    def since(r):
+    def since(r: np.ndarray):
         return (r[0] + r[-1]) / 2
 
     each = zip(log_r, log_D, strict=True)

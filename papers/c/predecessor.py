@@ -7,7 +7,7 @@ head SVM has the largest label margin, since the loss is about e^{-r margin}. Th
 turns to v_mm of this SVM, and W/R to W_mm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -42,13 +42,17 @@ def _ranks(W: np.ndarray) -> np.ndarray:
     return np.linalg.matrix_rank(W, rtol=RANK)
 
 
-def _unit(a):  # a zero matrix stays zero
+def _unit(a: np.ndarray):  # a zero matrix stays zero
     size = np.linalg.norm(a, axis=(1, 2), keepdims=True)
     return a / np.where(size > 0, size, 1.0)
 
 
 def train_key_query(
-    tokens: TokenSet, K: np.ndarray, Q: np.ndarray, step_size: float, record
+    tokens: TokenSet,
+    K: np.ndarray,
+    Q: np.ndarray,
+    step_size: float,
+    record: Sequence[int],
 ) -> np.ndarray:
     """Train keys and queries, and return W = K Q^T (runs, k, d, d_z) at iterations
     `record`.
@@ -137,7 +141,7 @@ def rank_by_dimension(
     exists.
     """
 
-    def rank(kept):
+    def rank(kept: TokenSet):
         return _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
 
     drawn = [svm.feasible(unit_tokens(seeds, n, T, d)) for d in dimensions]
@@ -233,7 +237,7 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def several_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
-):
+) -> np.ndarray:
     """Train with a ReLU head, and align W with the SVM of the tokens it selects,
     (runs,).
     """
@@ -253,13 +257,18 @@ def several_tokens(
     return aligned
 
 
-def _on_the_sphere(function, start, R, p):
+def _on_the_sphere(
+    function: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    R: float,
+    p: float,
+):
     """Minimise `function`, which returns value and gradient, over ||w||_p = R.
 
     Returns the minimiser and the minimum.
     """
 
-    def objective(w):
+    def objective(w: np.ndarray):
         size = norm(w, p)
         value, gradient = function(R / size * w)
         # The part that only changes ||w||
@@ -318,7 +327,7 @@ def _candidates(tokens: TokenSet, p: float):
 
 
 def solve_jointly(
-    tokens: TokenSet, p: float, multiple
+    tokens: TokenSet, p: float, multiple: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimise the loss of the first run over v (d,) and W (d, d_z) on two spheres.
 
@@ -349,7 +358,13 @@ def _log_loss_of_head(
     return log_loss, gradient
 
 
-def _in_turn(tokens, p, r, R, pair):
+def _in_turn(
+    tokens: TokenSet,
+    p: float,
+    r: float,
+    R: float,
+    pair: tuple[svm.MaxMargin, svm.MaxMargin],
+):
     """Minimise over v and W in turn, ROUNDS times, from a pair of SVM solutions.
 
     Returns log L, v (d,) and W (d, d_z).
@@ -423,7 +438,7 @@ def path_against_descent(
 
 
 def claims_on_parents(
-    aligned: Mapping, share, several: Mapping, followed: Mapping
+    aligned: Mapping, share: np.ndarray, several: Mapping, followed: Mapping
 ) -> list[Claim]:
     """Judge what 2308.16898 claims of keys and queries, of several tokens and of the
     path.

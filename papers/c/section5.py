@@ -6,6 +6,7 @@ exponent of an SVM.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def end_points(
 
 
 def divergences(
-    histories, ends, own_tokens: bool = False
+    histories: Any, ends: Any, own_tokens: bool = False
 ) -> dict[tuple[float, float], np.ndarray]:
     """Return D (runs, k), by (p, q), of training with p from the solution of an l_q
     SVM.
@@ -70,7 +71,7 @@ def divergences(
     The SVM has the tokens that training with p selects, or if `own_tokens` with q.
     """
 
-    def end(p, q):
+    def end(p: float, q: float):
         return ends[q if own_tokens else p][q].W
 
     return {
@@ -81,7 +82,7 @@ def divergences(
 
 
 def bregman_claims(
-    D: Mapping[tuple[float, float], np.ndarray], histories
+    D: Mapping[tuple[float, float], np.ndarray], histories: Any
 ) -> list[Claim]:
     """Judge the divergences `D[p, q]` (runs, records) at the end.
 
@@ -106,8 +107,7 @@ def bregman_claims(
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
     """Judge our last divergences, by q, against the means of REFERENCE."""
 
-    # ratio to the reference of the mean over the smallest `share` of the values
-    def factor(share):
+    def factor(share: float):  # of the mean of the smallest `share` of the values
         kept = {
             q: np.sort(values)[: math.ceil(share * len(values))]
             for q, values in last.items()
@@ -123,7 +123,8 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
         low, high = np.quantile(means, (0.025, 0.975))
         inside.append(low <= REFERENCE[p][q] <= high)
     late = (
-        "a few runs that settled late carry the mean: without the largest 5 % of the values"
+        "a few runs that settled late carry the mean: without the largest 5 % of "
+        "the values"
         f" the factor is {factor(0.95):.2g}"
     )
     table = claim("bregman.table", factor(1.0), p, why=late)
@@ -155,7 +156,9 @@ SELECTED_JOINTLY = {
 }
 
 
-def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Claim]:
+def joint_claims(
+    tokens: TokenSet, histories: Any, ends: Any, heads: Mapping
+) -> list[Claim]:
     """Judge joint training against the authors' runs and against theory.
 
     It selects the tokens of the authors' runs, its probabilities are near one, and W
@@ -181,7 +184,7 @@ def joint_claims(tokens: TokenSet, histories, ends, heads: Mapping) -> list[Clai
     return made
 
 
-def path_claims(histories, ends) -> list[Claim]:
+def path_claims(histories: Any, ends: Any) -> list[Claim]:
     """Judge that each path from W_0 = 0 ends nearest to the SVM of its own exponent."""
     made = []
     for p, history in histories.items():

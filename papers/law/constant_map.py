@@ -8,9 +8,10 @@ If tokens are correlated, runs still converge to them, but more and more slowly.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
@@ -67,14 +68,13 @@ def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
     return replace(data, X=X, z=X[:, :, 0])
 
 
-def _sized(name, **fixed):
+def _sized(name: str, **fixed: Any):
     sizes = BASE | fixed
     return lambda seed, value: tokens.class_mean_tokens(seed, **sizes | {name: value})
 
 
-def _long(seed, T):
-    # With two samples in 15 T dimensions the slack of the constraints does not shrink
-    # with T.
+def _long(seed: int, T: int):
+    # two samples in 15 T dimensions: constraints stay as far from tight at every T
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
 
@@ -173,7 +173,7 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     """
     unit = score_crossing(axis, seed)
 
-    def stays_at(amount):
+    def stays_at(amount: float):
         return _ends_in_opt(AXES[axis](seed, amount * unit))
 
     low = 0.0
@@ -226,7 +226,7 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
     return [*rows, _noise_power(points)]
 
 
-def _noise_power(points, lowest=1.0):
+def _noise_power(points: Any, lowest: float = 1.0):
     """Fit the exponent of the measured C in the noise from sigma = `lowest` on.
 
     The claim judges the worst seed.
@@ -264,7 +264,7 @@ SHARED_QUERY = (
 )
 
 
-def _capacity(axis, values, has, sizes):
+def _capacity(axis: Axes, values: Sequence[int], has: np.ndarray, sizes: Any):
     """Find where half of the seeds lose W_mm, with the claims on it.
 
     `has` (values, seeds) is 1 where W_mm exists; `sizes` holds the two sizes that stay
@@ -393,7 +393,7 @@ def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     tolerate more correlation.
     """
 
-    def level(at):
+    def level(at: Any):
         return at.level[np.isfinite(at.level)]
 
     rows = [

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm as normal
@@ -156,7 +157,7 @@ POSTCARD: Pairs = ((1, 0), (1, -3))
 LONGEST = Fraction(1, 6)  # longest step of u for which the proof below holds
 
 
-def _exp_between(x, terms=20):
+def _exp_between(x: Any, terms: int = 20):
     """Bound e^x from below and above by its series, for 0 <= x < `terms`."""
     total = Fraction(0)
     term = Fraction(1)
@@ -284,7 +285,9 @@ def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
     return claim("global.line", np.mean(right), "", len(problems))
 
 
-def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
+def half_of_seeds(
+    values: np.ndarray, did: np.ndarray, seed: int = 0
+) -> tuple[float, float, float]:
     """Find the value at which half of the seeds did it, with a 95 % bootstrap interval.
 
     `values` (k,) are positive and ascend. `did` (k, seeds) should be true more often at
@@ -301,7 +304,6 @@ def half_of_seeds(values, did: np.ndarray, seed: int = 0) -> tuple[float, float,
     return _crossing(log, did), float(low), float(high)
 
 
-def _crossing(log, did):
-    """Interpolate, in log(value), where the share of seeds crosses one half."""
+def _crossing(log: np.ndarray, did: np.ndarray):
     share = np.maximum.accumulate(did.mean(1)) + 1e-9 * np.arange(len(log))
     return float(np.exp(np.interp(0.5, share, log)))

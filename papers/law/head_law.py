@@ -9,6 +9,7 @@ offsets, minus their mean, are the same. Heads may share opt tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,8 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     for h, head in enumerate(heads):
         if not _sees_the_same(head, heads[0]):
             raise ValueError(
-                f"head {h} has other tokens, labels, queries or another mask than head 0"
+                f"head {h} has other tokens, labels, queries or another mask "
+                "than head 0"
             )
     small = [coordinates.minimal(head).tokens for head in heads]
     # -log |l'| of one head alone, (runs, n, 1)
@@ -119,7 +121,7 @@ def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
     return np.array_equal(head.X[shown], first.X[shown])
 
 
-def _opt_scores(head):
+def _opt_scores(head: Any):
     return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
 
@@ -151,7 +153,8 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     K = np.stack([law_of.gram(head, masked_as_zero=True) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([saturation.score_gaps(head, head.u) for head in law.heads])
-    # A masked token has an infinite margin, so that its weight is zero, whatever its gap.
+    # A masked token has an infinite margin, so that its weight is zero, whatever its
+    # gap.
     shown = np.isfinite(gaps)
     gaps = np.where(shown, gaps, 0.0)
     shown = shown.reshape(*gaps.shape[:2], K.shape[-1])
@@ -191,7 +194,7 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     )
 
 
-def _refusals(law, level, g, steps):
+def _refusals(law: Any, level: np.ndarray, g: np.ndarray, steps: Any):
     """Return the premise that fails, by run, from the last levels and margins.
 
     `level` is (H, runs); `g` are the margins (H, runs, m).
@@ -219,7 +222,10 @@ def _refusals(law, level, g, steps):
                 more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1)
             else:
                 more = np.inf
-            reason = f"wrong offsets have decayed to {rest:.1e}, they need {SETTLED_HEADS:.0e}"
+            reason = (
+                f"wrong offsets have decayed to {rest:.1e}, they need "
+                f"{SETTLED_HEADS:.0e}"
+            )
             reason = (
                 f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"
             )

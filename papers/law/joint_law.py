@@ -7,13 +7,14 @@ y_i v^T(x_{i,opt} - x_{i,t}). Both laws follow from the duals of the two SVMs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from companion.claims import Claim
 from lib import dynamics
 from lib.attention import TokenSet, coordinates
-from lib.dynamics import NGD, Rule
+from lib.dynamics import NGD, History, Rule
 from lib.svm import MaxMargin, head_svm, token_svm
 from papers import saturation
 from papers.fits import log_slope
@@ -55,7 +56,7 @@ class _JointLaw:
         return margin_law.from_duals(K, self.W.duals, self.W.margins, slopes)
 
 
-def _lowest(values):
+def _lowest(values: np.ndarray):
     run = int(values.argmin())
     return run, values[run]
 
@@ -116,7 +117,7 @@ def _even_gradient(tokens: TokenSet) -> np.ndarray:
     return ((signed * tokens.mask[..., None]).sum(2) / count).mean(1)
 
 
-def _check_independent(K):
+def _check_independent(K: np.ndarray):
     length = np.sqrt(np.einsum("rii->ri", K))
     smallest = np.linalg.eigvalsh(K / length[:, :, None] / length[:, None])[:, 0]
     run, value = _lowest(smallest)
@@ -168,7 +169,7 @@ def train(
     }
 
 
-def _measure(law, rule, history):
+def _measure(law: Any, rule: Any, history: History):
     tokens = law.problem.tokens
     rows = _opt_tokens(law.problem.tokens)
     _check_selected(history)
@@ -194,7 +195,7 @@ def _measure(law, rule, history):
     )
 
 
-def _check_selected(history):
+def _check_selected(history: History):
     """Raise PremiseFails unless runs attend to the opt tokens and score them higher."""
     needed = (
         ("margin", history.margins, tolerances.SATURATED),
@@ -207,7 +208,7 @@ def _check_selected(history):
         require(lowest > bound, "selection made", lowest, reason, run)
 
 
-def _check_settled(law, rule, history):
+def _check_settled(law: Any, rule: Any, history: History):
     """Raise PremiseFails if W or the head needs more steps, and say how many."""
     bound = tolerances.SETTLED_JOINT
     sizes = (
@@ -266,7 +267,7 @@ def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
     return [claim for name, runs in trained.items() for claim in _claims(name, runs)]
 
 
-def _claims(name, runs):
+def _claims(name: str, runs: Any):
     law = runs.law
     yield claim("joint.limit", limit_errors(runs), name)
     yield claim("joint.level", level_errors(runs), name)

@@ -12,6 +12,7 @@ this in the end, and the run ends in a cycle.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class _LpLaw:
     PremiseFails with "whole support" or "score gaps".
     """
 
-    def __init__(self, data: TokenSet, p: float):
+    def __init__(self, data: TokenSet, p: float) -> None:
         self.tokens = data
         self.p = p
         self.solution = token_svm(data, norm=p)
@@ -93,7 +94,10 @@ class _LpLaw:
         """
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
-        reason = f"entries near zero hold {share:.2g} of the residual: ||W|| 10^{needed:.1f} longer"
+        reason = (
+            f"entries near zero hold {share:.2g} of the residual: ||W|| "
+            f"10^{needed:.1f} longer"
+        )
         holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
         require(holds, "entries resolved", share, reason)
 
@@ -108,7 +112,7 @@ class _LpRun:
     error: np.ndarray
 
 
-def _run(law, size: float, steps: int, start: np.ndarray | None = None):
+def _run(law: _LpLaw, size: float, steps: int, start: np.ndarray | None = None):
     """Train until ||W||_p = (eta steps)^{1/(p-1)} = `size`, and compare with the law.
 
     Raises PremiseFails if the steps are too long or the run is too short.
@@ -151,13 +155,15 @@ def _problem(seed: int) -> TokenSet:
     return tokens.gaussian_tokens(seed, n=4, T=2, d=10)
 
 
-def study(seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3):
+def study(
+    seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3
+) -> tuple[list[_LpRun], dict[int, str]]:
     """Train every seed from zero and from a Gaussian start with deviation `std`.
 
     Returns the runs whose premises hold, and the reason of exclusion by seed.
     """
 
-    def both(seed):
+    def both(seed: int):
         law = _LpLaw(_problem(seed), p)
         started = gaussian_start(law.tokens, [seed], std)
         return [_run(law, size, steps), _run(law, size, steps, started)]
@@ -188,7 +194,7 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
     return rows
 
 
-def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
+def _onset(law: _LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)):
     """Return the moves of the offsets in one step, at `times` the iteration `at`.
 
     The step size is chosen such that cycles should begin at this iteration, for p < 2.
@@ -205,7 +211,9 @@ def _onset(law, at: int, times: Sequence[float] = (0.9, 1.25)):
     return moved[1:]
 
 
-def onsets(seeds: Sequence[int], p: float, at: int):
+def onsets(
+    seeds: Sequence[int], p: float, at: int
+) -> tuple[np.ndarray, dict[int, str]]:
     """Return `_onset` of every seed's problem, (runs, 2), and the reason of exclusion
     by seed.
     """
@@ -224,7 +232,7 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
     return [claim("lp.rests", early, f"{p:g}"), claim("lp.cycles", late, f"{p:g}")]
 
 
-def _decaying(law, share):
+def _decaying(law: _LpLaw, share: float):
     """Return steps under which the margin level rises by a constant h per iteration.
 
     They are eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}, so that a_t = h t. `share` is
@@ -236,7 +244,7 @@ def _decaying(law, share):
     return lambda t: first * (t + 1.0) ** (p - 2)
 
 
-def _constant(law, share, steps):
+def _constant(law: _LpLaw, share: float, steps: int):
     """Return a constant step that leads to the same ||W||_p after `steps`
     iterations.
     """
@@ -244,7 +252,7 @@ def _constant(law, share, steps):
     return lambda t: size ** (law.p - 1) / steps
 
 
-def _train(law, steps, count, record):
+def _train(law: _LpLaw, steps: Any, count: int, record: Any):
     """Train by normalised mirror descent from zero, one run for each entry of `steps`.
 
     An entry is a function from the iteration t to eta_t. Each sample has one or two
@@ -292,19 +300,21 @@ class Settled:
     error: float  # ||W||_p sqrt(2 D) divided by the law's constant, at the first share
 
 
-def decay_study(seeds: Sequence[int], p: float, count: int):
+def decay_study(
+    seeds: Sequence[int], p: float, count: int
+) -> tuple[list[Settled], dict[int, str]]:
     """Train every seed's problem with decaying steps of each of `SHARES`.
 
     Returns the results, and the reason of exclusion by seed.
     """
 
-    def study_seed(seed):
+    def study_seed(seed: int):
         return _settled(_LpLaw(_problem(seed), p), count)
 
     return each_seed(seeds, study_seed, f"p = {p:g}, ")
 
 
-def _settled(law, count):
+def _settled(law: _LpLaw, count: int):
     """Train one problem with `count` decaying and with constant steps.
 
     Raises PremiseFails if the offsets do not rest under the smallest share.
@@ -326,7 +336,8 @@ def _settled(law, count):
     size = geometry.norm(W[:, at_end], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
 
-    # The direction error of the first share, times its norm, against the law's constant.
+    # The direction error of the first share, times its norm, against the law's
+    # constant.
     W_mm = law.solution.W.reshape(1, -1)
     D = geometry.directional_bregman(W[:1, at_end], W_mm, law.p)[0]
     scaled_error = size[0] * np.sqrt(2 * max(D, 0.0))

@@ -39,7 +39,7 @@ class PremiseFails(ValueError):
     reason.
     """
 
-    def __init__(self, premise: str, run: int, amount: float, reason: str):
+    def __init__(self, premise: str, run: int, amount: float, reason: str) -> None:
         self.premise = premise
         self.run = run
         self.amount = float(amount)
@@ -263,7 +263,9 @@ def gram(
     return coordinates.gram(delta, tokens.z)
 
 
-def from_duals(K, duals, margins, log_slopes) -> MarginLaw:
+def from_duals(
+    K: np.ndarray, duals: np.ndarray, margins: np.ndarray, log_slopes: np.ndarray
+) -> MarginLaw:
     """Compute the `margin_law` without its checks, from the Gram matrix K (runs, m, m).
 
     The other arguments are (runs, n, T-1), with m = n (T-1).
@@ -282,7 +284,9 @@ def _together(duals: np.ndarray, fields: list[dict[str, np.ndarray]]) -> MarginL
     )
 
 
-def _of_run(K_on, beta, margins, log_slopes):
+def _of_run(
+    K_on: np.ndarray, beta: np.ndarray, margins: np.ndarray, log_slopes: np.ndarray
+):
     """Compute the fields of MarginLaw for one run.
 
     `K_on` is the Gram matrix of the pairs on the support. The other arguments are (n,
@@ -322,22 +326,32 @@ def _of_run(K_on, beta, margins, log_slopes):
     }
 
 
-def _checked(run, K, inside, off, duals, margins, log_slopes):
+def _checked(
+    run: int,
+    K: np.ndarray,
+    inside: np.ndarray,
+    off: np.ndarray,
+    duals: np.ndarray,
+    margins: np.ndarray,
+    log_slopes: np.ndarray,
+):
     """Return the duals (n, T-1) that the law is about, or raise PremiseFails.
 
-    `K` is the Gram matrix of the pairs `inside` (bool, (n, T-1)), `off` what
+    `K` is the Gram matrix of the pairs `inside` (bool, (n, T-1)), and `off` is what
     `_distance` returns. The other arguments are (n, T-1).
     """
     beta = duals.ravel()
     margins = margins.ravel()
     log_slopes = np.ravel(log_slopes)
 
-    def pair(m):
+    def pair(m: int):
         return "(sample {}, pair {})".format(*np.unravel_index(m, duals.shape))
 
     reason = (
-        f"the duals give margins that differ by {off:.2g} from the solution's, it needs at "
-        f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and this selection"
+        f"the duals give margins that differ by {off:.2g} from the solution's, "
+        "it needs at "
+        f"most {SAME_SOLUTION:.0e}: the Frobenius solution of these tokens and "
+        "this selection"
     )
     require(off <= SAME_SOLUTION, "same problem", off, reason, run)
     tight = np.flatnonzero(margins - 1 <= TIGHT)
@@ -359,7 +373,8 @@ def _checked(run, K, inside, off, duals, margins, log_slopes):
     require(share >= SMALLEST_DUAL or unknown, "positive duals", share, reason, run)
     reason = (
         f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
-        f"selected one does, the first {pair(behind[0]) if behind.size else ''}; it needs none"
+        f"selected one does, the first {pair(behind[0]) if behind.size else ''}; "
+        "it needs none"
     )
     require(not behind.size, "score gaps", len(behind), reason, run)
     return beta.reshape(duals.shape)
@@ -380,7 +395,8 @@ def joint_slopes(
     share = smallest.min()
     idle = int((head.duals[run] < SMALLEST_DUAL * head.duals[run].max()).sum())
     reason = (
-        f"{idle} of {head.duals.shape[1]} samples carry nothing in the head SVM, smallest dual "
+        f"{idle} of {head.duals.shape[1]} samples carry nothing in the head SVM, "
+        "smallest dual "
         f"{share:.1e} of the largest, it needs {SMALLEST_DUAL:.0e}"
     )
     require(share >= SMALLEST_DUAL, "whole head", share, reason, run)
@@ -415,7 +431,7 @@ def _least_entropy(
     H = F @ np.linalg.qr(v[:, None], mode="complete")[0][:, 1:]
     y = np.zeros(H.shape[1])
 
-    def at(y):
+    def at(y: np.ndarray):
         powers = log_slopes - H @ y
         top = powers.max()
         weights = np.exp(powers - top)

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -32,14 +34,14 @@ SMALL = dict(fontsize="x-small")
 TITLED = dict(**SMALL, loc="upper left", handletextpad=0.3)
 
 
-def _by_setting(comparisons):
+def _by_setting(comparisons: Any):
     """Group comparisons by setting: (name, its comparisons, a look), in order."""
     names = dict.fromkeys(c.setting.name for c in comparisons)
     groups = ([c for c in comparisons if c.setting.name == name] for name in names)
-    return list(zip(names, groups, plots.SERIES))
+    return list(zip(names, groups, plots.SERIES, strict=False))
 
 
-def _logs(axis, **names):
+def _logs(axis: Axes, **names: Any):
     """Make both axes logarithmic, and pass `names` to Axes.set."""
     axis.set(xscale="log", yscale="log", **names)
 
@@ -191,7 +193,9 @@ def _off(worst: float) -> str:
 RULES = ("NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak")  # the longer names first
 
 
-def _misses_the_law(axis, name: str, end: tuple, deviation: float, line: dict) -> None:
+def _misses_the_law(
+    axis: Axes, name: str, end: tuple, deviation: float, line: dict
+) -> None:
     """Mark the end of a run that misses the law, and write what is constant in its
     rule.
     """
@@ -340,7 +344,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     pieces.beside(error, *middle, "slope only", plots.GREY, (0, 4))
     # Their marks lie below black dots.
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
-    for one, like in zip(trained.values(), seen):
+    for one, like in zip(trained.values(), seen, strict=False):
         power = Fraction(one.rule.decay).limit_denominator(9)
         if power:
             steps = rf"$\eta_t\propto t^{{-{power}}}$"
@@ -439,7 +443,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     rows = {}
     constants = []
     cases = ("one for all", common, common.law.norm), ("one per head", each, ones)
-    for (name, one, wanted), like in zip(cases, plots.SERIES):
+    for (name, one, wanted), like in zip(cases, plots.SERIES, strict=False):
         ratios = [
             head_law.ratios(norm)[:, one.kept].ravel() for norm in (wanted, one.norm)
         ]
@@ -489,7 +493,7 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
     misfit.set(title="Off its prediction; right: worst run")
     misfit.set_xlabel("relative error; dashed: asked")
     labels = []
-    for name, like in zip(DRAWN, plots.SERIES):
+    for name, like in zip(DRAWN, plots.SERIES, strict=False):
         here = [p for p in kept if p.axis == name]
         at = np.array(sorted({p.value for p in here}))
         measured = []
@@ -538,7 +542,10 @@ def constants_by_axis(
             top = np.median(predicted[at == 1])
             plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
             power = judged["map.noise"]
-            words = f"worst seed's power\nfrom 1 on: {power.measured:.2f}\n{pieces.asked(power)}"
+            words = (
+                "worst seed's power\nfrom 1 on: "
+                f"{power.measured:.2f}\n{pieces.asked(power)}"
+            )
             pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
         if name in switches:
             crossings = switches[name]
@@ -554,7 +561,10 @@ def constants_by_axis(
             axis.set_title(f"dotted: a run switches{further}", loc="right", **SMALL)
         if f"map.most.{name}" in judged:  # this claim has other sizes
             count = judged[f"map.most.{name}"]
-            words = f"half of the seeds lose $W_{{mm}}$\nat up to {count.measured:.2f} times"
+            words = (
+                f"half of the seeds lose $W_{{mm}}$\nat up to "
+                f"{count.measured:.2f} times"
+            )
             words += f" Cover's\ncount {pieces.asked(count)}"
             pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure
@@ -619,7 +629,7 @@ def outside(left: Sequence) -> Figure:
     return figure
 
 
-def idle_and_moves(zero, zeros, steps: Sequence[lp_law.Settled]) -> Figure:
+def idle_and_moves(zero: Any, zeros: Any, steps: Sequence[lp_law.Settled]) -> Figure:
     """Draw the offsets of pairs whose duals are zero, and the last moves by length of
     step.
 
@@ -631,7 +641,7 @@ def idle_and_moves(zero, zeros, steps: Sequence[lp_law.Settled]) -> Figure:
     return figure
 
 
-def _idle(axis, zero, zeros):
+def _idle(axis: Axes, zero: Any, zeros: Any):
     """Draw the offsets of idle pairs minus their constant.
 
     `zero` are runs with one idle pair each, `zeros` a run with several.
@@ -640,7 +650,10 @@ def _idle(axis, zero, zeros):
     for run in zeros:
         several.setdefault(f"{len(run.law.pairs)} idle pairs", run)
     shown = [("one idle pair", run, ONE) for run in zero]
-    shown += [(*item, like) for item, like in zip(several.items(), plots.SERIES[1:3])]
+    shown += [
+        (*item, like)
+        for item, like in zip(several.items(), plots.SERIES[1:3], strict=False)
+    ]
     for _, run, like in shown:
         less = run.offsets - run.law.constants
         axis.plot(run.level, less, ms=3, mfc="none", **like.mark)
@@ -653,7 +666,7 @@ def _idle(axis, zero, zeros):
     axis.legend(**SMALL)
 
 
-def _moves(axis, steps):
+def _moves(axis: Axes, steps: Any):
     """Draw the last move of an offset under steps like t^(p-2) and under constant
     steps.
     """

@@ -6,12 +6,13 @@ of W that lies outside the support's span early in the run.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates
-from lib.dynamics import Polyak, Rule, Start, train, zero_start
+from lib.dynamics import History, Polyak, Rule, Start, train, zero_start
 from lib.svm import Infeasible, MaxMargin, token_svm
 from papers import saturation
 from papers.law import margin_law, margin_theorem, margins
@@ -130,7 +131,7 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
     return compared
 
 
-def _compare(c, history, start, selected):
+def _compare(c: Any, history: History, start: Any, selected: Any):
     """Add the law and what the run measured to a comparison, or raise PremiseFails."""
     setting = c.setting
     run = c.run
@@ -146,7 +147,7 @@ def _compare(c, history, start, selected):
     return replace(c, measured=measured)
 
 
-def _measure(c, history, off_span):
+def _measure(c: Any, history: History, off_span: Any):
     """Return `_Measured` of one run.
 
     `off_span` is the norm of W_0's part outside the minimal coordinates.
@@ -230,7 +231,7 @@ def offsets_missed(c: Comparison) -> np.ndarray:
     return apart[c.law.support[0]]
 
 
-def _values(c):
+def _values(c: Any):
     """Return what the claims law.* judge in one run, by id.
 
     A value is a number, or an array with an entry for each pair on the support.

@@ -7,7 +7,7 @@ raises the margins by s multiplies a wrong offset in the mode of eigenvalue lamb
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def _growing_polyak(max_step: float, growth: float):
     The step is min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}).
     """
 
-    def cap(t):
+    def cap(t: np.ndarray):
         return np.log(max_step) + growth * t
 
     return Custom(
@@ -59,7 +59,7 @@ def figure2_runs(
     steps, each by rule.
     """
 
-    def in_time(rule, steps, loss="exponential"):
+    def in_time(rule: Any, steps: int, loss: str = "exponential"):
         return train(problem, rule, steps, targets={"W_mm": W_mm}, loss=loss)
 
     far = {
@@ -111,7 +111,7 @@ def figure2_claims(
 ) -> list[Claim]:
     """Judge that errors over ||W_t|| end on one line, for the runs in `far` only."""
 
-    def last(history):
+    def last(history: History):
         return ratio_to_law(history, target, law)[:, -1]
 
     return [
@@ -192,7 +192,7 @@ def short_step(
     return claim("law.short", moved, setting, f"{multiple:g}", remark=why)
 
 
-def _moved(runs, multiple):
+def _moved(runs: Any, multiple: float):
     """Collect the moves at one multiple of the longest step, over all runs and
     momenta.
     """

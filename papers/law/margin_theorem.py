@@ -6,7 +6,7 @@ return a `Proof`. Names and the numbers of equations are those of
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
@@ -44,7 +44,7 @@ class Local:
 
     def __init__(
         self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str
-    ):
+    ) -> None:
         self.shown = shown = coordinates.shown_pairs(tokens, selected)[0]  # (n, T-1)
         K = gram(tokens, selected, masked_as_zero=True)[0]
         of_shown = np.ix_(shown.ravel(), shown.ravel())
@@ -230,7 +230,7 @@ def _constants(
     x: float,
     omega: np.ndarray,
     tau: float,
-    everywhere=False,
+    everywhere: Any = False,
 ) -> tuple[float, float, float]:
     """Compute A, K, q of (8) and (9), which `Proof` explains.
 
@@ -318,7 +318,7 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
     return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)
 
 
-def _silent(problem, rule, foreign):
+def _silent(problem: Any, rule: Any, foreign: Any):
     """Return why the theorem says nothing about this problem and rule, or "".
 
     `foreign` says whether the rule is none of the theorem's.
@@ -371,7 +371,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
         d = float(np.sqrt(np.linalg.inv(P)[0, 0]))
         norms.append((P, varrho, d))
 
-    def merit(norm):
+    def merit(norm: Any):
         _, varrho, d = norm
         return (1 - varrho**2) / d
 

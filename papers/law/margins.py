@@ -5,6 +5,7 @@ ascending order. The checks use margins and steps only, never the direction erro
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,8 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     if ended.size:
         run = ended[0]
         raise ValueError(
-            f"run {run} ended as {str(history.status[run])!r} at iteration {history.ended[run]}, "
+            f"run {run} ended as {str(history.status[run])!r} at iteration "
+            f"{history.ended[run]}, "
             f"before record {k} at iteration {history.iterations[k]}"
         )
     place = coordinates.others(opt, margins.shape[-1] + 1)
@@ -133,24 +135,28 @@ def _span_part(
     return inside
 
 
-def check_selection(run, margins):
+def check_selection(run: int, margins: np.ndarray) -> None:
     """Raise PremiseFails if the margins (n, T-1) show no clear selection yet."""
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
-        f"the smallest margin is {smallest:.2g} (sample {sample}, pair {pair}), it needs "
+        f"the smallest margin is {smallest:.2g} (sample {sample}, pair {pair}), "
+        "it needs "
         f"{SATURATED:g}: the run has not decided on its tokens yet, or never will"
     )
     require(smallest >= SATURATED, "selection made", smallest, reason, run)
 
 
-def check_settled(run, law, measured, momentum):
+def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     """Raise PremiseFails if steps are too long, the run too short, or an offset still
     moves.
     """
     longest = law.longest_step(momentum)[0]
     step = measured.step_length
-    reason = f"steps of length {step:.3g} make the offsets cycle, they need less than {longest:.3g}"
+    reason = (
+        f"steps of length {step:.3g} make the offsets cycle, they need less than "
+        f"{longest:.3g}"
+    )
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
     # The part of W outside the span is measured at the first late record, and
@@ -166,7 +172,8 @@ def check_settled(run, law, measured, momentum):
     else:
         more = np.inf
     reason = (
-        f"wrong offsets have decayed to {left:.1e} at margin level a = {level[0]:.4g}, they "
+        f"wrong offsets have decayed to {left:.1e} at margin level a = "
+        f"{level[0]:.4g}, they "
         f"need {SETTLED:.0e}: margins {more:.2g} times as large"
     )
     require(left <= SETTLED, "long enough", left, reason, run)

@@ -15,7 +15,7 @@ pairs after the support's span is projected out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -32,9 +32,11 @@ from papers.ours import claim
 from papers.saturation import log_ratios, saturated_slopes
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
-# the largest |log| of a multiplier that is tried
-FARTHEST = 1e6
-EARLY = "the sum knows small weights only: where little is left, first steps with even weights count"
+FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
+EARLY = (
+    "the sum knows small weights only: where little is left, first steps with "
+    "even weights count"
+)
 
 
 def _second(Q: np.ndarray) -> np.ndarray:
@@ -54,7 +56,7 @@ class _ZeroDuals:
     "second margin" if the slope of an idle pair without pull is too close to 1.
     """
 
-    def __init__(self, data: TokenSet, count: int = 1):
+    def __init__(self, data: TokenSet, count: int = 1) -> None:
         self.tokens = coordinates.minimal(data).tokens
         self.solution = solution = token_svm(self.tokens)
         beta = solution.duals[0].ravel()
@@ -78,7 +80,10 @@ class _ZeroDuals:
         self.slopes = Q @ y
         active = y > 0
         slowest = self.slopes[~active].min(initial=np.inf)
-        reason = f"an idle pair without pull has the slope {slowest:.6f}, it needs {1 + APART:g}"
+        reason = (
+            f"an idle pair without pull has the slope {slowest:.6f}, it needs "
+            f"{1 + APART:g}"
+        )
         require(slowest >= 1 + APART, "second margin", slowest, reason)
         rest = np.zeros(len(beta))
         rest[on], mean = log_ratios(log_slopes[on], beta[on])
@@ -142,7 +147,7 @@ class _ZeroDualsRun:
     residual: np.ndarray
 
 
-def _run(law, steps: int, decades: int = 1, step: float | None = None):
+def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     """Train by NGD from zero and compare with the law.
 
     `step` defaults to `law.step`. Raises PremiseFails if the idle pairs have not
@@ -155,7 +160,8 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
     margins.check_selection(0, margins.known(history.margins)[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]  # record 0 is the start
 
-    # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether idle pairs have settled.
+    # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether idle pairs have
+    # settled.
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
     level = along / law.solution.norm[0]
     undecayed = level[-1] ** -law.rate
@@ -177,7 +183,9 @@ def _run(law, steps: int, decades: int = 1, step: float | None = None):
     )
 
 
-def study(seeds: Sequence[int], count: int, steps: int, step: float | None = None):
+def study(
+    seeds: Sequence[int], count: int, steps: int, step: float | None = None
+) -> tuple[list, dict[int, str]]:
     """Train problems with `count` tight pairs without a dual, one per seed.
 
     `step` is NGD's step size; by default it is half of the longest one that settles,
@@ -185,7 +193,7 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
     exclusion by seed.
     """
 
-    def study_seed(seed):
+    def study_seed(seed: int):
         if count == 1:
             data = tokens.unit_tokens(seed, n=6, T=8, d=10)
             decades = 2
@@ -199,7 +207,7 @@ def study(seeds: Sequence[int], count: int, steps: int, step: float | None = Non
     )
 
 
-def _last_offsets(r):
+def _last_offsets(r: Any):
     return r.offsets[-1] - np.log(r.level[-1]) - r.law.constants
 
 
@@ -248,7 +256,7 @@ class _Pulls:
     "partial support" or "score gaps".
     """
 
-    def __init__(self, data: TokenSet):
+    def __init__(self, data: TokenSet) -> None:
         self.tokens = small = coordinates.minimal(data).tokens
         solution = token_svm(small)
         self.W_mm = solution.W
@@ -298,7 +306,7 @@ class _Pulls:
         """
         square = self.law.norm[0] ** 2
 
-        def rate(_, w):
+        def rate(_: Any, w: np.ndarray):
             c = self.pull(self.K @ w)
             return c * square / (c @ self.margins)
 
@@ -334,11 +342,11 @@ def _lowest(
     with np.errstate(divide="ignore"):
         log_spread = np.log(spread.clip(0))
 
-    def offsets(depth):
+    def offsets(depth: Any):
         shares = np.logaddexp(log_spread, depth + np.log(beta))
         return slopes - total - shares + np.logaddexp.reduce(shares)
 
-    def balance(depth):
+    def balance(depth: Any):
         return beta @ offsets(depth)
 
     if len(beta) == 1:
@@ -391,7 +399,7 @@ class Left(NamedTuple):
     bound: float  # the bound that is proved for the saturated flow
 
 
-def _left(problem, steps):
+def _left(problem: Any, steps: Any):
     """Train by NGD with each of `STEPS` until all runs have about the same level.
 
     `steps` is the number of steps of the shortest step size.
@@ -427,13 +435,15 @@ PROBLEMS = {
 }
 
 
-def left_study(name: str, seeds: Sequence[int], steps: int):
+def left_study(
+    name: str, seeds: Sequence[int], steps: int
+) -> tuple[list[Left], dict[int, str]]:
     """Measure every seed of PROBLEMS[name].
 
     Returns the results, and the reason of exclusion by seed.
     """
 
-    def study_seed(seed):
+    def study_seed(seed: int):
         return _left(_Pulls(PROBLEMS[name](seed)), steps)
 
     return margins.each_seed(seeds, study_seed, f"{name}, ")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import claims, plots
@@ -28,8 +29,10 @@ STUDIES = {
 }
 # Data that are not public, by the revision that a study used.
 PRIVATE = {
-    "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the training pairs)",
-    "fa619d477c022b72": "CivilComments, a private sample (6,988 training comments, half toxic)",
+    "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the "
+    "training pairs)",
+    "fa619d477c022b72": "CivilComments, a private sample (6,988 training "
+    "comments, half toxic)",
 }
 
 
@@ -93,7 +96,10 @@ def _silent(curves: Curves) -> str:
     rule, best = _best_rule(curves)
     name = max(plain, key=plain.get)
     if best - plain[name] < LEAD:
-        return f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test rows)"
+        return (
+            f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of "
+            "the test rows)"
+        )
     at_edge = edges(curves)
     if at_edge:
         return f"judged at the edge of the rates tried: {at_edge}"
@@ -103,7 +109,7 @@ def _silent(curves: Curves) -> str:
 def _best_rule(curves: Curves) -> tuple[str, float]:
     """Return the rule with the highest mean test accuracy, and this accuracy."""
 
-    def right(rule):
+    def right(rule: str):
         return float(np.mean([run.hits.mean() for run in curves.runs(rule)]))
 
     best = max(curves.rates(), key=right)
@@ -162,7 +168,7 @@ def together(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
-def medians(ax, runs: Sequence[tuple], rule: str) -> None:
+def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
     """Draw the median of the runs (x, values) that still go on, and a dot where each
     ends.
     """
@@ -182,7 +188,7 @@ def shown(rule: str) -> str:
     return re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 
 
-def losses(ax, curves: Curves) -> None:
+def losses(ax: Axes, curves: Curves) -> None:
     """Draw the clock's readings, by which targets are judged."""
     for rule in curves.configuration["rates"]:
         read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
@@ -191,7 +197,7 @@ def losses(ax, curves: Curves) -> None:
     ax.set(title="Training loss, fixed rows", xlabel="Step")
 
 
-def accuracies(ax, curves: Curves) -> None:
+def accuracies(ax: Axes, curves: Curves) -> None:
     """Draw the test accuracy over steps on sampled rows.
 
     Marks are the mean over seeds at the end, on all rows. The dotted line is the best
@@ -278,7 +284,10 @@ def caption(
             end = ": too small to speak"
         else:
             end = ""
-        words += f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows {others}{end}."
+        words += (
+            f" Test accuracy: {rule} {100 * best:.1f} %; on the same rows "
+            f"{others}{end}."
+        )
     judged = [
         f"{c.statement.partition(':')[0]}: {c.verdict}" for c in table if c.verdict
     ]
@@ -305,8 +314,10 @@ def _setting(curves: Curves, stop: str) -> str:
     plural = "" if round(epochs) == 1 else "s"
     return (
         f"{_named(problem['data'])}; {problem['rows']:,} training rows{short},"
-        f" {problem['test_rows']:,} test rows; {network}; batch {study['batch']}, at most"
-        f" {study['horizon']:,} steps ({epochs:.0f} epoch{plural}{stop}), {len(curves.seeds())}"
+        f" {problem['test_rows']:,} test rows; {network}; batch "
+        f"{study['batch']}, at most"
+        f" {study['horizon']:,} steps ({epochs:.0f} epoch{plural}{stop}), "
+        f"{len(curves.seeds())}"
         f" seeds; rates {rates}"
     )
 

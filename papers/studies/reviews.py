@@ -4,8 +4,10 @@ What is claimed is the stored output of its authors' code.
 """
 
 from itertools import product
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import plots
@@ -18,8 +20,8 @@ from papers.studies.kept_curves import judge, shown, together
 from papers.studies.run_measures import at_common_level
 from papers.verdicts import Interval
 
-# The source of a claim. Our copy of the paper has no experiments, so that we read the
-# stored output of its code.
+# Of a claim. Our copy of the paper has no experiments: we read the code's stored
+# output.
 SOURCE = "authors' code of paper C, {} (our reading)"
 SHOWN = 2_500  # test reviews in an evaluation
 LAST = 4  # how many evaluations are averaged for the judged accuracy
@@ -76,7 +78,9 @@ def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     return _paired(_right(curves, first, second))
 
 
-def _paired(apart):  # `apart` (seeds, rows); the interval has the error of both samples
+def _paired(
+    apart: np.ndarray,
+):  # differences (seeds, rows), with the error that both samples leave
     return verdicts.mean_interval(
         apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1]
     )
@@ -99,7 +103,8 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
         measured = _late_difference(curves, better, worse)
         text = (
             f": mean of the last {LAST} evaluations, {len(measured.values)} seeds"
-            f" (difference at the end, all rows: {_accuracy_difference(curves, better, worse)})"
+            " (difference at the end, all rows: "
+            f"{_accuracy_difference(curves, better, worse)})"
         )
         return text, measured
 
@@ -148,7 +153,8 @@ def _sparser(curves: Curves, part: str) -> Claim:
             f"{text} {_apart(curves, f'{key}.{part}')}" for key, text in shares.items()
         ]
         text = (
-            f": Hoyer index at the end, l1.1 minus l2 (at matched training accuracy {same};"
+            ": Hoyer index at the end, l1.1 minus l2 (at matched training "
+            f"accuracy {same};"
             f" not judged, share of entries above {', '.join(differences)})"
         )
         return text, end, same
@@ -303,14 +309,17 @@ def _sparser_vision(curves: Curves) -> Claim:
     return judge(curves, *about, verdicts.above, measure)
 
 
-def _two_rates(curves: Curves, compared, name: str, *along) -> str:
+def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
     """Write the least and largest of `compared` at the best two rates of both rules.
 
     The runs are the trials.
     """
     best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
     values = [compared(*at_common_level(pair, name, *along)) for pair in product(*best)]
-    return f"at the best two rates of both, in the trials, {min(values):.2g} to {max(values):.2g}"
+    return (
+        f"at the best two rates of both, in the trials, {min(values):.2g} to "
+        f"{max(values):.2g}"
+    )
 
 
 def vision_table(curves: Curves) -> Table:
@@ -339,14 +348,19 @@ def rates(curves: Curves) -> Figure:
     rate.
     """
 
-    def percent(run):
+    def percent(run: Any):
         return 100 * float(_late(run))
 
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")
 
 
 def _differences(
-    ax, curves: Curves, table: Table, scale=1.0, also=(), digits=1
+    ax: Axes,
+    curves: Curves,
+    table: Table,
+    scale: float = 1.0,
+    also: Any = (),
+    digits: int = 1,
 ) -> None:
     """Draw the intervals of a table as a forest, to `digits`.
 
@@ -381,7 +395,7 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
-def _beside_the_paper(ax, curves: Curves, reduced: Curves) -> None:
+def _beside_the_paper(ax: Axes, curves: Curves, reduced: Curves) -> None:
     """Draw the accuracy table as a panel: last and largest accuracy by rule, with the
     paper's.
 
@@ -541,7 +555,7 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     return figure
 
 
-def _word_boxes(ax, curves: Curves) -> None:
+def _word_boxes(ax: Axes, curves: Curves) -> None:
     """Draw two reviews of the first seed by their words; a darker box has more weight.
 
     The weights are those with which the first token reads the words in the last layer,

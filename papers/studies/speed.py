@@ -1,6 +1,7 @@
 """Paper A's Figures 1, 4, 6 and 7, judged and drawn from the kept curves of a study."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from companion import claims, plots
@@ -278,7 +279,7 @@ def rates(curves: Curves) -> Figure:
     return figure
 
 
-def _step_sizes(ax, curves: Curves) -> None:
+def _step_sizes(ax: Axes, curves: Curves) -> None:
     """Draw running means of the steps taken; SGD's constant rate is a level line."""
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
@@ -299,7 +300,7 @@ def _step_sizes(ax, curves: Curves) -> None:
     pieces.plain_ticks(ax.yaxis)
 
 
-def _ratios(ax, curves: Curves, name: str) -> None:
+def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     """Draw the steps to the last target divided by SGD's, one rule per row, with
     verdicts.
 
@@ -335,7 +336,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     ax.set_xlabel("fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps")
 
 
-def _norms(ax, curves: Curves) -> None:
+def _norms(ax: Axes, curves: Curves) -> None:
     """Draw the growth of the weight matrices: a line for the median layer, a dot for
     each.
     """
@@ -361,7 +362,7 @@ def _norms(ax, curves: Curves) -> None:
     pieces.end_labels(ax, ends)
 
 
-def _growth(ax, curves: Curves) -> None:
+def _growth(ax: Axes, curves: Curves) -> None:
     """Draw the growth of matrices over that of a random walk, hollow where it is less.
 
     This is our own question.

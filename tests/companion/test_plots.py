@@ -218,7 +218,9 @@ def narrow(figure):
             place = axis.transScale + axis.transLimits
             at = place.transform(np.concatenate(points))
             spans = np.ptp(at[np.isfinite(at).all(1)].clip(0, 1), axis=0)
-            thin = [name for name, span in zip("xy", spans) if span < LEAST]
+            thin = [
+                name for name, span in zip("xy", spans, strict=False) if span < LEAST
+            ]
             found += [(axis.get_title(), name) for name in thin]
     return found
 

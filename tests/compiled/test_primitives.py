@@ -145,7 +145,10 @@ def test_the_softmax_on_lanes_agrees_with_many_digits(seed, width, logistic, tie
                         abs(push - slope * p[t] / N)
                         <= 1e-12 * slope * p[t] / N + 1e-300
                     )
-                largest = max(abs(slope * q * (f - s)) for q, s in zip(p, scores[:, i]))
+                largest = max(
+                    abs(slope * q * (f - s))
+                    for q, s in zip(p, scores[:, i], strict=True)
+                )
                 for t in range(1, T):
                     pull = mp.exp(scales[0, run]) * work.c[t - 1, i]
                     exact = slope * p[t] * (f - mp.mpf(scores[t, i])) / N

@@ -453,7 +453,7 @@ def test_stand_ins_are_fixed_disjoint_and_known_by_their_rows(
         set(
             map(bytes, p.images.numpy())
             if kind is images
-            else zip(p.texts, p.pairs or p.texts)
+            else zip(p.texts, p.pairs or p.texts, strict=True)
         )
         for p in parts
     ]
@@ -522,7 +522,7 @@ def test_augmented_batches_depend_on_seed_and_step_alone(monkeypatch):
     # the same rows as without augmentation, but other pictures
     assert torch.equal(first.batch(2)[1], plain.batch(2)[1])
     assert not torch.equal(first.batch(2)[0], plain.batch(2)[0])
-    parts = zip(*(first.on("cpu", (k, 2)).batch(4) for k in range(2)))
+    parts = zip(*(first.on("cpu", (k, 2)).batch(4) for k in range(2)), strict=True)
     assert all(map(torch.equal, map(torch.cat, parts), first.batch(4)))
     drawn = []
 

@@ -72,7 +72,7 @@ class Oracle:
         down_u = 0 * self.u
         gap = Decimal(0)
         n = len(self.y)
-        for X, z, y in zip(self.X, self.z, self.y):
+        for X, z, y in zip(self.X, self.z, self.y, strict=True):
             a = X @ (self.W @ z)
             gamma = y * (X @ self.u)
             e = exp(a - a.max())
@@ -132,10 +132,10 @@ class Oracle:
         def error(M, target):
             return length(M), length(M / length(M) - target / length(target))
 
-        # The log weight of the opt token relative to each other token, which cannot
-        # underflow.
-        a = [X @ (self.W @ z) for X, z in zip(self.X, self.z)]
-        margins = [v[o] - np.delete(v, o) for o, v in zip(self.opt, a)]
+        # Log weight of the opt token relative to each other: no range of numbers cuts
+        # it off.
+        a = [X @ (self.W @ z) for X, z in zip(self.X, self.z, strict=True)]
+        margins = [v[o] - np.delete(v, o) for o, v in zip(self.opt, a, strict=True)]
         head = () if self.fixed else error(self.u, u_target)
         return *error(self.W, W_target), np.concatenate(margins), *head
 

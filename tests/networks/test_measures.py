@@ -51,7 +51,9 @@ def test_sparsity_of_a_part_is_the_share_above_thresholds():
         ]
         model = torch.nn.ModuleList(map(torch.nn.ModuleDict, layers))
         with torch.no_grad():
-            for parameter, row in zip(model.parameters(), np.repeat(rows, 3, 0)):
+            for parameter, row in zip(
+                model.parameters(), np.repeat(rows, 3, 0), strict=False
+            ):
                 parameter.copy_(torch.tensor(row))
         return model
 
@@ -68,7 +70,11 @@ def test_sparsity_of_a_part_is_the_share_above_thresholds():
 def test_magnitudes_fall_into_the_bins_of_their_decade_and_none_outside():
     inside = measures.EDGES[3] * 1.01
     counts = measures.binned([np.array([[0.0, -inside]]), np.array([1e9, 1e9])])
-    assert dict(zip(np.flatnonzero(counts), counts[counts > 0])) == {0: 1, 3: 1, 69: 2}
+    assert dict(zip(np.flatnonzero(counts), counts[counts > 0], strict=True)) == {
+        0: 1,
+        3: 1,
+        69: 2,
+    }
 
 
 @pytest.mark.parametrize("classify", [measures.logistic, measures.nearest])

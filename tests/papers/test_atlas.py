@@ -67,7 +67,7 @@ def test_runs_that_select_nothing_have_no_ratio_and_fail():
         judges = atlas_rules._norm_reached, atlas_rules._none_reached
         judged = [
             claim
-            for judge, row in zip(judges, rows)
+            for judge, row in zip(judges, rows, strict=False)
             for claim in judge("x", row, found)
         ]
         assert len(judged) == 4 and not any(claim.holds for claim in judged)
@@ -90,7 +90,7 @@ def test_claims_notice_wrong_worlds(solved):
         "best margins 2 % large": scaled(0.98),
         "best margins 2 % small": scaled(1.02),
         "rules exchanged": dict(
-            zip(solved, [*solved.values()][1:] + [*solved.values()][:1])
+            zip(solved, [*solved.values()][1:] + [*solved.values()][:1], strict=True)
         ),
     }
     there = {world: atlas_rules.predictions(rows, of) for world, of in wrong.items()}

@@ -207,7 +207,7 @@ def test_short_runs_turn_to_the_induced_norms_and_wrong_worlds_are_caught(ran):
             )
     claims = factored_atlas.predictions(table, both, alone)
     assert "factors.bounded" in [claim.id for claim in claims if claim.holds]
-    turned = dict(zip(table, [*both.values()][1:] + [*both.values()][:1]))
+    turned = dict(zip(table, [*both.values()][1:] + [*both.values()][:1], strict=True))
     small = {name: replace(ends, value=1.1 * ends.value) for name, ends in both.items()}
     wrong = {"rules exchanged": (turned, alone), "W in place of (K, Q)": (alone, both)}
     wrong["best margins 10 % small"] = small, alone

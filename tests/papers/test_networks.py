@@ -252,7 +252,9 @@ def test_rankings_are_judged_and_exchanged_rules_are_caught():
     found = world()
     claims = network.ranking_claims(found)
     assert all(claim.holds and claim.verdict == "reproduced" for claim in claims)
-    turned = dict(zip(found, [*found.values()][1:] + [*found.values()][:1]))
+    turned = dict(
+        zip(found, [*found.values()][1:] + [*found.values()][:1], strict=True)
+    )
     wrong = network.ranking_claims(turned)
     noticed = caught(claims, {"exchanged": wrong})["exchanged"]
     assert set(noticed) == {claim.id for claim in claims}

@@ -90,7 +90,9 @@ def test_joint_claims():
     heads = {p: svm.head_svm(data, chosen[p], p) for p in joint}
     assert failing(section5.joint_claims(data, joint, ends, heads)) == set()
     figure = figures.joint(joint, ends, heads, "")
-    for p, lines in zip(STEPS, np.array(figure.axes[1].lines).reshape(-1, 2)):
+    for p, lines in zip(
+        STEPS, np.array(figure.axes[1].lines).reshape(-1, 2), strict=False
+    ):
         W, v = (line.get_ydata()[-1] for line in lines)
         assert W == joint[p].divergence(ends[p][p].W, p)[0, -1]
         assert v == joint[p].head_divergence(heads[p].value, p)[0, -1]
@@ -284,7 +286,7 @@ def test_lemma30():
 
 def test_the_joint_path_turns_to_the_largest_label_margin():
     instance = section5.joint_instance()
-    heads, _ = zip(*predecessor._candidates(instance, 2))
+    heads, _ = zip(*predecessor._candidates(instance, 2), strict=True)
     assert (np.diff([head.norm[0] for head in heads]) >= 0).all()
     v, W = predecessor.solve_jointly(instance, 2, 100)
     assert all(holds(predecessor.joint_claims(instance, 2, v, W)))

@@ -85,7 +85,7 @@ def test_regularisation_path(p):
         return predecessor._log_gap_and_gradient(one, W)[0]
 
     for start in starts:
-        for R, found in zip(radii, W):
+        for R, found in zip(radii, W, strict=True):
             assert gap(found) <= gap(R * start / size(start)) + 1e-9
     divergences = predecessor.path_against_descent(one, p, [1, 10, 100], 500, 1)["path"]
     assert (np.diff(divergences) < 0).all() and divergences[0, -1] < 0.01

@@ -100,7 +100,7 @@ def test_steps_one_per_cent_off_turn_rows_red(size, holds):
     history = dynamics.train(PROBLEM, rule(rules.NGD(0.05)), 3000)
     data = coordinates.minimal(tokens.two_token_gaussian([0, 1], n=4, d=100))
     ends = {"W_mm": svm.token_svm(data.tokens)}, {"u_mm": svm.head_svm(data.tokens)}
-    more = dict(zip(("targets", "head_targets"), ends), head="joint")
+    more = dict(zip(("targets", "head_targets"), ends, strict=True), head="joint")
     joint = dynamics.train(data, rule(rules.NGD(0.3, decay=2 / 3)), 5000, **more)
     assert fixed_head.lemma7(history, 0.05).holds == holds
     growth = fixed_head.margin_growth(history, "NGD", 0.05 / SOLUTION.norm, 1000)
@@ -127,8 +127,9 @@ def of_the_solver(monkeypatch):
 
 
 def section():
-    """Two rows about the norm: one within 10 %, one so loose that no small world breaks
-    it."""
+    """Return two rows about the norm: one within 10 %, and one that no small world
+    breaks.
+    """
     ratio = (svm.token_svm(PROBLEM.tokens).norm / SOLUTION.norm).max()
     tight = claims.close("tight", "ratio", "paper A", ratio, 1.0, 0.1)
     loose = claims.close("loose", "ratio", "paper A", ratio, 1.0, 0.9)
@@ -252,7 +253,7 @@ def test_rows_of_the_ledgers_catch_worlds_as_small_as_their_page_says(paper, nam
 
 
 def weak(section, paper):
-    """The rows of a section that do not hold, and those that no wrong world they name
+    """Return the rows that do not hold, and those that none of their wrong worlds
     breaks.
 
     Of every family the smallest world and the last two are tried; the last two are the
