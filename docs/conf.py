@@ -35,6 +35,7 @@ html_theme_options = {"navigation_with_keys": True}
 html_static_path = ["static", str(mathjax)]
 html_css_files = ["site.css"]
 html_js_files = ["site.js", "svg.js", "explainer.js", "mirror.js"]
+html_scaled_image_link = False  # a picture of README leads to its page
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
