@@ -11,6 +11,8 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -107,29 +109,39 @@ def _client(workers: int, asked: Namespace):
     # a second at what it does, which costs a waiting one 4 % of a core.
     dask.config.set({"distributed.worker.profile.enabled": False})
     dask.config.set({"distributed.admin.tick.interval": "500ms"})
-    # The terminal's Ctrl-C must not reach the workers, because each would print a
-    # traceback.
+    # The workers never see the terminal's Ctrl-C, of which each would print a
+    # traceback: they inherit from the thread that starts them that it is blocked. This
+    # thread waits for them and does see it. What starts a tracker of resources lets the
+    # signal through again, so the tracker has to run before.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        starter = ThreadPoolExecutor(max_workers=1)
         if asked.scheduler:
-            return Client(asked.scheduler, timeout=10)
-        return Client(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,  # the kernels use the memory, and Dask does not see them
-            host="127.0.0.1",
-            # The dashboard is only visible from this machine, at any free port, because
-            # another batch may have the usual one.
-            dashboard_address="127.0.0.1:0",
-            silence_logs=logging.FATAL + 10,
-        )
+            future = starter.submit(Client, asked.scheduler, timeout=10)
+        else:
+            future = starter.submit(
+                Client,
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,  # the memory is in the kernels, which Dask does not see
+                host="127.0.0.1",
+                # Seen from this machine alone, at any free port: another batch may have
+                # a fixed one.
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.FATAL + 10,
+            )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        return future.result()
     except (OSError, ValueError) as error:
         asked.refuse(
             f"no Dask scheduler answers at {asked.scheduler} ({type(error).__name__})"
         )
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        starter.shutdown()
 
 
 # One page.

@@ -1,5 +1,6 @@
 """Save the state of a run in a file from which an interrupted run resumes."""
 
+import glob
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +65,21 @@ class Checkpoint:
         OSError
             If the file cannot be written; the one before stays.
         """
-        # Remove the file of a run that was killed while it wrote.
-        for remains in self.path.parent.glob(f".{self.path.name}.*"):
-            remains.unlink()
+        self._sweep()
         stream = io.BytesIO()
         torch.save({"key": self.key, **state}, stream)
         content = stream.getvalue()
         files.write(self.path, files.sha256(content).encode() + content)
+
+    def remove(self) -> None:
+        """Remove the file, and what a run left that was killed while it wrote."""
+        self._sweep()
+        self.path.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Remove what a run left that was killed while it wrote."""
+        for remains in self.path.parent.glob(f".{glob.escape(self.path.name)}.*"):
+            remains.unlink()
 
     def read(self) -> dict[str, Any]:
         """Read the state.

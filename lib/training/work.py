@@ -348,6 +348,9 @@ class Work:
                 with contextlib.suppress(Timeout):
                     lock.acquire(blocking=False)
                 curve = self._from_file(path, until)
+                if curve is not None and not curve.paused and lock.is_locked:
+                    # Of a process that was killed after it had written the curve.
+                    Checkpoint(checkpoint).remove()
             # Whoever holds the lock: a run that came far enough may be taken further
             # meanwhile.
             curve, is_mine = loop.agreed((curve, lock.is_locked))
@@ -379,7 +382,7 @@ class Work:
         seconds = f"{curve.seconds:.0f} processor seconds"
         self.say(f"{run.name}: {curve.status}{loss}, {seconds}")
         if not curve.paused:
-            checkpoint.unlink(missing_ok=True)
+            Checkpoint(checkpoint).remove()
 
     def _finished(self, path: Path) -> Curve:
         """Read the curve of a kept run, which may be finished or paused.

@@ -336,7 +336,7 @@ def from_slowest_mode(
     steps: int,
     runs: int = 1,
 ) -> RegressionHistory:
-    """Run Algorithm 1 with eta = 1/lambda_max, `distance` off along its slowest mode."""
+    """Run Algorithm 1, eta = 1/lambda_max, from `distance` along its slowest mode."""
     space = manifold.of(problem)
     k = problem.k
     rates, directions = regression.modes(problem)

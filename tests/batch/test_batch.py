@@ -27,7 +27,7 @@ from companion import pages, record, sources
 from companion.batch import job as jobs
 from companion.batch import reference, work
 from companion.batch import run as batch
-from lib import files, provenance
+from lib import files, interrupt, provenance
 
 NOTEBOOK = """# %% [markdown]
 # # A notebook as small as they get
@@ -278,6 +278,39 @@ def first(repository, tmp_path_factory):
         heard=heard,
         changed=repository.changed(),
     )
+
+
+# The import of a package waits in a worker, as a busy machine would let it.
+WAITING = """import os, sys, time
+from pathlib import Path
+
+
+class Waiting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "distributed" and "--multiprocessing-fork" in sys.orig_argv:
+            Path(os.environ["WAITS"]).touch()
+            time.sleep(7200)
+
+
+sys.meta_path.insert(0, Waiting())
+"""
+
+
+def test_ctrl_c_while_the_workers_start_is_one_sentence(repository, tmp_path):
+    files.write(tmp_path / "sitecustomize.py", WAITING.encode())
+    waits = tmp_path / "waits"
+    told = {"PYTHONPATH": str(tmp_path), "WAITS": str(waits)}
+    told["RUNS_DIR"] = str(tmp_path / "runs")
+    process = repository.start("01_good", **told)
+    until(lambda: waits.exists() or process.poll() is not None)
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.communicate(timeout=PATIENCE)[0]
+    assert process.returncode == interrupt.STATUS
+    first, second, *rest = output.splitlines()
+    assert first.startswith("run  01_good: ") and second == "0 up to date, 1 to run"
+    assert rest == [interrupt.SENTENCE]
+    assert family and psutil.wait_procs(family, timeout=PATIENCE)[1] == []
 
 
 def test_a_batch_leaves_what_is_committed_as_it_is(repository, first, tmp_path):

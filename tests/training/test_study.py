@@ -224,6 +224,23 @@ def test_processes_share_a_study_without_loss_though_one_is_killed(whole, tmp_pa
     assert said and theirs and len(ends) == len({*ends})
 
 
+def test_what_killed_writes_left_is_gone_after_the_next_run(tmp_path):
+    study = dataclasses.replace(STUDY, rates={"SGD": (0.1,)}, seeds=2)
+    here = work(study, tmp_path)
+    first, second = (Run.of("curve", "SGD", 0.1, None, seed) for seed in (0, 1))
+    here.one(first)
+    # The first run was killed between its curve and its checkpoint's removal.
+    (here.folder / f"{first.name}.pt").write_bytes(b"a checkpoint")
+    for run in (first, second):
+        for end in ("pt", "npz"):
+            (here.folder / f".{run.name}.{end}.0123.part").write_bytes(b"half")
+    # Of a curve that is whole only the next write of it would sweep.
+    (here.folder / f".{first.name}.npz.0123.part").unlink()
+    here.all_of([first, second])
+    left = [path.name for path in here.folder.iterdir() if path.suffix != ".lock"]
+    assert sorted(left) == [f"{first.name}.npz", f"{second.name}.npz"]
+
+
 def test_a_run_that_another_process_takes_further_is_read_meanwhile(tmp_path):
     here = work(STUDY, tmp_path)
     one = Run.of("curve", "SGD", 0.1, None, 0)
