@@ -158,7 +158,8 @@ def memory(
             inwards = 5 if x[k] == min(x) else -5
             pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (inwards, lift))
         axis.set_ylim(0, 1.1)
-    axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Memory, $\epsilon=0$")
+    axes[0].set(xscale="log", title=r"Memory, $\epsilon=0$")
+    axes[0].set_xlabel("\N{LEFTWARDS ARROW} longer memory       " r"$1-\beta_2$")
     axes[0].set_ylabel("margin over the largest")
     title = r"Epsilon, $\beta_2=0.99$; a break after the first"
     axes[1].set(xlabel=r"$\epsilon$", title=title)
@@ -200,7 +201,7 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
         look = plots.look(name)
         plots.band(axis, list(runs), last, name, ms=4, marker=look.marker)
         first = np.median(last[:, 0])
-        words = f"{name}, {LABELS[norms[name]]}: {first:.2f} at {min(runs)}"
+        words = f"{name}, {LABELS[norms[name]]}: {first:.2f}"
         ends.append((first, words, look.colour))
     axis.set(xlabel="samples a step", xticks=list(runs), ylim=(0, 1.05))
     axis.set(ylabel="margin over the largest")
@@ -230,7 +231,7 @@ def _shortfalls(
     )
     medians = [np.median(values) for values in off_the_law.values()]
     axis.plot(medians, range(len(medians)), "|", color=plots.BLACK, ms=14, mew=1.5)
-    axis.set_xlabel("relative error; dashed: asked")
+    axis.set_xlabel("relative error; dashed: the most that we allow")
 
 
 def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:

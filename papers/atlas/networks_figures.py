@@ -18,7 +18,11 @@ WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 
-DRAWN = ("gradient descent", "sign descent", "polar steps")  # in the map of factors
+DRAWN = {  # the rules in the map of factors, as it names them
+    "gradient descent": "gradient descent",
+    "sign descent": "sign descent",
+    "polar steps": "polar steps (Muon)",
+}
 
 
 def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
@@ -31,7 +35,7 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
         for name, row in table.items()
         if name in DRAWN
         for what, runs, norm in (
-            (f"{name}: $W$", alone, row.alone_norm),
+            (f"{DRAWN[name]}: $W$", alone, row.alone_norm),
             ("keys and queries", both, row.norm),
         )
     ]
@@ -52,11 +56,11 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
             color=plots.BLACK if ratio < 0.9 else plots.PAPER,
         )
     for row, norm in enumerate(predicted):
-        place = (NORMS.index(norm) - 0.47, row - 0.44)
-        line = dict(fill=False, linewidth=2, edgecolor=plots.BLACK)
-        axis.add_patch(Rectangle(place, 0.94, 0.88, **line))
+        place = (NORMS.index(norm) - 0.46, row - 0.39)
+        line = dict(fill=False, linewidth=2, edgecolor=plots.BLACK, zorder=3)
+        axis.add_patch(Rectangle(place, 0.92, 0.78, **line))
     for edge in range(2, len(lines), 2):
-        axis.axhline(edge - 0.5, color=plots.PAPER, lw=6)
+        axis.axhline(edge - 0.5, color=plots.PAPER, lw=4)
     axis.set_xticks(range(len(NAMES)), NAMES)
     axis.set_yticks(range(len(names)), names)
     axis.tick_params(length=0)
@@ -139,7 +143,8 @@ def selections(optimal: Mapping) -> Figure:
         pieces.beside(axis, share, len(rules) - 1, way, colour, (0, 7))
     axis.set_yticks(range(len(rules)), _rule_names(rules))
     axis.set(xlabel="samples that select their best token, %")
-    axis.set(ylim=(len(rules) - 0.3, -0.6), xlim=(None, 101))
+    left = 100 * min(one[last].mean() for one in optimal.values()) - 6
+    axis.set(ylim=(len(rules) - 0.3, -0.6), xlim=(left, 101))
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
     return figure
