@@ -108,8 +108,7 @@ def picture(draw, number, marks, judged):
     return kept_curves.captioned(draw(kept, reduced), about), about
 
 
-DOTS = "dots: seeds, bars: 95 % intervals"
-MARKS = f"lines: medians, {DOTS}, stars: the paper's, hollow: a reduced network of ours"
+MARKS = "small dots: seeds, large mark: their mean, ring: the paper's"
 accuracy = picture(reviews.accuracy_figure, "IMDb table", MARKS, verdicts[0])
 accuracy[0]
 
@@ -117,7 +116,7 @@ accuracy[0]
 reviews.difference_figure(kept)
 
 # %% [markdown]
-# If the paper's order holds, all three differences in the second picture lie above 0, near their stars. $\ell_{1.1}$ is ahead of $\ell_2$ and $\ell_3$, but $\ell_3$ is below
+# If the paper's order holds, all three differences in the second picture lie above 0, near their stars, which are the paper's. $\ell_{1.1}$ is ahead of $\ell_2$ and $\ell_3$, but $\ell_3$ is below
 # $\ell_2$. After 16 epochs $\ell_3$ is also below the paper's own accuracy. Its runs are furthest from their end, because the paper trained $\ell_3$ for
 # 162 epochs. If we evaluate all test reviews at the end without averaging, $\ell_2$ is ahead of $\ell_{1.1}$ in one seed of four.
 #
@@ -144,33 +143,39 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 #
 # We also measure sparsity by the **Hoyer index**, which needs no
 # threshold. The index is 0 if all entries are equally large, and 1 if only one entry is not zero. We compute it twice, at the end and at the same training accuracy, and both results must agree. Uniform entries, such as the entries at our start, have the index 0.134
-# (dotted). The indices of the paper's size are all still near this value. The indices of the reduced network have moved away from this value.
+# (thin line). The indices of the paper's size are all still near this value. The indices of the reduced network have moved away from this value.
 
 # %%
 verdicts[1]
 
 # %%
-MARKS = f"{DOTS}; matched: at the same training accuracy; dotted: entries of a uniform law; hollow: a reduced network of ours"
+MARKS = "marks: means over seeds; thin line: entries of a uniform law"
 for name, counted in reviews.count_rows(kept):
     print(f"{name:32}", *(f"{count:>10}" for count in counted))
 sparsity = picture(reviews.sparsity_figure, "weights", MARKS, verdicts[1])
 sparsity[0]
 
 # %% [markdown]
+# The difference between $\ell_{1.1}$ and $\ell_2$ is small, and the same in every seed. A dot is a seed, a bar a 95 % interval, and "matched" compares at the same training accuracy.
+
+# %%
+reviews.sparsity_differences(kept)
+
+# %% [markdown]
 # ## Which tokens are selected
 #
-# Each box shows one of the first words of a review. Its shade is the weight that the first token gives this word in the last layer, averaged over the heads, in the first seed. Most of a review's
-# weight lies on later words. If $\ell_{1.1}$ attends more sharply, few boxes of its rows are dark.
+# In the lower panel each box shows one of the first words of a review. Its shade is the weight that the first token gives this word in the last layer, averaged over the heads, in the first seed; both rows share one scale. Most of a review's
+# weight lies on later words. If $\ell_{1.1}$ attends more sharply, few boxes of its row are dark.
 #
 # How many tokens does a row of weights $a$ use? We compute $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of
-# tokens. The lower panel shows the mean of this number over 404 test reviews, as a share of their tokens. The two networks disagree. At the paper's size
+# tokens. The upper panel shows the mean of this number over 404 test reviews, as a share of their tokens. The two networks disagree. At the paper's size
 # $\ell_{1.1}$ uses 7 % of the tokens and $\ell_2$ uses 32 %. In the reduced network $\ell_{1.1}$ uses 49 % and $\ell_2$ uses 18 %. Neither difference is judged.
 
 # %%
 verdicts[2]
 
 # %%
-MARKS = f"boxes: the network of that size; {DOTS}; reduced: a smaller network of ours"
+MARKS = "dots: seeds, marks: their means"
 attention = picture(reviews.attention_figure, "attention maps", MARKS, verdicts[2])
 attention[0]
 

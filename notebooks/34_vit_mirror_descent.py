@@ -79,12 +79,11 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# * **Training loss, test accuracy.** A thin line is a seed. The hollow marks
-#   are the steps to the best accuracy that both rules reach, one pair of marks for each seed. How far apart do the two rules end?
-# * **Hoyer index.** A thin line is a seed, and the loss falls from left to right. At a given training loss, which line is higher?
+# * **Test accuracy.** A line is the median of the seeds. The bracket spans the steps of both rules to the best accuracy that both reach. How far apart do the two rules end?
+# * **Hoyer index.** Training goes from right to left, because the loss falls. The bracket spans the indices at the smallest loss that both rules reach. Which line is higher there?
 
 # %%
-MARKS = "lines: medians, thin: runs; hollow marks: the best accuracy that both reach, by seed; in brackets: 95 % intervals"
+MARKS = "lines: medians, brackets: means over seeds"
 about = reviews.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure

@@ -113,9 +113,9 @@ figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), a
 figure_factors
 
 # %% [markdown]
-# Each pair of rows shows one rule, first on $(K,Q)$ and then on $W$. If the outlined cell differs between the two rows, training the factors has changed the norm. Only for polar steps does the outlined cell stay the same.
+# Each pair of rows shows one rule, first on $W$ and then on $(K,Q)$. The predicted norm is outlined, and the norm with the largest ratio is bold. If the bold cell differs between the two rows, training the factors has changed the norm. For polar steps it stays the same. The table above has Adam, too.
 #
-# ![Margins that five rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
+# ![Margins that three rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
 #
 # *The same map at desk [scale](words.md), the larger of our two sizes of run. We [committed the predictions](networks_protocol.md) before these runs. This page runs less.*
 #
@@ -144,12 +144,16 @@ selection_table = claims.Table(sorted(selection_claims, key=lambda claim: claim.
 selection_table
 
 # %%
-about_selections = f"Unit tokens, n=6, T=8, d=10; {selection_seeds} seeds, {selection_steps:,} steps; near ties: the two best scores {network.LEAD} apart; wrong start: other tokens lead at first; bars (right): 95 % over seeds; last row judged; dotted: 0.9, half"
-figure_selections = plots.caption(networks_figures.selections(optimal, disputes), about_selections)
+about_selections = f"Unit tokens, n=6, T=8, d=10; {selection_seeds} seeds, {selection_steps:,} steps; near ties: the two best scores {network.LEAD} apart; wrong start: other tokens lead at first"
+figure_selections = plots.caption(networks_figures.selections(optimal), about_selections)
 figure_selections
 
+# %%
+about_disputes = "bars: 95 % over seeds; only the last row has a verdict; thin line: one half"
+plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disputes)
+
 # %% [markdown]
-# Left: a rule is misled by near ties if its square lies far to the left of its circle. Adam is misled most. Right: each row is a rule. The last row pools the six steepest rules, and only this row has a verdict. A rule that follows its own norm lies to the right of one half. From zero only three of the seven rules do, and the whole bar of $\ell_3$ lies to the left of one half.
+# First picture: a rule is misled by near ties if its filled mark lies far to the left of its circle. Adam is misled most. Second picture: each row is a rule, and the mark is the share of comparisons that it wins. The last row pools the six steepest rules, and only this row has a verdict. A rule that follows its own norm lies to the right of one half. From zero only three of the seven rules do, and the whole bar of $\ell_3$ lies to the left of one half.
 #
 # ## 3. The attention layers of a vision transformer
 #

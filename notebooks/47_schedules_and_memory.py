@@ -91,7 +91,7 @@ table_rates = claims.Table(atlas_rules.growing(growing, lately))
 table_rates
 
 # %%
-about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: ratio 0.99"
+about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; thin line: ratio 0.99"
 steady_steps = dict(list(reached.items())[:-1])
 plots.caption(atlas_figures.convergence(steady_steps, own_norm), about_rates)
 
@@ -132,7 +132,7 @@ table_adam = claims.Table(of_memory + atlas_rules.batches(by_batch, own_of))
 table_adam
 
 # %%
-about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; dotted: 0.99; left: {np.isnan(forgets[0].last).any(1).sum()} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, where one hides the median"
+about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; thin line: 0.99; left: {np.isnan(forgets[0].last).any(1).sum()} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, where one hides the median"
 figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops)
 plots.caption(figure_adam, about_adam)
 

@@ -83,12 +83,14 @@ def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figu
     There is a panel for each schedule of step sizes.
     """
     figure, axes = plots.panels(1, len(panels), height=3.0)
+    alone = len(panels) == 1  # a single panel has its names at the ends of its lines
     small = dict(
         fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8
     )
     small |= dict(frameon=True, framealpha=1, edgecolor="none")  # over the dotted line
     for axis, (title, reached) in zip(axes, panels.items(), strict=True):
         powers = {}
+        ends = []
         lowest = 1.0
         for name, ratios in reached.items():
             k = column(norms[name])
@@ -101,14 +103,23 @@ def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figu
             power = np.median(fitted_rate(ratios, k))
             if power < -0.05:
                 powers[axis.lines[-1]] = pieces.written(f"{power:.2f}")
+            falls = f": $t^{{{power:.2f}}}$" if power < -0.05 else ""
+            ends.append((np.median(left, 0)[-1], label + falls, look.colour))
         axis.axhline(1 - REACHED, **plots.LEVEL)
         axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title)
         axis.set_ylim(min(lowest, 1 - REACHED) / 2, 1.2)
-        axis.legend(
-            powers, powers.values(), title="power of $t$", loc="lower left", **small
-        )
-    axes[0].set(ylabel="1 \N{MINUS SIGN} ratio in the rule's own norm")
-    return plots.legend(figure, axes[0])
+        if alone:
+            axis.set_title("")
+            pieces.end_labels(axis, ends, 8)
+            words = f"{1 - REACHED:.0%} missing".replace("%", " %")
+            start = axis.get_xlim()[0]
+            pieces.beside(axis, start, 1 - REACHED, words, plots.GREY, (4, -3))
+        else:
+            axis.legend(
+                powers, powers.values(), title="power of $t$", loc="lower left", **small
+            )
+    axes[0].set(ylabel="missing share of the margin")
+    return figure if alone else plots.legend(figure, axes[0])
 
 
 def memory(
@@ -147,19 +158,29 @@ def memory(
             inwards = 5 if x[k] == min(x) else -5
             pieces.beside(axis, x[k], own[k], f"{own[k]:.3f}", sign, (inwards, lift))
         axis.set_ylim(0, 1.1)
-    axes[0].set(xscale="log", xlabel=r"$1-\beta_2$", title=r"Memory, $\epsilon=0$")
+    axes[0].set(xscale="log", title=r"Memory, $\epsilon=0$")
+    axes[0].set_xlabel("\N{LEFTWARDS ARROW} longer memory       " r"$1-\beta_2$")
     axes[0].set_ylabel("margin over the largest")
     title = r"Epsilon, $\beta_2=0.99$; a break after the first"
     axes[1].set(xlabel=r"$\epsilon$", title=title)
     powers = [f"$10^{{{np.log10(epsilon):.0f}}}$" for epsilon in epsilons]
     axes[1].set_xticks(evenly, powers, fontsize="small")
+    pieces.end_labels(
+        axes[1],
+        [
+            (np.median(by_epsilon[-1].last[:, column(norm)]), LABELS[norm],
+             plots.look(norm).colour)
+            for norm in ("l_inf", "l_3", "Frobenius")
+        ],
+        8,
+    )  # fmt: skip
     broken = {"color": plots.BLACK, "clip_on": False, "linewidth": 0.9}
     for at in (0.45, 0.52):  # the axis is broken where epsilon jumps
         slant = [at - 0.03, at + 0.03]
         axes[1].plot(
             slant, [-0.02, 0.02], transform=axes[1].get_xaxis_transform(), **broken
         )
-    return plots.legend(figure, axes[0])
+    return figure
 
 
 def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Figure:
@@ -180,10 +201,10 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
         look = plots.look(name)
         plots.band(axis, list(runs), last, name, ms=4, marker=look.marker)
         first = np.median(last[:, 0])
-        words = f"{name}, {LABELS[norms[name]]}: {first:.2f} at {min(runs)}"
+        words = f"{name}, {LABELS[norms[name]]}: {first:.2f}"
         ends.append((first, words, look.colour))
     axis.set(xlabel="samples a step", xticks=list(runs), ylim=(0, 1.05))
-    axis.set(title="Margin over the largest, in the rule's own norm")
+    axis.set(ylabel="margin over the largest")
     axis.invert_xaxis()  # fewer samples to the right, where the labels are
     pieces.end_labels(axis, ends, 7.5)
     return figure
@@ -210,7 +231,7 @@ def _shortfalls(
     )
     medians = [np.median(values) for values in off_the_law.values()]
     axis.plot(medians, range(len(medians)), "|", color=plots.BLACK, ms=14, mew=1.5)
-    axis.set_xlabel("relative error; dashed: asked")
+    axis.set_xlabel("relative error; dashed: the most that we allow")
 
 
 def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:

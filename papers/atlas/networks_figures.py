@@ -5,80 +5,69 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from companion import plots
 from papers import pieces, verdicts
 from papers.atlas import network_margins as network
 from papers.atlas.atlas import Reached
 from papers.atlas.atlas_figures import LABELS
-from papers.atlas.atlas_rules import ranked
 from papers.atlas.factored_atlas import NORMS, Table
-from papers.ours import BOUNDS
 
 WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES, strict=False))
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 
-def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
-    """Draw the median ratios of rules on (K, Q) and on W in seven norms.
+DRAWN = {  # the rules in the map of factors, as it names them
+    "gradient descent": "gradient descent",
+    "sign descent": "sign descent",
+    "polar steps": "polar steps (Muon)",
+}
 
-    The norm in which a rule was predicted to have its largest ratio is outlined.
+
+def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
+    """Draw the median ratios of three rules on W and on (K, Q) in seven norms.
+
+    The norm with the largest ratio is bold, and the one that was predicted is outlined.
     """
     lines = [
-        (f"{what} by {name}", runs[name].last, norm)
+        (what, runs[name].last, norm)
         for name, row in table.items()
+        if name in DRAWN
         for what, runs, norm in (
-            ("$(K,Q)$", both, row.norm),
-            ("$W$", alone, row.alone_norm),
+            (f"{DRAWN[name]}: $W$", alone, row.alone_norm),
+            ("keys and queries", both, row.norm),
         )
     ]
     names, lasts, predicted = zip(*lines, strict=True)
     ratios = np.median(lasts, axis=1)
-    text = np.char.mod("%.2f", ratios)
-    figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.27 * len(lines))
-    pieces.cells(axis, ratios, NAMES, names, text, low=0.5)
-    nearest = []
-    for row, (last, norm) in enumerate(zip(lasts, predicted, strict=True)):
-        pieces.outline(axis, row, NORMS.index(norm))
-        share, _ = ranked(last, NORMS, norm)
-        nearest.append(f"nearest in {share * len(last):.0f} of {len(last)}")
-    pieces.row_words(axis, nearest)
+    figure, (axis,) = plots.panels(1, 1, height=0.7 + 0.32 * len(lines))
+    axis.imshow(ratios, aspect="auto", vmin=0.2, vmax=1.3, cmap="Blues")
+    for (row, column), ratio in np.ndenumerate(ratios):
+        wins = column == ratios[row].argmax()
+        axis.text(
+            column,
+            row,
+            f"{ratio:.2f}",
+            ha="center",
+            va="center",
+            fontsize=10 if wins else 8,
+            fontweight="bold" if wins else "normal",
+            color=plots.BLACK if ratio < 0.9 else plots.PAPER,
+        )
+    for row, norm in enumerate(predicted):
+        place = (NORMS.index(norm) - 0.46, row - 0.39)
+        line = dict(fill=False, linewidth=2, edgecolor=plots.BLACK, zorder=3)
+        axis.add_patch(Rectangle(place, 0.92, 0.78, **line))
     for edge in range(2, len(lines), 2):
-        axis.axhline(edge - 0.5, color=plots.PAPER, lw=2)
-    axis.set(
-        title="Margin over the largest possible, median of the runs; outlined: "
-        "predicted"
-    )
+        axis.axhline(edge - 0.5, color=plots.PAPER, lw=4)
+    axis.set_xticks(range(len(NAMES)), NAMES)
+    axis.set_yticks(range(len(names)), names)
+    axis.tick_params(length=0)
+    axis.grid(False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
     return figure
-
-
-def _optimal_shares(
-    axis: Axes, optimal: Mapping, rules: list[str], steepest: list[str]
-) -> None:
-    """Draw the share of samples that select the opt token, with a row for each rule.
-
-    Marks are the ways in which selections compete.
-    """
-    # Where numbers are written, so that no mark is below: {(way, rule): points to the
-    # right}.
-    from_zero = optimal["from zero"]
-    lowest = min(steepest, key=lambda rule: from_zero[rule].mean())
-    numbered = {
-        ("near ties", "steepest, l_inf"): -6,
-        ("near ties", network.ADAM): -6,
-        ("from zero", lowest): 6,
-    }
-    for shift, (way, look) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
-        heights = np.arange(len(rules)) + shift
-        shares = np.array([optimal[way][rule].mean() for rule in rules])
-        axis.plot(shares, heights, ms=5, label=way, **look.mark)
-        for rule, share, height in zip(rules, shares, heights, strict=True):
-            if (way, rule) in numbered:
-                place = (numbered[way, rule], 2)
-                words = f"{100 * share:.0f} %"
-                pieces.beside(axis, share, height, words, look.colour, place)
-    axis.axvline(BOUNDS["select.most"], **plots.LEVEL)
-    axis.set(xlabel="share of samples that select the opt token", xlim=(None, 1.05))
 
 
 def _disputes_won(
@@ -125,53 +114,93 @@ def _shares_won(
     return labels
 
 
-def selections(optimal: Mapping, disputes: Mapping[str, network.Disputes]) -> Figure:
-    """Draw the share of opt tokens by rule, and the share of disputes won."""
-    figure, axes = plots.panels(1, 2, height=3.0)
-    rules = list(optimal["from zero"])
-    steepest = [rule for rule in rules if rule != network.ADAM]
-    _optimal_shares(axes[0], optimal, rules, steepest)
-    labels = _shares_won(axes[1], disputes, rules, steepest)
+def selections(optimal: Mapping) -> Figure:
+    """Draw the share of samples that select the best token, with a row for each rule.
 
+    Near ties are coloured. The other two ways in which selections compete are grey.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
+    rules = list(optimal["near ties"])
+    rules.sort(key=lambda rule: -optimal["near ties"][rule].mean())
+    greys = {
+        "from zero": dict(marker="o", mfc=plots.PAPER, mew=1.2),
+        "wrong start": dict(marker="^", mfc=plots.PAPER, mew=1.2),
+    }
+    look = plots.look("measured")
+    for row, rule in enumerate(rules):
+        for way, style in greys.items():
+            share = 100 * optimal[way][rule].mean()
+            axis.plot(share, row, ls="", ms=6, color=plots.GREY, **style)
+        share = 100 * optimal["near ties"][rule].mean()
+        axis.plot(share, row, ms=8, **look.mark)
+        words = f"{share:.0f} %"
+        pieces.beside(axis, share, row, words, look.colour, (0, -6))
+    # The last rule's marks lie apart, so that they have room for the names.
+    last = rules[-1]
+    for way in optimal:
+        colour = look.colour if way == "near ties" else plots.GREY
+        share = 100 * optimal[way][last].mean()
+        pieces.beside(axis, share, len(rules) - 1, way, colour, (0, 7))
+    axis.set_yticks(range(len(rules)), _rule_names(rules))
+    axis.set(xlabel="samples that select their best token, %")
+    left = 100 * min(one[last].mean() for one in optimal.values()) - 6
+    axis.set(ylim=(len(rules) - 0.3, -0.6), xlim=(left, 101))
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
+    return figure
+
+
+def _rule_names(rules: list[str]) -> list[str]:
+    """Write rules as in figures: steepest descent by its norm."""
     short_names = [rule.replace("steepest, ", "") for rule in rules]
-    names = [LABELS.get(name, name) for name in short_names]
-    rows = (names, [*names, "steepest, all"])
-    for axis, row_names in zip(axes, rows, strict=True):
-        axis.set_yticks(range(len(row_names)), row_names)
-        axis.invert_yaxis()
+    return [
+        f"steepest, {LABELS[name]}" if name in LABELS else name for name in short_names
+    ]
+
+
+def comparisons(disputes: Mapping[str, network.Disputes], rules: list[str]) -> Figure:
+    """Draw the share of comparisons that a rule's own norm wins, a row for each rule."""
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
+    steepest = [rule for rule in rules if rule != network.ADAM]
+    labels = _shares_won(axis, disputes, rules, steepest)
+    names = [*_rule_names(rules), "steepest, all"]
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
     # called last, because the axis was inverted before
-    pieces.end_labels(axes[1], labels)
-    return plots.legend(figure, axes[0])
+    pieces.end_labels(axis, labels)
+    return plots.legend(figure, axis)
 
 
 def ranking(readings: network.Readings) -> Figure:
-    """Draw how far the rule predicted first is ahead of each rival, a block a norm.
+    """Draw how far the rule predicted first is ahead of its nearest rival, by norm.
 
     Parameters
     ----------
     readings : Readings
         The ratios of every rule, seed and head.
     """
-    figure, (axis,) = plots.panels(1, 1, height=3.6)
+    figure, (axis,) = plots.panels(1, 1, height=2.4)
     held = {verdicts.REPRODUCED: "decided", verdicts.NOT_REPRODUCED: "fails"}  # ours
     bars = []
     for norm, first in network.FIRST.items():
         verdict, rival, _ = network.deciding_lead(readings, first, norm)
-        leads = network.leads(readings, first, norm)
-        for rule, values in leads.items():
-            interval = verdicts.mean_interval(values)
-            named = f"{first} over {rule}, {NAMES[NORMS.index(norm)]}"
-            words = f"{interval.estimate:+.2f}"
-            if rule == rival:
-                words += f"  {held.get(verdict, verdict)}"
-            ends = interval.estimate, interval.low, interval.high
-            points = tuple(interval.values)
-            bars.append(
-                pieces.Bar(named, *ends, look=verdict, words=words, points=points)
+        values = network.leads(readings, first, norm)[rival]
+        interval = verdicts.mean_interval(values)
+        bars.append(
+            pieces.Bar(
+                f"{NAMES[NORMS.index(norm)]}: {first} over {rival}",
+                *(interval.estimate, interval.low, interval.high),
+                look=verdict,
+                words=f"{interval.estimate:+.2f}  {held.get(verdict, verdict)}",
+                points=tuple(interval.values),
             )
-        bars.append(None)
-    drawn = [value for bar in bars if bar for value in (bar.low, bar.high, *bar.points)]
-    pieces.forest(axis, bars[:-1], (1.1 * min(0.0, *drawn), 1.1 * max(drawn)))
-    axis.set(xlabel="log of the predicted rule's ratio over the rival's")
-    axis.tick_params(axis="y", labelsize=7)
+        )
+    # What is decided comes first.
+    bars.sort(key=lambda bar: bar.look != verdicts.REPRODUCED)
+    drawn = [value for bar in bars for value in (bar.low, bar.high, *bar.points)]
+    pieces.forest(axis, bars, (1.1 * min(0.0, *drawn), 1.1 * max(drawn)))
+    axis.set_xlabel(
+        "\N{LEFTWARDS ARROW} rival ahead       log ratio of the two margins"
+        "       predicted rule ahead \N{RIGHTWARDS ARROW}"
+    )
     return figure

@@ -395,54 +395,49 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
-def _beside_the_paper(ax: Axes, curves: Curves, reduced: Curves) -> None:
-    """Draw the accuracy table as a panel: last and largest accuracy by rule, with the
-    paper's.
-
-    Each rule has two rows, "last" and "largest". Dots are seeds, the mark is their
-    mean, and a star is the paper's mean. The hollow mark is the mean of the `reduced`
-    network. The means are also written to the right of each row, in per cent.
-    """
-    names = []
-    words = []
-    table = (("last", _last_accuracy, PAPER), ("largest", _most_accuracy, PAPER_MOST))
-    for rule in PAPER:
-        for what, measure, theirs in table:
-            row = len(names)
-            look = plots.look(rule)
-            ours, smaller = (100 * measure(one, rule) for one in (curves, reduced))
-            paper = 100 * theirs[rule]
-            ax.plot(ours, [row - 0.3] * len(ours), "o", ms=2.5, color=look.colour)
-            ax.plot(ours.mean(), row, ms=6, **look.mark)
-            ax.plot(smaller.mean(), row, ms=5, mfc="none", **look.mark)
-            ax.plot(paper, row, "*", ms=8, color=plots.BLACK)
-            names.append(f"{shown(rule)}, {what}")
-            words.append(f"{ours.mean():.1f} | {paper:.1f} | {smaller.mean():.1f}")
-    words[0] = f"ours | paper | reduced\n{words[0]}\n"
-    best = max(curves.baselines().values(), default=None)
-    if best is not None:
-        ax.axvline(100 * best, **plots.LEVEL)
-    ax.set_yticks(range(len(names)), names, fontsize="small")
-    ax.set(ylim=(len(names) - 0.5, -0.7), xlabel="Test accuracy, %")
-    ax.set(title="Beside the paper's table, size 3")
-    ax.grid(False, axis="y")
-    pieces.row_words(ax, words)
-
-
 def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw test accuracy over steps, and the accuracy table beside the paper's.
+    """Draw the last test accuracy of each norm, beside the paper's and a bag of words'.
 
     Parameters
     ----------
     curves : Curves
         The kept curves of the study.
     reduced : Curves, optional
-        A smaller study, whose means are hollow marks.
+        A smaller study. Its own bag of words reads fewer words, so that it is not drawn
+        here; its accuracies are in the record.
+
+    Returns
+    -------
+    Figure
+        One row per norm, in the paper's order. A small dot is a seed, a large mark
+        their mean, a ring the paper's accuracy.
     """
-    figure, axes = plots.panels(1, 2, height=3.1)
-    kept_curves.accuracies(axes[0], curves)
-    _beside_the_paper(axes[1], curves, reduced or curves)
-    return plots.legend(figure, axes[0])
+    figure, (axis,) = plots.panels(1, 1, height=2.5)
+    order = sorted(PAPER, key=PAPER.__getitem__, reverse=True)
+    for row, rule in enumerate(order):
+        look = plots.look(rule)
+        ours = 100 * _last_accuracy(curves, rule)
+        paper = 100 * PAPER[rule]
+        axis.plot([paper, ours.mean()], [row] * 2, color=plots.FAINT, lw=1.5, zorder=1)
+        axis.plot(ours, [row - 0.22] * len(ours), "o", ms=3, color=look.colour)
+        axis.plot(ours.mean(), row, ms=8, **look.mark)
+        axis.plot(paper, row, "o", ms=8, mfc=plots.PAPER, mec=plots.GREY, mew=1.5)
+        right = 1 if ours.mean() > paper else -1
+        words = f"{'ours ' * (row == 0)}{ours.mean():.1f}"
+        pieces.beside(axis, ours.mean(), row, words, look.colour, (9 * right, 0))
+        words = f"{'paper ' * (row == 0)}{paper:.1f}"
+        pieces.beside(axis, paper, row, words, plots.GREY, (-9 * right, 0))
+    plain = curves.baselines()
+    if plain:
+        best = max(plain, key=plain.__getitem__)
+        axis.axvline(100 * plain[best], **plots.LEVEL)
+        words = f"{best}\n{100 * plain[best]:.1f}"
+        pieces.beside(axis, 100 * plain[best], 1.5, words, plots.GREY, (-6, 0))
+    axis.set_yticks(range(len(order)), [shown(rule) for rule in order])
+    axis.set(ylim=(len(order) - 0.5, -0.6), xlabel="test accuracy at the end, %")
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
+    return figure
 
 
 def difference_figure(curves: Curves) -> Figure:
@@ -493,140 +488,214 @@ def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
 
 
 def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw the difference of the Hoyer index, and the index of each rule.
+    """Draw the Hoyer index of keys, queries and values under each norm.
 
     Parameters
     ----------
     curves : Curves
         The kept curves of the study.
     reduced : Curves, optional
-        A smaller study, whose means are hollow marks.
+        A smaller study, drawn in a block of its own.
+
+    Returns
+    -------
+    Figure
+        A block for each network, with a row for keys, queries and values each. The
+        line is the index of the start.
     """
-    figure, (judged, index) = plots.panels(1, 2, height=2.7)
-    for k, part in enumerate(PARTS):
-        for place, rule in enumerate(curves.rates()):
-            look = plots.look(rule)
-            x = k + 0.25 * (place - 1)
-            ends = _at_end(curves, rule, f"hoyer.{part}")
-            label = shown(rule) if k == 0 else None
-            index.plot(x, np.mean(ends), ms=5, label=label, **look.mark)
-            if reduced is not None:
-                smaller = _at_end(reduced, rule, f"hoyer.{part}").mean()
-                index.plot(x, smaller, ms=4, mfc="none", **look.mark)
-    index.axhline(UNIFORM, **plots.LEVEL)
-    index.set_xticks(range(len(PARTS)), PARTS)
-    index.set(title="Hoyer index (hollow: reduced)", xlim=(-0.5, len(PARTS) - 0.5))
-    _differences(judged, curves, sparsity_table(curves), digits=5)
-    judged.set(title=f"Hoyer index, {shown('l1.1')} minus {shown('l2')}")
-    return plots.legend(figure, index)
-
-
-def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw attention maps as words in boxes, and the share of tokens used.
-
-    The means of the study `reduced` are drawn as well.
-    """
-    height = 2.6 + 0.55 * len(curves.rates())
-    figure = Figure(figsize=(plots.WIDTH, height), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(height - 2.0, 2.0))
-    _word_boxes(upper.subplots(), curves)
-    left = lower.subplots()
-    studies = {"paper's size": curves}
+    figure, (axis,) = plots.panels(1, 1, height=3.1)
+    blocks = {"paper's size": curves}
     if reduced is not None:
-        studies["reduced"] = reduced
-    names = []
-    words = []
-    for study, one in studies.items():
-        for rule in curves.rates():
-            values = 100 * _tokens_used(one, rule)[..., -1].mean(1)
-            look = plots.look(rule)
-            row = len(names)
-            left.plot(values, [row - 0.3] * len(values), "o", ms=2.5, color=look.colour)
-            left.plot(values.mean(), row, ms=6, **look.mark)
-            names.append(f"{shown(rule)}, {study}")
-            words.append(f"{values.mean():.0f} %")
-    left.set_yticks(range(len(names)), names, fontsize="small")
-    left.set(
-        title="Tokens used, last layer", xlim=(-3, 103), ylim=(len(names) - 0.4, -0.7)
+        blocks["reduced network"] = reduced
+    row = 0.0
+    rows = {}
+    for name, one in blocks.items():
+        bold = dict(fontsize=8, fontweight="bold", va="center")
+        right = axis.get_yaxis_transform()
+        axis.text(0.01, row - 0.7, name, transform=right, **bold)
+        for part in PARTS:
+            means = {
+                rule: _at_end(one, rule, f"hoyer.{part}").mean() for rule in one.rates()
+            }
+            axis.plot(
+                [min(means.values()), max(means.values())],
+                [row] * 2,
+                color=plots.FAINT,
+                linewidth=1.5,
+                zorder=1,
+            )
+            for rule, mean in means.items():
+                look = plots.look(rule)
+                axis.plot(mean, row, ms=6, **look.mark)
+                # The first row of the last block has room for the names.
+                if one is list(blocks.values())[-1] and part == PARTS[0]:
+                    pieces.beside(axis, mean, row, shown(rule), look.colour, (0, 6))
+            rows[row] = {"K": "keys", "Q": "queries", "V": "values"}[part]
+            row += 1.0
+        row += 0.9
+    axis.axvline(UNIFORM, **plots.LEVEL)
+    words = f"untrained: {UNIFORM:.3f}"
+    pieces.beside(axis, UNIFORM, -0.7, words, plots.GREY, (4, 0))
+    axis.set_yticks([*rows], [*rows.values()])
+    axis.set(ylim=(row - 1.4, -1.0))
+    axis.set_xlabel(
+        "Hoyer index of the weights at the end (0: all equal, 1: one entry)"
     )
-    left.set_xlabel("exp(entropy), % of the tokens")
-    left.grid(False, axis="y")
-    pieces.row_words(left, words)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
     return figure
 
 
-def _word_boxes(ax: Axes, curves: Curves) -> None:
-    """Draw two reviews of the first seed by their words; a darker box has more weight.
+def sparsity_differences(curves: Curves) -> Figure:
+    """Draw by how much the Hoyer index is larger under l1.1 than under l2, at the end
+    and at matched training accuracy.
+    """
+    figure, (judged,) = plots.panels(1, 1, height=2.7)
+    _differences(judged, curves, sparsity_table(curves), digits=5)
+    judged.set(title=f"Hoyer index, {shown('l1.1')} minus {shown('l2')}")
+    return figure
+
+
+SHARPER = ("l1.1", "l2")  # of which the paper shows attention maps
+
+
+def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+    """Draw the share of tokens that the last layer uses, and a sentence as it reads it.
+
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of the study.
+    reduced : Curves, optional
+        A smaller study, with a row of its own.
+
+    Returns
+    -------
+    Figure
+        Above, a row for each network and a mark for each norm. Below, one review as the
+        first token of the larger network reads it under l1.1 and l2, on one scale.
+    """
+    figure = Figure(figsize=(plots.WIDTH, 3.3), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, height_ratios=(2.2, 1.1))
+    axis = upper.subplots()
+    studies = {"paper's size": curves}
+    if reduced is not None:
+        studies["reduced network"] = reduced
+    for row, one in enumerate(studies.values()):
+        for rule in one.rates():
+            look = plots.look(rule)
+            values = 100 * _tokens_used(one, rule)[..., -1].mean(1)
+            axis.plot(values, [row + 0.22] * len(values), "o", ms=3, color=look.colour)
+            axis.plot(values.mean(), row, ms=8, **look.mark)
+            words = f"{shown(rule)}: {values.mean():.0f} %"
+            pieces.beside(axis, values.mean(), row, words, look.colour, (0, 7))
+    axis.set_yticks(range(len(studies)), studies)
+    axis.set(xlim=(0, 75), ylim=(len(studies) - 0.4, -0.55))
+    axis.set_xlabel(
+        "\N{LEFTWARDS ARROW} sharper       tokens that the last layer uses, % of a review"
+    )
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
+    _word_boxes(lower.subplots(), curves)
+    return figure
+
+
+def _word_boxes(ax, curves: Curves) -> None:
+    """Draw a review of the first seed by its words; a darker box has more weight.
 
     The weights are those with which the first token reads the words in the last layer,
-    as the mean over heads. The darkest box of a row has the row's largest weight, which
-    is written to the left of the row. Rows do not share a scale, because their largest
-    weights differ by orders of magnitude.
+    as the mean over heads. All rows share one scale: the darkest box has the largest
+    weight of all.
     """
-    runs = {rule: curves.runs(rule)[0] for rule in curves.rates()}
+    runs = {rule: curves.runs(rule)[0] for rule in SHARPER if rule in curves.rates()}
     texts = next(iter(runs.values())).end["words"]
+    text = texts[-1]
+    review = len(texts) - 1
+    maps = {rule: run.end["last.maps"][review, -1] for rule, run in runs.items()}
+    largest = max(float(weights[: len(text)].max()) for weights in maps.values())
     ax.axis("off")
-    lines = len(texts) * (len(runs) + 0.6)
-    ax.set(xlim=(0, CHARACTERS), ylim=(lines, -0.6))
-    ax.set_title(
-        "Last layer's attention, one seed; darkest: the row's largest weight, at left"
-    )
-    plain = dict(fontsize=6.5, family="monospace", va="center", in_layout=False)
-    height = 0.0
-    for review, text in enumerate(texts):
-        for rule, run in runs.items():
-            weights = run.end["last.maps"][review, -1]
-            ax.text(0, height, f"{shown(rule)} {weights.max():.2f}", **plain)
-            left = 12.0
-            for word, weight in zip(text, weights / weights.max(), strict=True):
-                if left + len(word) > CHARACTERS:
-                    break
-                box = dict(
-                    facecolor=plots.look(rule).colour,
-                    alpha=float(weight),
-                    lw=0,
-                    pad=1.0,
-                )
-                colour = plots.PAPER if weight > 0.6 else plots.BLACK
-                ax.text(
-                    left,
-                    height,
-                    word.replace("$", r"\$"),
-                    bbox=box,
-                    color=colour,
-                    **plain,
-                )
-                left += len(word) + 1.2
-            height += 1.0
-        height += 0.6
+    ax.set(xlim=(0, CHARACTERS), ylim=(len(maps) - 0.4, -0.6))
+    ax.set_title(f"What the first token reads, paper's size; darkest: {largest:.2f}")
+    plain = dict(fontsize=6.5, va="center", in_layout=False)
+    for height, (rule, weights) in enumerate(maps.items()):
+        ax.text(0, height, shown(rule), **plain | {"fontsize": 8})
+        left = 6.0
+        for word, weight in zip(text, weights / largest, strict=True):
+            if left + len(word) > CHARACTERS:
+                break
+            box = dict(facecolor=plots.INKS["blue"], alpha=float(weight), lw=0, pad=1.0)
+            style = plain | {"family": "monospace", "bbox": box}
+            style["color"] = plots.PAPER if weight > 0.6 else plots.BLACK
+            ax.text(left, height, word.replace("$", r"\$"), **style)
+            left += len(word) + 1.2
 
 
 def vision_figure(curves: Curves) -> Figure:
-    """Draw the loss, the test accuracy with steps to equal accuracy, and Hoyer over the
+    """Draw the test accuracy over steps, and the Hoyer index over the training loss.
+
+    Brackets mark what is judged: the steps to one accuracy, and the indices at one
     loss.
     """
-    figure, axes = plots.panels(1, 3, height=2.7)
-    kept_curves.losses(axes[0], curves)
-    kept_curves.accuracies(axes[1], curves)
-    steps = _matched(curves, VISION, *EARLY)
-    levels = _matched(curves, VISION, "test_accuracy", "test_accuracy")
-    for k, rule in enumerate(VISION):
+    figure, (accuracy, sparsity) = plots.panels(1, 2, height=2.9)
+    for rule in VISION:
         look = plots.look(rule)
         runs = curves.runs(rule)
-        axes[1].plot(steps[k], 100 * levels[k], markersize=4, mfc="none", **look.mark)
+        known = together([100 * run.metrics["test_accuracy"] for run in runs])
+        steps = runs[0].evaluated_at[: known.shape[1]]
+        accuracy.plot(steps[1:], np.median(known, 0)[1:], **look.line)
+        at = (0.6 if rule == "Adam" else 0.8) * steps[-1]
+        height = np.interp(at, steps, np.median(known, 0))
+        place = (0, 9) if rule == "Adam" else (0, -7)
+        pieces.beside(accuracy, at, height, shown(rule), look.colour, place)
         x, y = (
-            together([run.metrics[name] for run in runs])
+            np.median(together([run.metrics[name] for run in runs]), 0)
             for name in ("control_loss", "hoyer")
         )
-        axes[2].plot(np.median(x, 0), np.median(y, 0), **look.line)
-        axes[2].plot(x[:, -1], y[:, -1], markersize=3, **look.mark)
-        at = np.median(x[:, -1]), y[:, -1].mean()
-        words = f"{shown(rule)}\n{at[1]:.3f}"
-        place = (-14, 0) if rule == "l1.1" else (-10, -14)
-        pieces.beside(axes[2], *at, words, look.colour, place)
-    axes[2].set(title="Hoyer index", xlabel="Training loss, falling")
-    axes[2].invert_xaxis()
-    return plots.legend(figure, axes[0])
+        sparsity.plot(x, y, **look.line)
+        sparsity.plot(x[-1], y[-1], ms=5, **look.mark)
+        place = (6, 4) if rule == "l1.1" else (7, 1)
+        pieces.beside(sparsity, x[-1], y[-1], shown(rule), look.colour, place)
+
+    # The steps of both rules to one accuracy: geometric means over the seeds.
+    adam, mirror = np.exp(np.log(_matched(curves, VISION, *EARLY)).mean(1))
+    level = 100 * _matched(curves, VISION, "test_accuracy", "test_accuracy").mean()
+    bracket = dict(
+        arrowstyle="|-|,widthA=0.25,widthB=0.25",
+        color=plots.BLACK,
+        shrinkA=0,
+        shrinkB=0,
+    )
+    accuracy.annotate("", (adam, level), (mirror, level), arrowprops=bracket)
+    words = f"Adam: {adam / mirror:.2f} of the steps"
+    pieces.beside(accuracy, (adam + mirror) / 2, level, words, place=(0, 4))
+    if plain := curves.baselines():
+        best = max(plain, key=plain.__getitem__)
+        accuracy.axhline(100 * plain[best], **plots.LEVEL)
+        end = accuracy.get_xlim()[1]
+        pieces.beside(accuracy, end, 100 * plain[best], best, plots.GREY, (-4, -3))
+    accuracy.set(title="Test accuracy, %", xlabel="step")
+
+    # The indices of both rules at the smallest loss that both reach.
+    low, high = _matched(curves, VISION, *SPARSER).mean(1)
+    loss = _matched(curves, VISION, "control_loss", "control_loss").mean()
+    sparsity.annotate("", (loss, low), (loss, high), arrowprops=bracket)
+    words = f"+{high - low:.3f}\nat one loss"
+    # Right of the line of l1.1.
+    pieces.beside(sparsity, loss, (low + high) / 2, words, place=(38, 0))
+    sparsity.set(title="Sparsity: Hoyer index", xlabel="training loss")
+    sparsity.locator_params(axis="x", nbins=5)
+    sparsity.annotate(
+        "training goes left",
+        (0.55, 0.94),
+        (0.97, 0.94),
+        xycoords="axes fraction",
+        fontsize="x-small",
+        color=plots.GREY,
+        va="center",
+        ha="right",
+        arrowprops=dict(arrowstyle="->", color=plots.GREY),
+    )
+    return figure
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:

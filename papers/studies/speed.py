@@ -11,7 +11,7 @@ from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import pieces, verdicts
 from papers.studies import kept_curves
-from papers.studies.kept_curves import edges, judge, losses, rates_figure, together
+from papers.studies.kept_curves import edges, judge, rates_figure, together
 from papers.studies.run_measures import random_walk_growth, weight_matrices
 from papers.verdicts import SAME, Interval, no_gain
 
@@ -21,7 +21,6 @@ BEYOND_A_WALK = (
     # how the ids of our own claims begin, in addition to paper A's "norms grow"
     "fig7.growth."
 )
-LEAST_GROWTH = 0.01  # growth of a layer below which the panel over steps is linear
 HIGHEST_LOSS = (
     5  # top of the panel of rates; the line of a diverged trial leaves the panel
 )
@@ -211,7 +210,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def draw(curves: Curves, name: str) -> Figure:
-    """Draw the loss, the steps to the last target and, where kept, the layers' growth.
+    """Draw the steps to the last target, and below it what the paper's figure shows.
 
     Parameters
     ----------
@@ -223,23 +222,24 @@ def draw(curves: Curves, name: str) -> Figure:
     Returns
     -------
     Figure
-        Two or three panels. A line is the median of the runs that still go on, a dot
-        where a run ends.
+        Above, one row per rule with its interval. Below, medians of the training loss
+        and of the test accuracy, or of the layers' growth where the study kept it.
     """
-    walked = bool(curves.configuration["walk"])
-    figure, axes = plots.panels(1, 3 if walked else 2, height=2.9)
-    loss, ratios = axes[:2]
-    losses(loss, curves)
-    _ratios(ratios, curves, name)
-    if walked:
-        _norms(axes[2], curves)
-    loss.set(yscale="log")
-    pieces.plain_ticks(loss.yaxis)
-    *_, last = curves.configuration["targets"]
-    loss.axhline(last, **plots.LEVEL)
-    left = loss.get_xlim()[0]
-    pieces.beside(loss, left, last, f"target {last:g}", plots.GREY, (3, -3))
-    return plots.legend(figure, loss)
+    rivals = len(curves.configuration["rates"]) - 1
+    above = 0.75 + 0.42 * rivals
+    # Three panels of two sizes, so that they are no grid of `plots.panels`.
+    figure, _ = plots.panels(1, 1, height=above + 2.0)
+    figure.clear()
+    axes = figure.subplot_mosaic(
+        [["ratios", "ratios"], ["loss", "second"]], height_ratios=(above, 2.0)
+    )
+    _ratios(axes["ratios"], curves, name)
+    _losses(axes["loss"], curves)
+    if curves.configuration["walk"]:
+        _norms(axes["second"], curves)
+    else:
+        _accuracies(axes["second"], curves)
+    return figure
 
 
 def beside(curves: Curves) -> Figure:
@@ -300,65 +300,121 @@ def _step_sizes(ax: Axes, curves: Curves) -> None:
     pieces.plain_ticks(ax.yaxis)
 
 
-def _ratios(ax: Axes, curves: Curves, name: str) -> None:
+SAYS = {  # what the paper says of a rule, in a word
+    verdicts.faster: "paper: faster",
+    verdicts.slower: "paper: slower",
+    no_gain: "paper: no gain",
+}
+HIGHEST_ROW = -1.25  # of the panel of ratios, whose first rule is at 0
+SMOOTH = 5  # at least so many readings of the loss are in a running mean, as drawn
+
+
+def _ratios(ax, curves: Curves, name: str) -> None:
     """Draw the steps to the last target divided by SGD's, one rule per row, with
     verdicts.
 
-    A dot is a seed. It is hollow if its run or SGD's missed the target.
+    A dot is a seed. It is hollow if its run or SGD's missed the target. The grey area
+    is the range in which the protocol calls two rules equally fast.
     """
-    rules = [r for r in curves.configuration["rates"] if r != REFERENCE]
-    bars = []
+    rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
+    # What the paper says something about comes first.
+    rules.sort(key=lambda rule: rule not in CLAIMED[name])
     *_, last = curves.configuration["targets"]
     theirs = np.isinf(_steps(curves, REFERENCE, last))
+    bars = []
+    colours = []
     for rule in rules:
         both = _ratio(curves, rule, last)
         word = CLAIMED[name].get(rule)
-        if word is None:
-            verdict = "no claim"
-        else:
-            verdict = _speed(curves, rule, name).verdict
+        verdict = _speed(curves, rule, name).verdict if word else ""
         bar = pieces.Bar(
-            rule,
+            kept_curves.shown(rule) + (f"\n{SAYS[word]}" if word else ""),
             *(both.estimate, both.low, both.high),
-            asked=SAME if word is no_gain else (),
             points=tuple(both.values),
             hollow=tuple(theirs | np.isinf(_steps(curves, rule, last))),
             look=rule,
-            words=f"{both.estimate:.2f}\n{verdict}",
+            words=f"{both.estimate:.2f} of SGD's steps\n{verdict or 'no claim'}",
         )
         bars.append(bar)
+        fails = verdict == verdicts.NOT_REPRODUCED
+        colours.append(plots.look(verdict if fails else rule).colour)
     drawn = [(bar.low, bar.high, *bar.points) for bar in bars]
     inside = [value for values in drawn for value in values if 0.01 < value < 100]
-    ends = 0.8 * min(inside), 1.25 * max(1.0, *inside)
+    ends = min(0.72, 0.85 * min(inside)), 1.18 * max(1.25, *inside)
+    ax.axvspan(*SAME, color=plots.FAINT, alpha=0.45, linewidth=0, zorder=0)
     pieces.forest(ax, bars, ends, 1.0)
-    ax.set(title="Steps to the last target over SGD's", xscale="log")
+    # The range stands above the rows and the line of SGD, and each row's words are in
+    # its colour.
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, HIGHEST_ROW)
+    ax.lines[-1].set_ydata([0.0, (bottom - top) / (bottom - HIGHEST_ROW)])
+    low, high = (f"{end:g}" for end in SAME)
+    grey = dict(color=plots.INKS["shade"], fontsize=7, ha="center", va="center")
+    ax.text(1.0, (top + HIGHEST_ROW) / 2, f"equally fast:\n{low} to {high}", **grey)
+    for text, colour in zip(ax.texts, colours, strict=False):
+        text.set_color(colour)
+    for label, bar in zip(ax.get_yticklabels(), bars, strict=True):
+        label.set_color(plots.look(bar.look).colour)
+    ax.set(xscale="log")
     pieces.plain_ticks(ax.xaxis)
-    ax.set_xlabel("fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps")
+    ax.minorticks_off()
+    steps = f"steps to the training loss {last:g}, divided by SGD's"
+    arrows = "\N{LEFTWARDS ARROW} faster       slower \N{RIGHTWARDS ARROW}"
+    ax.set_xlabel(f"{steps}        {arrows}")
 
 
-def _norms(ax: Axes, curves: Curves) -> None:
-    """Draw the growth of the weight matrices: a line for the median layer, a dot for
-    each.
+def _losses(ax, curves: Curves) -> None:
+    """Draw the median training loss of each rule, and the last target.
+
+    A line is a running mean of the medians, up to where the first of the rule's runs
+    stops.
     """
+    for rule in curves.configuration["rates"]:
+        runs = curves.runs(rule)
+        read = together([run.readings()[kept_curves.READINGS :] for run in runs])
+        at = runs[0].clock["at"][kept_curves.READINGS :][: read.shape[1]]
+        median = np.median(read, axis=0)
+        wide = min(max(SMOOTH, len(median) // 30), len(median))
+        smooth = np.convolve(median, np.ones(wide) / wide, "valid")
+        ax.plot(at[wide - 1 :], smooth, **plots.look(rule).line)
+    *_, last = curves.configuration["targets"]
+    ax.axhline(last, **plots.LEVEL)
+    ax.set(title="Training loss", xlabel="step", yscale="log", xlim=(0, None))
+    pieces.plain_ticks(ax.yaxis)
+    pieces.beside(ax, 0, last, f"target {last:g}", plots.GREY, (3, -3))
+
+
+def _accuracies(ax, curves: Curves) -> None:
+    """Draw the median test accuracy of each rule, named at the end of its line."""
     ends = []
-    rules = list(curves.configuration["rates"])
-    for place, rule in enumerate(rules):
+    for rule in curves.configuration["rates"]:
+        runs = curves.runs(rule)
+        look = plots.look(rule)
+        known = together([100 * run.metrics["test_accuracy"] for run in runs])
+        at = runs[0].evaluated_at[: known.shape[1]]
+        ax.plot(at[1:], np.median(known, axis=0)[1:], **look.line)
+        last = np.median(known, axis=0)[-1]
+        ends.append((last, kept_curves.shown(rule), look.colour))
+    ax.set(title="Test accuracy, %, sampled rows", xlabel="step", xlim=(0, None))
+    pieces.end_labels(ax, ends)
+
+
+def _norms(ax, curves: Curves) -> None:
+    """Draw the growth of the median weight matrix, and say how many matrices grow."""
+    ends = []
+    for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
         look = plots.look(rule)
         norms = [[run.weight_norms[name] for run in runs] for name in _layers(curves)]
         lines = [together([row / row[0] - 1 for row in rows]) for rows in norms]
-        grown = np.median(lines, axis=1)[:, 1:]  # (layers, records after the start)
-        x = runs[0].evaluated_at[1 : grown.shape[1] + 1]
-        ax.plot(x, np.median(grown, axis=0), **look.line)
-        beyond = x[-1] * (1.06 + 0.08 * place)
-        style = {"markersize": 2.5, "mfc": "none", "mew": 0.6}
-        ax.plot(np.full(len(grown), beyond), grown[:, -1], **look.mark, **style)
+        grown = 100 * np.median(lines, axis=1)  # (layers, records)
+        x = runs[0].evaluated_at[: grown.shape[1]]
+        median = np.median(grown, axis=0)
+        ax.plot(x, median, **look.line)
         longer = int((growth(curves, rule)[0].mean(1) > 0).sum())
-        words = f"{longer} of {len(grown)}"
-        ends.append((np.median(grown[:, -1]), words, look.colour))
-    ax.set(title="Layers' $\\|W_t\\|/\\|W_0\\|-1$", xlabel="Step")
-    ax.set_yscale("symlog", linthresh=LEAST_GROWTH)
-    ax.axhline(0, **plots.LEVEL)
+        words = f"{kept_curves.shown(rule)}:\n{longer} of {len(grown)} grow"
+        ends.append((median[-1], words, look.colour))
+    ax.set(title="Growth of the median layer's norm, %", xlabel="step", xlim=(0, None))
     pieces.end_labels(ax, ends)
 
 
@@ -410,14 +466,8 @@ def caption(curves: Curves, name: str, table: Table) -> str:
         chosen = inside
     if not any(map(curves.trials, study["rates"])):
         chosen = "given, not chosen by trials"
-    equal = [rule for rule, word in CLAIMED[name].items() if word is no_gain]
-    if equal:
-        ticks = f", between {' and '.join(equal)}'s ticks no gain"
-    else:
-        ticks = ""
-    band = "; right: median layer, a dot a layer" if study["walk"] else ""
-    marks = "lines: medians of the runs that still go on, dots: seeds"
-    marks += f", bars: 95 %{ticks}{band}"
+    marks = "bars: 95 %, dots: seeds; below: medians, up to a rule's first stop,"
+    marks += " the loss as a running mean"
     rest = (
         f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
     )
