@@ -5,16 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import patheffects
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from companion import plots
 from companion.claims import Claim
-from companion.plots import look
-
-# A white edge keeps words readable that lie on the data.
-EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]
+from companion.plots import EDGE, look
 
 
 def written(words: str) -> str:
@@ -192,6 +188,27 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
             va="center",
             fontsize=size,
         )
+
+
+def line_names(
+    ax, size: float = 7, words: Mapping[str, str] | None = None, **more
+) -> None:
+    """Write each line's name at its right end, in place of a legend.
+
+    Call it when the limits of the panel are set. `words` are longer names for some
+    labels, and `more` are ends of lines without a label of their own, {words: height},
+    in grey.
+    """
+    named = []
+    for line in ax.lines:
+        label = line.get_label()
+        y = np.asarray(line.get_ydata(), float)
+        if label.startswith("_") or not np.isfinite(y).any():
+            continue
+        name = (words or {}).get(label, label)
+        named.append((y[np.isfinite(y)][-1], name, line.get_color()))
+    named += [(height, each, plots.GREY) for each, height in more.items()]
+    end_labels(ax, named, size)
 
 
 def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
