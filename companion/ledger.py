@@ -523,9 +523,9 @@ def draw(
         square.set(alpha=1.0 if failed else 0.3)  # what fails is seen first
         axis.add_patch(square)
         words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
-        middle = dict(ha="center", va="center", fontsize=5.5)
-        weight = "bold" if failed else "normal"
-        axis.text(left + 0.46, low + 0.44, words, fontweight=weight, **middle)
+        longest = max(map(len, words.split()))
+        middle = dict(ha="center", va="center", fontsize=4.9 if longest > 10 else 5.5)
+        axis.text(left + 0.46, low + 0.44, words, **middle)
     axis.set(xlim=(-0.02, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
     axis.axis("off")
     return figure

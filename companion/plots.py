@@ -377,6 +377,7 @@ def _wrapped(text: str, width: int) -> str:
     There are as few lines as `width` letters a line allow, and no last word alone.
     """
     whole = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\0"), text)
+    whole = re.sub(r"([A-Z][a-z]+) (\d)", "\\1\0\\2", whole)  # as "Lemma 5"
     fewest = len(textwrap.wrap(whole, width))
     even = width
     while even > 1 and len(textwrap.wrap(whole, even - 1)) == fewest:
@@ -432,7 +433,7 @@ def heading(figure: Figure, result: str, reading: str = "") -> Figure:
     width = figure.get_figwidth()
     lines = [
         (_wrapped(result, int(LETTERS_AN_INCH * width)), HEADLINE),
-        (_wrapped(reading, int(1.75 * LETTERS_AN_INCH * width)), READING),
+        (_wrapped(reading, int(1.9 * LETTERS_AN_INCH * width)), READING),
     ]
     lines = [(words, style) for words, style in lines if words]
     heights = [

@@ -78,14 +78,6 @@ def diagonal(ax) -> None:
     ax.set_xlim(ends)
 
 
-def theorem1(ax, span: tuple[float, float], height: float) -> None:
-    """Draw paper A's Theorem 1, O~(t^-1/2) without logarithms, from our `height`."""
-    plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
-    middle = np.sqrt(span[0] * span[1])
-    at = middle, height * (middle / span[0]) ** -0.5
-    beside(ax, *at, "slope only", plots.GREY, (3, 4))
-
-
 def strip(
     ax,
     rows: Mapping[str, np.ndarray],
@@ -180,7 +172,7 @@ def end_labels(ax, labels: Iterable[tuple[float, str, str]], size: float = 7) ->
 
     for height, (_, words, colour) in zip(heights, placed, strict=True):
         ax.text(
-            1.015,
+            1.022,
             height,
             written(words),
             color=colour,
