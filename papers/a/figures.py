@@ -143,7 +143,7 @@ def figure2_beyond(histories: Histories, caption: str) -> Figure:
         -0.5,
         1.25 * height,
         "Theorem 1, slope only",
-        (30, -4),
+        (36, -4),
     )
     slope = np.median(fits.exponent(ngd, "W_mm", since=steps / 10))
     middle = int(np.searchsorted(ngd.iterations, steps / 3))

@@ -91,7 +91,9 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
         title="Distance of the direction from that of $W_{mm}$, normalised GD",
     )
     words = "Theorem 1: $t^{-1/2}$, slope only"
-    plots.slope(axis, (steps / 30, steps / 3), -0.5, 0.012, words, (0, 12))
+    since = steps / 30
+    height = 2.5 * np.median(error[:, np.searchsorted(t, since)])
+    plots.slope(axis, (since, steps / 3), -0.5, height, words, (0, 12))
     early = int(np.searchsorted(t, 10))
     blue = plots.look("measured").colour
     pieces.beside(axis, t[early], error[0, early], "measured", blue, (0, -6))
