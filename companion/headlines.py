@@ -96,6 +96,11 @@ def quantities(record: Mapping) -> dict:
         **{claim["id"]: claim["measured"] for claim in record["claims"]},
         "claims": len(record["claims"]),
         "claims_that_hold": sum(claim["holds"] is True for claim in record["claims"]),
+        "statements": len(record.get("statements", {})),
+        "statements_without_claims": sum(
+            all(claim.get("number") != name for claim in record["claims"])
+            for name in record.get("statements", {})
+        ),
         **record["parameters"],
         **record.get("setting", {}),
         **{name: row["value"] for name, row in record["numbers"].items()},

@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from IPython import get_ipython
 from IPython.core.pylabtools import select_figure_formats
+from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -78,7 +79,11 @@ PREDICTED = LOOKS["predicted"].line | {"linewidth": 1.8}
 BOUND = LOOKS["bound"].line | {"linewidth": 1.2}
 HEADLINE = {"fontsize": 11, "fontweight": "bold", "color": BLACK}
 READING = {"fontsize": 8, "color": INKS["shade"]}
-LEVEL = {"color": GREY, "linestyle": ":", "linewidth": 0.9}  # zero, one, a threshold
+LEVEL = {"color": GREY, "linewidth": 0.8, "zorder": 1}  # zero, one, a threshold
+# A slope without a height: shorter and finer dashes than those of a bound.
+SLOPE = {"color": GREY, "linestyle": (0, (4, 2)), "linewidth": 1.4}
+# A white edge keeps words readable that lie near the data.
+EDGE = [patheffects.withStroke(linewidth=2, foreground=PAPER)]
 
 
 def look(name: str) -> Look:
@@ -264,10 +269,121 @@ def power_law(
     ax.plot(x, height * (x / x[0]) ** exponent, label=label, **BOUND)
 
 
+def _word(
+    ax: Axes, at: tuple[float, float], words: str, place: tuple, **more: Any
+) -> None:
+    """Write small grey words `place` points to the right of and above a point."""
+    across, up = np.sign(place).astype(int) + 1
+    sides = {
+        "ha": ("right", "center", "left")[across],
+        "va": ("top", "center", "bottom")[up],
+    }
+    style = {"color": GREY, "fontsize": "x-small", "path_effects": EDGE, "zorder": 5}
+    ax.annotate(words, at, place, textcoords="offset points", **style, **sides, **more)
+
+
+def slope(
+    ax: Axes,
+    span: tuple[float, float],
+    exponent: float,
+    height: float,
+    words: str = "slope only",
+    place: tuple[float, float] = (0, 5),
+) -> None:
+    """Draw a short dashed stub that shows a slope alone, and say so.
+
+    Its height is free, so it must be neither taken for a bound nor be as long as the
+    data: a decade or less of `span` is enough.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw; its axes are logarithmic.
+    span : tuple of float
+        The first and the last x of the stub; x_0 is the first.
+    exponent : float
+        The exponent of height (x / x_0)^exponent.
+    height : float
+        The value at the first x.
+    words : str, optional
+        What stands at its middle, "slope only" alone or after the slope.
+    place : tuple of float, optional
+        How many points to the right of and above the middle the words are. A zero
+        centres them.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, (axis,) = plots.panels(1, 1)
+    >>> plots.slope(axis, (10, 100), -0.5, 2.0, "$t^{-1/2}$, slope only")
+    >>> axis.lines[0].get_ydata().round(2)
+    array([2.  , 0.63])
+    >>> axis.texts[0].get_text()
+    '$t^{-1/2}$, slope only'
+    """
+    x = np.array(span, float)
+    ax.plot(x, height * (x / x[0]) ** exponent, **SLOPE)
+    middle = np.sqrt(x[0] * x[1])
+    _word(ax, (middle, height * (middle / x[0]) ** exponent), words, place)
+
+
+def threshold(
+    ax: Axes,
+    value: float,
+    words: str = "",
+    *,
+    upright: bool = False,
+    at: float = 0.01,
+    place: tuple[float, float] | None = None,
+) -> None:
+    """Draw a thin grey line across a panel at one value, with a word at the line.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    value : float
+        The height of the line, or its x if it is upright.
+    words : str, optional
+        What the value is, such as "no gain".
+    upright : bool, optional
+        Whether the line is vertical.
+    at : float, optional
+        Where along the line the words begin, as a share of the panel.
+    place : tuple of float, optional
+        How many points to the right of and above that point the words are. Default:
+        just above a level line, and just right of an upright one.
+
+    Examples
+    --------
+    >>> from companion import plots
+    >>> figure, (axis,) = plots.panels(1, 1)
+    >>> plots.threshold(axis, 0.5, "one half")
+    >>> axis.texts[0].get_text()
+    'one half'
+    """
+    (ax.axvline if upright else ax.axhline)(value, **LEVEL)
+    if not words:
+        return
+    if upright:
+        point, default, coords = (value, at), (3, 0), ax.get_xaxis_transform()
+    else:
+        point, default, coords = (at, value), (1, 2), ax.get_yaxis_transform()
+    _word(ax, point, words, default if place is None else place, xycoords=coords)
+
+
 def _wrapped(text: str, width: int) -> str:
-    """Break a text into lines of at most `width` letters, formulas in one piece."""
+    """Break a text into lines of about equal length, formulas in one piece.
+
+    There are as few lines as `width` letters a line allow, and no last word alone.
+    """
     whole = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\0"), text)
-    return textwrap.fill(whole, width).replace("\0", " ")
+    whole = re.sub(r"([A-Z][a-z]+) (\d)", "\\1\0\\2", whole)  # as "Lemma 5"
+    fewest = len(textwrap.wrap(whole, width))
+    even = width
+    while even > 1 and len(textwrap.wrap(whole, even - 1)) == fewest:
+        even -= 1
+    return textwrap.fill(whole, even).replace("\0", " ")
 
 
 def _lengthen(figure: Figure, inches: float) -> None:
@@ -321,7 +437,7 @@ def heading(figure: Figure, result: str, reading: str = "") -> Figure:
     width = figure.get_figwidth()
     lines = [
         (_wrapped(result, int(LETTERS_AN_INCH * width)), HEADLINE),
-        (_wrapped(reading, int(1.75 * LETTERS_AN_INCH * width)), READING),
+        (_wrapped(reading, int(1.9 * LETTERS_AN_INCH * width)), READING),
     ]
     lines = [(words, style) for words, style in lines if words]
     heights = [

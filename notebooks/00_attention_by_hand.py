@@ -233,45 +233,26 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# The error goes to zero, and the product stays bounded: the error falls like $1/\lVert W_t\rVert$. In the left and the middle panel, each curve is a column $W_t z_i$ from its start (circle) on, drawn in the plane of the tokens. It runs off beside the dashed ray of $W_{mm}$, at a bounded distance, while it grows. So its angle to the ray shrinks. The right panel shows the direction error.
-
+# The error goes to zero, and the product stays bounded: the error falls like $1/\lVert W_t\rVert$. In the film, each arrow $W_t z_i$ grows beside the dashed ray of $W_{mm}$, at a bounded distance, so its angle to the ray shrinks. On the left, the weight of the best token of each example rises to one. On the right, the direction error falls in the end as steeply as the short dashed line, like $1/t$.
 
 # %%
-def shortened(v):
-    """The points of v with the same directions, their lengths r drawn as log(1 + r)."""
-    length = np.linalg.norm(v, axis=-1, keepdims=True)
-    return v * np.log1p(length) / np.maximum(length, 1e-12)
-
-
-def draw(axis, i):
-    best = plots.look("best token").colour
-    axis.scatter(*shortened(X[i]).T, color=plots.GREY, s=14, zorder=3, label="token")
-    axis.scatter(*shortened(X[i, opt[i]]), color=best, s=60, marker="*", zorder=4, label="opt token")
-    ray = shortened(np.outer([0, 150], W_mm @ z[i] / np.linalg.norm(W_mm @ z[i])))
-    axis.plot(*ray.T, label="direction of $W_{mm} z_i$", **plots.BOUND)
-    walked = shortened(path @ z[i])
-    blue = plots.look("measured").colour
-    axis.plot(*walked.T, color=blue, label="$W_t z_i$")
-    axis.plot(*walked[0], "o", color=blue, markersize=4)
-    axis.set(title=f"Example {i + 1}", aspect="equal", xticks=[], yticks=[])
-    axis.set(xlabel="first coordinate", ylabel="second coordinate")
-
-
-figure, axes = plots.panels(1, 3, height=2.6)
-draw(axes[0], 0)
-draw(axes[1], 1)
-plots.legend(figure, axes[0])
-axes[2].loglog(np.arange(1, steps + 1), error, color=plots.look("NGD").colour)
-plots.power_law(axes[2], (1_000, steps), -1, 2 * error[1_000], "$1/t$")
-axes[2].text(4_000, error[1_000], "$1/t$", color=plots.GREY)
-axes[2].set(xlabel="iteration $t$", title="Direction error")
-blue = plots.look("NGD").colour
-pieces.end_labels(axes[2], [(error[-1], f"{error[-1]:.4f}", blue)])
-pieces.beside(axes[2], 2_000, error[1_999], f"$t^{{{slope:.2f}}}$", blue, (-6, -2))
-plots.caption(
-    figure,
-    "Ours: two examples of three tokens, NGD from a wrong start (circle); lengths on a log scale",
-)
+figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
+iterations = np.arange(1, steps + 1)
+for i, dash in enumerate(("-", "--")):
+    weight_axis.plot(iterations, weights[1:, i], dash, color=plots.look("best token").colour)
+    reached = int((weights[:, i] > 0.5).argmax())
+    place = (-4, 4) if i == 1 else (5, -4)
+    pieces.beside(weight_axis, reached, 0.5, f"example {i + 1}", plots.look("best token").colour, place)
+plots.threshold(weight_axis, 1 / 3, "equal weights", at=0.02)
+weight_axis.set(title="Weight of the best token", xscale="log", xlabel="iteration $t$", xlim=(1, steps))
+weight_axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+blue = plots.look("measured").colour
+error_axis.plot(iterations, error, color=blue)
+plots.slope(error_axis, (steps / 10, 0.9 * steps), -1, error[steps // 10 - 1] / 2, "$1/t$, slope only", (-5, -5))
+error_axis.set(title="Distance of the direction from that of $W_{mm}$")
+error_axis.set(xscale="log", yscale="log", xlabel="iteration $t$", xlim=(1, steps))
+pieces.end_labels(error_axis, [(error[-1], f"$t^{{{slope:.2f}}}$", blue)], 8.5)
+plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a wrong start")
 
 # %% [markdown]
 # ## Why this matrix?

@@ -117,9 +117,9 @@ for rule, history in free.items():
     print(f"{rule:15} direction error: {error[early]:.4f} after {recorded[early]} steps, {error[-1]:.4f} after {steps:,}")
 
 # %% [markdown]
-# On a linear axis, every direction would soon look the same. So we draw the gaps that remain, on logarithmic axes: of the loss, of the direction (the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$), and of the softmax weight (the *missing weight* $1-p_{opt}$ of the worst sample).
+# On a linear axis, every direction would soon look the same. So we draw what remains, on logarithmic axes: the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$.
 #
-# If NGD only kept the promise of the paper's theorem, its direction error would fall like the dashed line, $t^{-1/2}$. How steeply does it fall?
+# If NGD only kept the promise of the paper's theorem, its direction error would fall like the short dashed line, $t^{-1/2}$. How steeply does it fall?
 
 
 # %%
@@ -129,7 +129,7 @@ beyond = paper_figures.figure2_beyond(free, about_beyond)
 beyond
 
 # %% [markdown]
-# The direction error of NGD falls faster than the dashed line, with the exponent that the panel shows. In the end it falls like $1/t$, as [page 11](11_long_horizon.ipynb) shows. GD hardly moves on this scale.
+# The direction error of NGD falls faster than the dashed line, with the exponent that stands at the curve. In the end it falls like $1/t$, as [page 11](11_long_horizon.ipynb) shows. GD hardly moves on this scale.
 
 # %% [markdown]
 # ## The target, in three lines
@@ -228,7 +228,7 @@ for rule in free_rules:
 #
 # Our copy lacks the step sizes and caps. So we let these sentences choose: [page 18](18_figures_2_and_5.ipynb) tries 720 settings, and all six sentences are true in 45 of them. We draw one of these.
 #
-# We read "faster" as *ahead*: at every recorded iteration from 20 to the horizon, in every seed, a rule is further in all four panels. So NGD should lie below GD in the first panel and above it in the others, momentum should be ahead of NGD, and Polyak-step ahead of NGD. The mark shows where Polyak's cap begins to bind. The train loss stops at $L^*$, the dotted line.
+# We read "faster" as *ahead*: at every recorded iteration from 20 to the horizon, in every seed, a rule is further in all four panels. So NGD should lie below GD in the first panel and above it in the others, momentum should be ahead of NGD, and Polyak-step ahead of NGD. The mark shows where Polyak's cap begins to bind. The train loss stops at $L^*$, the thin grey line.
 
 
 # %%

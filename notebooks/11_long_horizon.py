@@ -201,11 +201,10 @@ table
 # %% [markdown]
 # ## A million steps
 #
-# If plain arithmetic were good enough, the grey curve would stay on the exact one. The dashed line has the slope of Theorem 1's bound, without its logarithms.
+# If plain arithmetic were good enough, the grey curve would stay on the exact one. On the right is the slope of each curve in each decade of $t$, beside the exponent $-1/2$ of Theorem 1's bound without its logarithms.
 #
-# * **Direction error.** The grey curve leaves the exact curve soon after a thousand steps.
-# * **Missing weight** is $1-p_{opt}$, on a logarithmic axis. Beyond the dotted line float64 has no number for it.
-# * **Exponent by decade.** In the last decades NGD, momentum (NGD-mom) and Polyak's rule are at $-1$, below the dashed line at $-1/2$. Gradient descent (GD) stays near 0.
+# * **Distance of the direction.** The grey curve leaves the exact curve soon after a thousand steps.
+# * **Exponent by decade.** In the last decades NGD, momentum (NGD-mom) and Polyak's rule are at $-1$, below the line at $-1/2$. Gradient descent (GD) stays near 0.
 
 # %%
 about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
@@ -213,7 +212,7 @@ figure = figures.horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
-# So the error falls like $1/t$, and the bound is not tight here. What decides the height of the line? [Page 40](40_law_of_margins.ipynb) shows that the error tends to $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line is this prediction. We fit nothing.
+# So the error falls like $1/t$, and the bound is not tight here. What decides the height of the line? [Page 40](40_law_of_margins.ipynb) shows that the error tends to $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line is this prediction; we fit nothing. Since $\lVert W_t\rVert$ grows like $t$ under NGD, a constant divided by it falls like $1/t$.
 
 # %%
 law = margin_law.margin_law(problem.tokens, target)
@@ -258,7 +257,7 @@ table_verified = claims.Table(hypotheses)
 table_verified
 
 # %% [markdown]
-# If the theorem holds, every curve on the left falls at least as fast as the dashed line, which shows only the slope of the bound. On the right, no weight of an opt token falls before it is $1/2$ (Lemma 5).
+# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. It falls like the lower one, $1/t$. In the same runs, no weight of an opt token falls before it is $1/2$ (Lemma 5); the record has this claim.
 
 # %%
 about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"

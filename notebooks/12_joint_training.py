@@ -216,8 +216,8 @@ shortest = [each for each in alike if each.horizon == min(other.horizon for othe
 assert setting == max(shortest, key=lambda each: each.gd_step)
 
 # %%
-about_settings = f"Paper A, Section 5.1; filled: true in the setting that we draw; our setting, n={n}, T={T}, d={d}; synthetic, {sweep_seeds} seeds, float64"
-settings_figure = figures.settings({"Figure 3": sweep}, sentences.FIGURE3, {"Figure 3": setting}, about_settings)
+about_settings = f"Paper A, Section 5.1; our setting, n={n}, T={T}, d={d}; synthetic, {sweep_seeds} seeds, float64"
+settings_figure = figures.settings({"Figure 3": sweep}, sentences.FIGURE3, about_settings)
 settings_figure
 
 # %% [markdown]
@@ -229,11 +229,11 @@ settings_figure
 statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "Theorem 4")
 
 # %% [markdown]
-# As we read them, the theorems are about "NGD, decay". If Lemma 12 holds, its norm stays below the dashed line $3\eta t^{1/3}$ in the middle panel. It does, and it comes nearer to the line.
+# As we read them, the theorems are about "NGD, decay". If Lemma 12 holds, its norm stays below $3\eta t^{1/3}$. So we draw the norm divided by this bound. It stays below one, and it comes nearer to it.
 
 # %%
 about_beyond = f"Beside Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
-figure_beyond = figures.figure3_beyond(histories, ngd_step, about_beyond)
+figure_beyond = figures.figure3_beyond(decayed, ngd_step, about_beyond)
 figure_beyond
 
 # %% [markdown]

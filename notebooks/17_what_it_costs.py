@@ -172,14 +172,14 @@ for size in sizes:
     lib.token_svm(part)
     solved = time.perf_counter() - began
     limits = (8 * m**2 / bytes_a_second, 16 * m * r / bytes_a_second)
-    rows.append((m, gram, factored, *limits, solved))
+    rows.append((size, gram, factored))
     print(
-        f"{m:>6,} pairs: a step {1e3 * gram:8.3f} ms in the Gram form, {1e3 * factored:7.3f} ms factored; SVM {solved:6.2f} s"
+        f"{m:>6,} pairs: a step {1e3 * gram:8.3f} ms in the Gram form (to read K: {1e3 * limits[0]:.3f}), {1e3 * factored:7.3f} ms factored (to read the tokens: {1e3 * limits[1]:.3f}); SVM {solved:6.2f} s"
     )
 costs = np.array(rows).T
 
 # %% [markdown]
-# In the left panel, twice the sentences should take four times as long in the Gram form, and twice as long in the factored form. The dashed lines are the limits: reading $K$ once, and reading the $\delta$ twice. Small problems stay in the processor's caches and are faster than memory. In the right panel, the SVM takes seconds at most. Its time does not grow evenly, because the library changes the method: it pivots for few constraints and descends in the duals for many.
+# Twice the sentences should take four times as long in the Gram form, and twice as long in the factored form. The limits are printed in brackets: the time to read $K$ once, and the $\delta$ twice, from memory. Small problems stay in the processor's caches and are faster than that. The SVM takes seconds at most. Its time does not grow evenly, because the library changes the method: it pivots for few constraints and descends in the duals for many.
 
 # %%
 about = f"Paper A's problem on sentences; our setting: T={T}, d={d}, synthetic words, 1 seed, float64; times of one machine, other work beside it"

@@ -125,7 +125,7 @@ print(table.summary())
 # Distinct measurements matter more than claims. Claims that measured the same number, such as a share of 1, count once there, and so do claims that follow from another one by algebra.
 
 # %% [markdown]
-# In the figure, a square is a statement. It is filled if all of its claims hold, and hatched if one fails. An empty square is a statement that we do not check.
+# In the figure, a square is a statement. It is blue if all of its claims hold, and orange if one fails. An empty square is a statement that we do not check.
 
 # %%
 about = ledger.caption("A", table)

@@ -5,19 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import patheffects
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from companion import plots
 from companion.claims import Claim
-from companion.plots import look
-
-# A white edge keeps words readable that lie on the data.
-EDGE = [patheffects.withStroke(linewidth=2, foreground=plots.PAPER)]
+from companion.plots import EDGE, look
 
 
 def written(words: str) -> str:
@@ -90,14 +83,6 @@ def diagonal(ax: Axes) -> None:
     ends = ax.get_xlim()
     ax.plot(ends, ends, zorder=0, **plots.PREDICTED)
     ax.set_xlim(ends)
-
-
-def theorem1(ax: Axes, span: tuple[float, float], height: float) -> None:
-    """Draw paper A's Theorem 1, O~(t^-1/2) without logarithms, from our `height`."""
-    plots.power_law(ax, span, -0.5, height, r"Theorem 1 (NGD): $\tilde{O}(t^{-1/2})$")
-    middle = np.sqrt(span[0] * span[1])
-    at = middle, height * (middle / span[0]) ** -0.5
-    beside(ax, *at, "slope only", plots.GREY, (3, 4))
 
 
 def strip(
@@ -196,7 +181,7 @@ def end_labels(
 
     for height, (_, words, colour) in zip(heights, placed, strict=True):
         ax.text(
-            1.015,
+            1.022,
             height,
             written(words),
             color=colour,
@@ -206,14 +191,28 @@ def end_labels(
         )
 
 
-def beside(
-    ax: Axes,
-    x: float,
-    y: float,
-    words: str,
-    colour: str = plots.BLACK,
-    place: tuple[float, float] = (5, 0),
+def line_names(
+    ax, size: float = 7, words: Mapping[str, str] | None = None, **more
 ) -> None:
+    """Write each line's name at its right end, in place of a legend.
+
+    Call it when the limits of the panel are set. `words` are longer names for some
+    labels, and `more` are ends of lines without a label of their own, {words: height},
+    in grey.
+    """
+    named = []
+    for line in ax.lines:
+        label = line.get_label()
+        y = np.asarray(line.get_ydata(), float)
+        if label.startswith("_") or not np.isfinite(y).any():
+            continue
+        name = (words or {}).get(label, label)
+        named.append((y[np.isfinite(y)][-1], name, line.get_color()))
+    named += [(height, each, plots.GREY) for each, height in more.items()]
+    end_labels(ax, named, size)
+
+
+def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
     """Write small words with a white edge, `place` points to the right of and above (x,
     y).
     """

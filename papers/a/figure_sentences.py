@@ -109,19 +109,19 @@ FIGURE2 = {
     "ngd_ahead": _ahead("NGD", "GD", ALL_FOUR, "3.2", "NGD is ahead of GD"),
     "momentum": _ahead("NGD-mom", "NGD", ALL_FOUR, "3.2", "momentum is ahead of NGD"),
     "polyak_ahead": _ahead(
-        "Polyak-step", "NGD", ALL_FOUR, "3.2", "Polyak-step is ahead of NGD"
+        "Polyak-step", "NGD", ALL_FOUR, "3.2", "Polyak's rule is ahead of NGD"
     ),
     "cap_binds": Sentence(
         "iteration after which Polyak-step's cap binds, over the horizon",
         f"≤ {HALF:g}",
         "3.2",
-        "Polyak-step's cap binds",
+        "Polyak's rule reaches its cap",
     ),
     "polyak_slows": Sentence(
         "Polyak-step: last step's length over the longest step's",
         f"≤ {SLOWED:g}",
         "3.2",
-        "Polyak-step slows down",
+        "Polyak's rule slows down",
     ),
     "theorem1": Sentence(
         "NGD: exponent of the direction error in t over the last decade",
@@ -146,10 +146,14 @@ FIGURE3 = {
         "both NGD rules",
         "the train loss",
         "5.1",
-        "Polyak-step is fastest (loss)",
+        "Polyak's rule is fastest (loss)",
     ),
     "polyak_fastest.all": _ahead(
-        "Polyak-step", "both NGD rules", ALL_SIX, "5.1", "Polyak-step is fastest (all)"
+        "Polyak-step",
+        "both NGD rules",
+        ALL_SIX,
+        "5.1",
+        "Polyak's rule is fastest (all)",
     ),
     "losses_alike": Sentence(
         "log L of NGD-joint over that of NGD at the horizon",
@@ -169,7 +173,7 @@ for _name in FIGURE3_DRAWN:
         f"{_name}: largest factor of NGD over NGD-joint, t >= {FIRST}",
         f"≤ {SLIGHTLY:g}",
         "5.1",
-        f"and slightly ({_name})",
+        f"NGD is only slightly ahead ({_name})",
     )
 
 

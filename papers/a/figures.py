@@ -1,7 +1,7 @@
 """Paper A's Figures 2, 3 and 5 in the paper's panels, each followed by what we add.
 
-What we add has its own panels: loss gaps on logarithmic axes, rules without a cap,
-Lemma 5, Eq. 13 with its decay, and Figure 2's problem over a million iterations.
+What we add has its own figures: rules without a cap on logarithmic axes, Lemma 5,
+Eq. 13 with its decay, and Figure 2's problem over a million iterations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +17,15 @@ from papers import fits, pieces
 from papers.a import figure_sentences, fixed_head, joint_training
 
 Histories = Mapping[str, History]
-SMALLEST_FLOAT = -np.log10(5e-324)  # in the units in which the missing weight is drawn
-# lowest power of ten that is drawn; the loss of NGD falls much further
-SMALLEST_LOG_LOSS = -30
 # The look of each name in the paper's legends.
 PAPER_NAMES = {"Polyak-step": "Polyak"}
+# The usual name of each rule, for the ends of lines.
+NAMES = {
+    "NGD": "normalised GD",
+    "NGD-mom": "with momentum",
+    "Polyak-step": "Polyak's rule",
+    "Polyak, no cap": "Polyak's rule",
+}
 
 
 def _over_time(
@@ -97,6 +101,7 @@ def figure2(
     pieces.beside(loss, 1, level, "$L^*$", plots.GREY, (4, 2))
     loss.set_ylim(0, None)
     norm.set_yscale("log")
+    norm.set_ylim(None, 4 * norm.get_ylim()[1])
     for axis in (score, alignment):
         axis.set_ylim(0, 1.04)
     # From the mark on, Polyak's cap binds in every run.
@@ -105,210 +110,208 @@ def figure2(
     since = int(figure_sentences.capped_since(polyak, setting.polyak_cap).max())
     at = polyak.iterations[since], np.median(polyak.norm[:, since])
     norm.plot(*at, markersize=4, **look.mark)
-    pieces.beside(norm, *at, "the cap binds", look.colour, (3, -9))
-    return plots.caption(plots.legend(figure, loss), caption)
+    words = "from here on\nat its cap"
+    pieces.beside(norm, *at, words, look.colour, (-4, 10))
+    figure.draw_without_rendering()
+    pieces.line_names(norm, words=NAMES)
+    return plots.caption(figure, caption)
 
 
-def figure2_beyond(
-    histories: Histories, caption: str, crowd: History | None = None
-) -> Figure:
-    """Draw what Figure 2's panels cannot show: gaps on logarithmic axes, without caps.
+def figure2_beyond(histories: Histories, caption: str) -> Figure:
+    """Draw the direction error of Figure 2's rules without caps, on logarithmic axes.
 
     Parameters
     ----------
     histories : mapping of str to History
         "GD", "NGD", "NGD-mom" and "Polyak, no cap" at least.
     caption : str
-    crowd : History, optional
-        Many data sets trained by NGD. If given, the first panel shows Lemma 5 on them
-        in place of the loss gap.
     """
-    figure, axes = plots.panels(1, 3, height=2.7)
+    figure, (error,) = plots.panels(1, 1, height=3.0)
 
     def panels(run: Any):
         return {
-            r"Loss gap, $\log_{10}(L - L^*)$": run.log_gap / np.log(10),
-            "Direction error": run.direction_error["W_mm"],
-            r"Missing weight, $\log_{10}(1 - p_{opt})$": run.log_miss.max(-1)
-            / np.log(10),
+            "Distance of the direction from that of $W_{mm}$": (
+                run.direction_error["W_mm"]
+            )
         }
 
-    _over_time(axes, histories, panels, slice(1, None))
-    _time_below(axes)
-    gap, error, missing = axes
-    for axis in (gap, missing):
-        axis.set_ylim(SMALLEST_LOG_LOSS, 1)
-        pieces.note(axis, "lines go\non below", 0.04, 0.04, colour=plots.GREY)
+    _over_time([error], histories, panels, slice(1, None))
+    _time_below([error])
     error.set_yscale("log")
     ngd = histories["NGD"]
     steps = ngd.iterations[-1]
-    end = np.median(ngd.direction_error["W_mm"][:, -1])
-    pieces.theorem1(error, (steps / 10, steps), 0.3)
+    late = int(np.searchsorted(ngd.iterations, steps / 10))
+    height = np.median(ngd.direction_error["W_mm"][:, late])
+    plots.slope(
+        error,
+        (0.1 * steps, 0.3 * steps),
+        -0.5,
+        1.25 * height,
+        "Theorem 1, slope only",
+        (36, -4),
+    )
     slope = np.median(fits.exponent(ngd, "W_mm", since=steps / 10))
-    words = f"NGD: $t^{{{slope:.2f}}}$,\nends {end:.3f} off"
-    pieces.note(error, words, 0.04, 0.05, colour=plots.look("NGD").colour)
-    if crowd is not None:
-        _smallest_weights(gap, crowd)
-    return plots.caption(plots.legend(figure, error), caption)
+    middle = int(np.searchsorted(ngd.iterations, steps / 3))
+    at = ngd.iterations[middle], np.median(ngd.direction_error["W_mm"][:, middle])
+    pieces.beside(
+        error, *at, f"$t^{{{slope:.2f}}}$", plots.look("NGD").colour, (-3, -6)
+    )
+    figure.draw_without_rendering()
+    pieces.line_names(error, words=NAMES)
+    return plots.caption(figure, caption)
 
 
-def _smallest_weights(axis: Axes, crowd: Any):
-    """Draw Lemma 5 in every data set: the smallest p_opt of any sample, divided by its
-    start.
+def smallest_weights(crowd: History, caption: str) -> Figure:
+    """Draw Lemma 5 on many data sets: the least weight of a best token over its start.
+
+    Parameters
+    ----------
+    crowd : History
+        Many data sets trained by NGD.
+    caption : str
     """
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
     p_opt = -np.expm1(crowd.log_miss)  # (draws, k, n)
     smallest = (p_opt / p_opt[:, :1]).min(-1)
-    axis.clear()
     axis.plot(
         crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True
     )
     worst = smallest[smallest.min(1).argmin()]
     look = plots.look("stops")
-    axis.plot(crowd.iterations, worst, color=look.colour)
+    axis.plot(crowd.iterations, worst, color=look.colour, linewidth=2)
     lowest = crowd.iterations[worst.argmin()], worst.min()
-    pieces.beside(axis, *lowest, f"down to {worst.min():.2f}", look.colour, (-8, 0))
-    title = f"Least $p_{{opt}}(t)/p_{{opt}}(0)$,\n{len(smallest)} data sets, NGD"
+    words = f"1 of {len(smallest)},\ndown to {worst.min():.2f}"
+    pieces.beside(axis, *lowest, words, look.colour, (8, -2))
+    others = f"the other {len(smallest) - 1}"
+    pieces.note(axis, others, 0.25, 0.75, colour=plots.GREY)
+    title = "Least weight of a best token, divided by that at the start"
     axis.set(title=title, xlabel="iteration $t$", xscale="log")
-    axis.set(xlim=(1, crowd.iterations[-1]), ylim=(0.75, 1.5))
-    axis.axhline(1.0, **plots.LEVEL)
-    pieces.note(axis, "lines go\non above", 0.96, 0.97, "top", plots.GREY)
+    axis.set(xlim=(1, 200), ylim=(0.68, 1.5))
+    plots.threshold(axis, 1.0, "as at the start", at=0.86)
+    return plots.caption(figure, caption)
 
 
 def settings(
     sweeps: Mapping[str, figure_sentences.Sweep],
     sentences: Mapping[str, figure_sentences.Sentence],
-    chosen: Mapping[str, figure_sentences.Setting],
     caption: str,
 ) -> Figure:
     """Draw, for each sentence, the share of settings in which it is true.
 
+    All sentences at once are a row of their own, on top. A sentence that is true in no
+    setting is orange.
+
     Parameters
     ----------
     sweeps : mapping of str to Sweep
-        By the figure's name; their sentences are the same.
+        By the figure's name; their sentences are the same. The first has the bars, the
+        second a pale mark.
     sentences : mapping of str to Sentence
-    chosen : mapping of str to Setting
-        The setting drawn in each figure: the mark is filled if the sentence is true in
-        it.
     caption : str
     """
-    count = len(sentences) + 1
-    row_height = 0.22 if len(sweeps) == 1 else 0.38  # inches
-    figure, (axis,) = plots.panels(1, 1, height=0.8 + row_height * count)
-    labels = [sentence.short for sentence in sentences.values()] + ["all of them"]
-    for row, (name, sweep) in enumerate(sweeps.items()):
-        look = plots.SERIES[row]
-        shares = [*sweep.shares.values(), sweep.true.all(1).mean()]
-        truths = [*sweep.of(chosen[name]).values()]
-        truths.append(all(truths))
-        for place, (share, true) in enumerate(zip(shares, truths, strict=True)):
-            height = place + 0.2 * (2 * row - len(sweeps) + 1)
-            face = look.colour if true else "none"
-            label = name if place == 0 else None
-            axis.plot([0, share], [height, height], color=look.colour, linewidth=1)
-            mark = {
-                "markersize": 5,
-                "markerfacecolor": face,
-                "label": label,
-                "clip_on": False,
-            }
-            axis.plot(share, height, **look.mark, **mark)
-            pieces.beside(
-                axis, share, height, pieces.percent(share), look.colour, (6, 0)
-            )
-    settings_tried = len(next(iter(sweeps.values())).settings)
-    axis.set_yticks(range(count), labels, fontsize="small")
-    axis.set(xlim=(0, 1.08), ylim=(count - 0.5, -0.5))
-    axis.set(title=f"Share of {settings_tried} settings in which a sentence is true")
-    axis.tick_params(axis="y", length=0)
-    if len(sweeps) > 1:
-        plots.legend(figure, axis)
+    (name, sweep), *more = sweeps.items()
+    order = sorted(sentences, key=sweep.shares.get, reverse=True)
+    places = [0.0, *np.arange(len(order)) + 1.6]  # a gap below the first row
+    figure, (axis,) = plots.panels(1, 1, height=0.7 + 0.21 * (places[-1] + 1))
+    together = f"all {len(order)} at once"
+
+    def shares(of):
+        return [of.true.all(1).mean(), *(of.shares[each] for each in order)]
+
+    for place, share in zip(places, shares(sweep), strict=True):
+        look = plots.look("measured" if share > 0 else "stops")
+        axis.plot([0, share], [place, place], color=look.colour, linewidth=2)
+        axis.plot(share, place, "o", color=look.colour, markersize=5, clip_on=False)
+        words = pieces.percent(share)
+        if place == 0:
+            words += f": {sweep.true.all(1).sum()} of {len(sweep.settings)}"
+        if more and place == places[1]:
+            words += f", {name}"
+        pieces.beside(axis, share, place, words, look.colour, (6, 0))
+    for other, compared in more:
+        pale = {"color": plots.GREY, "marker": "s", "linestyle": "", "zorder": 3}
+        pale |= {"markerfacecolor": plots.PAPER, "markersize": 4, "clip_on": False}
+        heights = np.array(places) + 0.34
+        axis.plot(shares(compared), heights, **pale)
+        end = shares(compared)[1], heights[1]
+        pieces.beside(axis, *end, other, plots.GREY, (-6, 0))
+    axis.set_yticks(places, [together, *(sentences[each].short for each in order)])
+    axis.tick_params(axis="y", length=0, labelsize="small")
+    axis.get_yticklabels()[0].set_fontweight("bold")
+    axis.set(xlim=(0, 1.08), ylim=(places[-1] + 0.6, -0.6))
+    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    axis.grid(False, axis="y")
     return plots.caption(figure, caption)
 
 
 def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
-    """Draw a long run: direction error, missing weight, and exponent by decade.
+    """Draw a long run: direction error, and its exponent by decade.
 
     `plain_error` (steps,) is the direction error in plain float64.
     """
-    figure, (error, weight, rate) = plots.panels(1, 3, height=3.0)
+    figure, (error, rate) = plots.panels(1, 2, height=3.1)
     steps = int(next(iter(histories.values())).iterations[-1])
     slopes = fixed_head.decade_exponents(histories, steps)
     middle = 10 ** np.arange(1.5, int(np.log10(steps)))
-    heights = []
-    powers = []
+    ends = []
+    powers = {}
     for name, history in histories.items():
         t = history.iterations[1:]
-        plots.band(error, t, history.direction_error["W_mm"][:, 1:], name)
-        weights = -history.log_miss.max(-1)[:, 1:] / np.log(10)
-        plots.band(weight, t, weights, name)
+        errors = history.direction_error["W_mm"][:, 1:]
+        plots.band(error, t, errors, name)
         plots.band(rate, middle, slopes[name], name, marker="o", markersize=3)
-        missing, power = (np.median(row[:, -1]) for row in (weights, slopes[name]))
-        heights.append((missing, f"{missing:,.0f}", plots.look(name).colour))
-        powers.append((power, f"{power:.3f}", plots.look(name).colour))
-    ordinary = {
-        "color": plots.GREY,
-        "linewidth": 0.8,
-        "label": "_plain float64",
-        "zorder": 0,
-    }
+        colour = plots.look(name).colour
+        ends.append((np.median(errors[:, -1]), NAMES.get(name, name), colour))
+        power = f"$t^{{{np.median(slopes[name][:, -1]):.2f}}}$"
+        powers.setdefault(power, []).append(np.median(slopes[name][:, -1]))
+    ordinary = {"color": plots.GREY, "linewidth": 0.8, "zorder": 0}
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     hook = int(np.argmax(plain_error[100:])) + 100
     at = hook + 1, plain_error[hook]
-    pieces.beside(error, *at, "plain float64\nstops here", plots.GREY, (3, 0))
-    pieces.theorem1(error, (10, steps), 1.5)
-    weight.axhline(SMALLEST_FLOAT, **plots.LEVEL)
-    pieces.beside(weight, 1, SMALLEST_FLOAT, "above: no float64", plots.GREY, (2, 4))
-    rate.axhline(-0.5, **plots.BOUND)
+    words = "in plain float64\nnormalised GD stops here"
+    pieces.beside(error, *at, words, plots.GREY, (0, 4))
     time = {"xscale": "log", "xlabel": "iteration $t$"}
-    error.set(title="Direction error", yscale="log", **time)
-    weight.set(title=r"Missing weight, $-\log_{10}(1 - p_{opt})$", yscale="log", **time)
-    rate.set(title="Exponent by decade", ylim=(-1.2, 0.05), **time)
-    pieces.end_labels(weight, heights)
-    pieces.end_labels(rate, powers)
-    return plots.caption(plots.legend(figure, error), caption)
+    error.set(title="Distance of the direction from that of $W_{mm}$", **time)
+    error.set(yscale="log", xlim=(1, steps), ylim=(None, 10))
+    rate.set(title="Exponent of $t$ by decade", ylim=(-1.2, 0.05), **time)
+    plots.threshold(rate, -0.5, "Theorem 1: $-1/2$", at=0.62)
+    figure.draw_without_rendering()
+    pieces.end_labels(error, ends)
+    pieces.end_labels(
+        rate, [(np.mean(each), power, plots.BLACK) for power, each in powers.items()]
+    )
+    return plots.caption(figure, caption)
 
 
 def cost(
-    pairs: np.ndarray,
-    gram: np.ndarray,
-    factored: np.ndarray,
-    gram_limit: np.ndarray,
-    factored_limit: np.ndarray,
-    solved: np.ndarray,
-    caption: str,
+    sentences: np.ndarray, gram: np.ndarray, factored: np.ndarray, caption: str
 ) -> Figure:
-    """Draw the time of a step in two forms with the memory's limit, and that of the
-    SVM.
+    """Draw the time of a step in two forms.
 
     Parameters
     ----------
-    pairs : ndarray (k,)
-        The numbers of pairs.
+    sentences : ndarray (k,)
+        The numbers of sentences.
     gram, factored : ndarray (k,)
         Seconds for a step in either form; NaN where it was not measured.
-    gram_limit, factored_limit : ndarray (k,)
-        Seconds for reading what either form reads.
-    solved : ndarray (k,)
-        Seconds for the token SVM.
     caption : str
     """
-    figure, (step, svm) = plots.panels(1, 2, height=3.0)
-    forms = {
-        "Gram form": (gram, gram_limit, plots.SERIES[0]),
-        "factored": (factored, factored_limit, plots.SERIES[1]),
-    }
-    heights = []
-    for name, (seconds, limit, look) in forms.items():
-        step.plot(pairs, 1e3 * seconds, color=look.colour, marker="o", markersize=4)
-        step.plot(pairs, 1e3 * limit, color=look.colour, linestyle="--", linewidth=0.8)
+    figure, (step,) = plots.panels(1, 1, height=2.9)
+    looks = {"one matrix of all pairs": plots.BLACK, "factored": plots.look("measured")}
+    for (name, look), seconds in zip(looks.items(), (gram, factored), strict=True):
+        colour = getattr(look, "colour", look)
+        step.plot(sentences, 1e3 * seconds, color=colour, marker="o", markersize=4)
         last = np.flatnonzero(np.isfinite(seconds))[-1]
-        heights.append((1e3 * seconds[last], name, look.colour))
-    svm.plot(pairs, solved, color=plots.BLACK, marker="o", markersize=4)
-    both = {"xscale": "log", "yscale": "log", "xlabel": "pairs of tokens, $m$"}
-    step.set(title="One step; dashed: reading its arrays", ylabel="ms", **both)
-    svm.set(title="The token SVM, with its certificate", ylabel="s", **both)
-    pieces.end_labels(step, heights)
+        at = sentences[last], 1e3 * seconds[last]
+        pieces.beside(step, *at, name, colour, (-10, 2))
+    words = f"{1e3 * factored[-1]:.1f} ms a step"
+    end = sentences[-1], 1e3 * factored[-1]
+    pieces.beside(step, *end, words, plots.look("measured").colour, (8, 0))
+    step.set(xscale="log", yscale="log", xlabel="sentences of 20 tokens")
+    step.set(title="Time of one step, in milliseconds", xlim=(8, 2500))
+    step.set_ylim(None, 2 * step.get_ylim()[1])
+    step.set_xticks(sentences, [f"{each:,}" for each in sentences])
+    step.minorticks_off()
     return plots.caption(figure, caption)
 
 
@@ -351,61 +354,44 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
         for name in ("NGD", "NGD-joint")
     }
     factor = ends["NGD"] / ends["NGD-joint"]
-    words = f"NGD {factor:.1f} times\nNGD-joint"
-    pieces.note(norm, words, 0.04, 0.96, "top", plots.look("NGD").colour)
+    words = f"at the end NGD\n{factor:.1f} times NGD-joint"
+    pieces.note(norm, words, 0.04, 0.98, "top", plots.look("NGD").colour)
     return plots.caption(plots.legend(figure, loss), caption)
 
 
-def figure3_beyond(histories: Histories, step_size: float, caption: str) -> Figure:
-    """Draw what Figure 3 leaves out: Eq. 13 with its decay, Lemma 12, and a long
-    horizon.
+def figure3_beyond(decayed: History, step_size: float, caption: str) -> Figure:
+    """Draw the norm of W under Eq. 13 with its decay, divided by Lemma 12's bound.
 
     Parameters
     ----------
-    histories : mapping of str to History
-        "NGD, decay" among them.
+    decayed : History
+        Runs of NGD with decaying steps.
     step_size : float
         eta of Eq. 13.
     caption : str
     """
-    figure, axes = plots.panels(1, 3, height=2.9)
-
-    def panels(run: Any):
-        return {
-            r"Train loss, $\log_{10} L$": run.log_gap / np.log(10),
-            r"Norm $\|W_t\|$": np.where(run.norm > 0, run.norm, np.nan),
-            "Direction error of $W$": run.direction_error["W_mm"],
-        }
-
-    _over_time(axes, histories, panels, slice(1, None))
-    _time_below(axes)
-    loss, norm, error = axes
-    loss.set_ylim(SMALLEST_LOG_LOSS, 1)
-    pieces.note(loss, "lines go\non below", 0.04, 0.04, colour=plots.GREY)
-    decayed = histories["NGD, decay"]
+    figure, (axis,) = plots.panels(1, 1, height=2.8)
+    moved = decayed.norm.min(0) > 0
+    t = decayed.iterations[moved]
+    share = decayed.norm[:, moved] / (3 * step_size * t ** (1 / 3))
     look = plots.look("NGD, decay")
-
-    def bound(t: np.ndarray):
-        return 3 * step_size * t ** (1 / 3)
-
-    norm.set(yscale="log", ylim=(0.1, 1e4))
-    error.set_yscale("log")
-    ends = 10, decayed.iterations[-1]
-    plots.power_law(
-        norm, ends, 1 / 3, bound(10), r"$3\eta t^{1/3}$ (Lemma 12, our reading)"
-    )
-    said = "NGD, decay, of its bound:"
-    for t in [t for t in joint_training.REFERENCE if t > 100]:
-        height = np.median(decayed.norm[:, np.searchsorted(decayed.iterations, t)])
-        norm.plot(t, height, ms=6, mec=plots.PAPER, zorder=4, **look.mark)
-        said += f"\n{height:.3g} of {bound(t):#.3g} at $t$ = {t:,}"
-    pieces.note(norm, said, 0.04, 0.97, "top", look.colour)
-    return plots.caption(plots.legend(figure, norm), caption)
+    plots.band(axis, t, share, "NGD, decay", linestyle="-", linewidth=2)
+    for each in [each for each in joint_training.REFERENCE if each > 100]:
+        at = int(np.searchsorted(t, each))
+        middle = np.median(share[:, at])
+        axis.plot(each, middle, "o", markersize=5, color=look.colour)
+        words = f"{100 * middle:.0f} % at $t$ = {each:,}"
+        place = (-6, 4) if each < t[-1] / 5 else (-4, -10)
+        pieces.beside(axis, each, middle, words, look.colour, place)
+    axis.set(xscale="log", xlim=(t[0], t[-1]), ylim=(0, 1.08), xlabel="iteration $t$")
+    axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
+    axis.set(title=r"Norm of $W_t$, as a share of $3\eta t^{1/3}$")
+    plots.threshold(axis, 1.0, r"Lemma 12 as we read it: at most $3\eta t^{1/3}$")
+    return plots.caption(figure, caption)
 
 
 def theorem1(history: History, caption: str) -> Figure:
-    """Draw runs that satisfy Theorem 1's hypotheses: the direction error and the opt
-    weights.
+    """Draw runs that satisfy Theorem 1's hypotheses: the direction error.
 
     Parameters
     ----------
@@ -417,28 +403,27 @@ def theorem1(history: History, caption: str) -> Figure:
     Returns
     -------
     Figure
-        Left, the direction error of each run, with a line of the bound's slope; right,
-        the smallest softmax weight of an opt token of each run.
+        The direction error of each run, with the slopes of the theorem and of 1/t.
     """
-    figure, (left, right) = plots.panels(1, 2, height=2.4)
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
     look = plots.look("NGD")
     moved = history.iterations >= 1
     t = history.iterations[moved]
     error = history.direction_error["W_mm"][:, moved]
-    smallest = -np.expm1(history.log_miss[:, moved].max(-1))
-    for run in range(len(error)):
-        left.plot(t, error[run], color=look.colour, linewidth=0.6, alpha=0.6)
-        right.plot(t, smallest[run], color=look.colour, linewidth=0.6, alpha=0.6)
-    since = t[-1] / 100
-    # The line lies above every curve, since the bound's constant is unknown.
-    height = 2 * error[:, t >= since].max()
-    plots.power_law(left, (since, t[-1]), -0.5, height, "Theorem 1: $t^{-1/2}$")
-    pieces.beside(left, t[-1] / 10, height / 10**0.5, "slope only", plots.GREY, (4, 4))
-    left.set(
-        title="Direction error", xscale="log", yscale="log", xlabel="iteration $t$"
+    for run in error:
+        axis.plot(t, run, color=look.colour, linewidth=0.7, alpha=0.6)
+    since = t[-1] / 10
+    height = np.median(error[:, np.searchsorted(t, since)])
+    words = "Theorem 1: $t^{-1/2}$, slope only"
+    plots.slope(axis, (since, 0.9 * t[-1]), -0.5, 1.6 * height, words, (0, 14))
+    plots.slope(
+        axis, (since, 0.9 * t[-1]), -1, height / 1.6, "$1/t$, slope only", (-5, -5)
     )
-    right.set(
-        title="Smallest weight of an opt token", xscale="log", xlabel="iteration $t$"
+    axis.set(title="Distance of the direction from that of $W_{mm}$")
+    axis.set(xscale="log", yscale="log", xlabel="iteration $t$", xlim=(1, t[-1]))
+    power = fits.exponent(history, "W_mm", since).max()
+    figure.draw_without_rendering()
+    pieces.end_labels(
+        axis, [(np.median(error[:, -1]), f"$t^{{{power:.2f}}}$", look.colour)], 8.5
     )
-    right.axhline(0.5, **plots.LEVEL)
     return plots.caption(figure, caption)

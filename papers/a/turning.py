@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from companion import plots
 from lib import attention, dynamics, files, svm
@@ -24,6 +25,7 @@ SECONDS = 5.0
 HELD_AT_START = 0.9  # seconds
 HELD_AT_END = 1.4
 SIZE = (plots.WIDTH, 3.8)  # inches
+STILL = (plots.WIDTH, 2.7)
 LIMITS = (-2.45, 2.45)
 # The shortest arrow, and by how much the logarithm of its norm lengthens it.
 SHORTEST = 0.4
@@ -94,16 +96,20 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
 
 def _still(start: tuple, end: tuple, tokens: TokenSet, W_mm: np.ndarray) -> Figure:
     """Draw both examples at the start, on the left, and at the end."""
-    figure = Figure(figsize=SIZE, dpi=110)
-    for left, (t, W) in ((0.0, start), (0.5, end)):
+    width, height = STILL
+    figure = Figure(figsize=STILL, dpi=110)
+    for left, (t, W) in ((0.0, start), (0.51, end)):
         panels = [
-            figure.add_axes((left + more, 0.08, 0.24, 0.66)) for more in (0.005, 0.25)
+            figure.add_axes((left + more, 0.01, 0.24, 0.24 * width / height))
+            for more in (0.005, 0.245)
         ]
         for i, panel in enumerate(panels):
             _example(panel, i, tokens, W_mm, W)
-        figure.text(left + 0.25, 0.70, f"step {t:,}", ha="center", fontsize=10)
+        figure.text(left + 0.245, 0.66, f"step {t:,}", ha="center", fontsize=10)
+    between = {"color": plots.FAINT, "linewidth": 1}
+    figure.add_artist(Line2D([0.5, 0.5], [0.03, 0.70], **between))
     figure.text(0.02, 0.97, HEADLINE, va="top", **plots.HEADLINE)
-    figure.text(0.02, 0.905, KEY, va="top", **plots.READING)
+    figure.text(0.02, 0.875, KEY, va="top", **plots.READING)
     return figure
 
 
@@ -148,7 +154,8 @@ def _example(
         panel.scatter(*place, s=size, color=colour, alpha=0.85, zorder=3, clip_on=False)
         style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
         share = f"{weights[k]:.0%}".replace("%", " %")
-        panel.annotate(share, place, (0, 20), color=colour, **style)
+        above = 0, np.sqrt(size) / 2 + 2  # points, just above the disc
+        panel.annotate(share, place, above, color=colour, va="bottom", **style)
         score = f"{scores[k]:+.0f}".replace("-", "\N{MINUS SIGN}").replace("+0", "0")
         white = {"color": plots.PAPER, "va": "center", "zorder": 4}
         panel.annotate(score, place, (0, 0), **white, **style)

@@ -77,30 +77,35 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
 
 
 def bound_and_law(history: History, law: MarginLaw) -> Figure:
-    """Draw NGD's direction error over t, with Theorem 1's power and with C/||W_t||."""
+    """Draw NGD's direction error over t, with C/||W_t|| and Theorem 1's slope."""
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     t = history.iterations[1:]
     steps = history.iterations[-1]
     error = history.direction_error["W_mm"][:, 1:]
     size = history.norm[:, 1:]
-    pieces.theorem1(axis, (1, steps), 2.0)
     plots.band(axis, t, error, "measured", "measured", linewidth=2.4)
     predicted = np.median(law.constant[:, None] / size, axis=0)
-    axis.plot(
-        t,
-        predicted,
-        label=r"predicted: $C/\|W_t\|$, $C$ from the duals",
-        **plots.PREDICTED,
-    )
+    seen = predicted < 2
+    axis.plot(t[seen], predicted[seen], **plots.PREDICTED)
     _logs(axis, xlabel="iteration $t$", xlim=(1, steps))
     axis.set(
-        ylim=(np.median(error[:, -1]) / 3, 4), title="Direction error of normalised GD"
+        ylim=(np.median(error[:, -1]) / 3, 4),
+        title="Distance of the direction from that of $W_{mm}$, normalised GD",
     )
+    words = "Theorem 1: $t^{-1/2}$, slope only"
+    since = steps / 30
+    height = 2.5 * np.median(error[:, np.searchsorted(t, since)])
+    plots.slope(axis, (since, steps / 3), -0.5, height, words, (0, 12))
+    early = int(np.searchsorted(t, 10))
+    blue = plots.look("measured").colour
+    pieces.beside(axis, t[early], error[0, early], "measured", blue, (0, -6))
+    begun = int(np.flatnonzero(seen)[0])
+    words = r"predicted: $C\,/\,\|W_t\|$, nothing fitted"
+    pieces.beside(axis, t[begun], predicted[begun], words, plots.BLACK, (8, 2))
     power = np.median(fits.exponent(history, "W_mm", since=steps / 10))
     off = np.abs(ratio_to_law(history, "W_mm", law)[:, -1] - 1).max()
-    words = f"$t^{{{power:.3f}}}$, at the end\noff $C/\\|W_t\\|$ by {off:.1e}"
-    pieces.beside(axis, steps, error[0, -1], words, NGD.colour, (-28, 0))
-    axis.legend(loc="lower left", handlelength=3)
+    words = f"like $t^{{{power:.3f}}}$ at last,\noff the prediction by {off:.1e}"
+    pieces.beside(axis, steps, error[0, -1], words, NGD.colour, (-40, 0))
     return figure
 
 
