@@ -261,7 +261,8 @@ def optimisers(
         for name in order
     }
     # What has not arrived stands beyond the last iteration.
-    ends = max(1, 0.6 * min(row.min() for row in rows.values())), 1.8 * steps
+    earliest = min(steps, *(row.min() for row in rows.values()))
+    ends = max(1, 0.6 * earliest), 1.8 * steps
     said = []
     for name in order:
         median = np.median(needed[name])
