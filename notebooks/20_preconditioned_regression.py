@@ -206,8 +206,8 @@ def setting(number):
 
 pictures = {}
 for slug, number, ours, label in (
-    ("precond_fig1", "Figure 1", "spectral, P, R", "Algorithm 1, spectral start"),
-    ("precond_fig2", "Figure 2", "random, P, R", "Algorithm 1, same random start"),
+    ("precond_fig1", "Figure 1", "spectral, P, R", "spectral start"),
+    ("precond_fig2", "Figure 2", "random, P, R", "same start"),
 ):
     pictures[slug] = figures.against_sgd(recorded, excess, optimum, ours, label)
     plots.caption(pictures[slug], setting(number))
@@ -224,18 +224,25 @@ pictures["precond_fig2"]
 # From the spectral start all four combinations rise to one plateau, so we do not draw them. The plateau consists of minibatch
 # noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
 #
-# * **Left.** From a random start the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss
-#   stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing that we can measure, so its claim holds or fails by
-#   chance.
-# * **Right.** The preconditioner matters if $\Sigma$ is ill conditioned. We also try a two-sided preconditioner, which is **ours and not the paper's**. It multiplies both matrices by $\hat\Sigma^{-1}$ from the right as well.
-#   This makes the rule gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, where the problem is plain matrix factorisation. The number of iterations then hardly depends on the
-#   condition number.
+# From a random start the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss
+# stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing that we can measure, so its claim holds or fails by
+# chance.
 
 # %%
-about_ablation = setting("P preconditioner, R regulariser") + "; right: without R not run"
-pictures["precond_ablation"] = figures.ablation(recorded, excess, conditions, times)
+about_ablation = setting("parts of Algorithm 1")
+pictures["precond_ablation"] = figures.ablation(recorded, excess)
 plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]
+
+# %% [markdown]
+# The preconditioner matters if $\Sigma$ is ill conditioned. We also try a two-sided preconditioner, which is **ours and not the paper's**. It multiplies both matrices by $\hat\Sigma^{-1}$ from the right as well.
+# This makes the rule gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, where the problem is plain matrix factorisation. The number of iterations then hardly depends on the
+# condition number.
+
+# %%
+figure_conditions = figures.conditioning(steps, conditions, times)
+plots.caption(figure_conditions, setting("runs from a random start"))
+figure_conditions
 
 # %% [markdown]
 # ## What we saw

@@ -224,7 +224,7 @@ claims.Table(compared)
 # The horizontal position of a mark says when one seed comes within 10 % of $L^*$. The number beside a rule's name is its step size. The words at the right give the median, and how far above the optimum the rule ends.
 #
 # Without the regulariser and without knowing $\Sigma$, Adam, Muon and SOAP come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). But they end higher than Algorithm 1 and the two-sided rule. SGD comes
-# within 10 % late, and only on some seeds. Shampoo does not arrive. The arrow at the edge counts the seeds that do not arrive.
+# within 10 % late, and only on some seeds. Shampoo does not arrive. The arrow beyond the end of the runs counts the seeds that do not arrive.
 
 # %%
 about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"

@@ -221,7 +221,7 @@ for p in exponents:
 # In each panel of the figure, the lowest curve belongs to the panel's own exponent.
 
 # %%
-about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: medians, bands: 80 %, marks: means, hollow: means of other code"
+about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: means, bands: 80 % of the runs"
 figure = figures.divergences(histories, same, about)
 figure
 
@@ -260,7 +260,7 @@ joint_table
 
 # %% [markdown]
 # Left: each path ends near the mark of its own SVM. The path of $p = 3$ misses its mark most, and it misses the mark of $u$ more than the mark of $W$. Its marks lie elsewhere, because training with $p = 3$ selects another token of the first sample, as in the authors' runs.
-# Right: the directions still turn after thousands of steps, long after the selection is made.
+# Middle and right: both directions still turn after thousands of steps, long after the selection is made.
 
 # %%
 joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; float64"

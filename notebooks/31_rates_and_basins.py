@@ -104,11 +104,11 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# The dashed line is the bound of Lemma 29. If the bound were sharp, the lines of the seeds would be parallel to it. They are steeper: $D$ falls with twice the exponent of the bound, like
+# If the bound of Lemma 29 were sharp, the marks would lie on the grey dashes. They lie on the dotted dashes: $D$ falls with twice the exponent of the bound, like
 # $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
 
 # %%
-about_rates = f"Lemma 29 (dashed, its constant fitted to the start), a line per seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
+about_rates = f"Power laws fitted to the end of each run, a circle a seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
 figure_rates = figures.lemma29(histories, divergences, about_rates)
 figure_rates
 
@@ -132,12 +132,12 @@ for p in exponents:
     print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % keep their tokens up to D = {max(stay):g}")
 
 # %% [markdown]
-# Read the panels from left to right. Far from the origin every run from the thinnest cone keeps its tokens, and so do most runs from
+# Each line is a length of the start. Far from the origin every run from the thinnest cone keeps its tokens, and so do most runs from
 # cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs. It does so at desk scale, with 20
 # seeds.
 
 # %%
-about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds, float64"
+about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds; lines: median over p, thin: each p"
 figure_basins = figures.basins(widths, kept, about_basins)
 figure_basins
 
@@ -147,9 +147,9 @@ figure_basins
 # **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29
 # holds and is not sharp. Every run from a thin cone far from the origin keeps its tokens. Most runs keep their tokens even if they start in cones that are much wider than $\mu_0$.
 #
-# ![The divergence falls faster than the dashed bound of Lemma 29](../figures/desk/mirror_rates.png)
+# ![The divergence falls with twice the power of Lemma 29's bound](../figures/desk/mirror_rates.png)
 #
-# *The largest run (desk scale): the divergence against the norm. The dashed line is the bound of Lemma 29. This page runs less.*
+# *The largest run (desk scale): the power with which the divergence falls, for five exponents. The grey dashes are Lemma 29. This page runs less.*
 #
 # [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
 #

@@ -147,8 +147,8 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # * In the second picture, left, the rank is at most $\min(n, d)$. In higher dimensions it is well below this bound. If a point is missing, no $W$ can make
 #   the selections of any data set.
 # * In the second picture, right, each run keeps several tokens at once. Each mark is one data set. In higher dimensions the rightmost marks move left, towards alignment one.
-# * In the third picture, $D$ falls with $R$ for every $p$. Each mark is the end of one run of descent from zero. A circle
-#   means that descent selected the same tokens as the minimiser, and a cross means that it selected others.
+# * In the third picture, each mark is the end of one run of descent from zero. A circle means that descent selected the same tokens
+#   as the minimiser, and a cross means that it selected others. The grey line shows how near the path of least loss comes.
 
 # %%
 about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds; synthetic"
@@ -171,9 +171,9 @@ figure_path
 # the growing part of $W$ has the direction of their SVM. The path of minimisers
 # reaches the globally optimal tokens in every run. Descent from zero reaches the optimal tokens only in some runs.
 #
-# ![Alignment of keys and queries, ranks, several tokens, and the regularisation path](../figures/desk/mirror_parents.png)
+# ![Trained keys and queries turn to the nuclear-norm solution, a trained W to the Frobenius-norm solution](../figures/desk/mirror_parents.png)
 #
-# *The largest run (desk scale): keys and queries, ranks, several tokens, and the path of minimisers. This page runs less.*
+# *The largest run (desk scale): how keys and queries, and $W$, align with the solutions of two norms. This page runs less.*
 #
 # ## Change this
 #

@@ -211,17 +211,17 @@ table = claims.Table(runs.all_claims(kept))
 table
 
 # %%
-about_offsets = f"Left: unit tokens, n=6, T=8, d=10, NGD at t = 100,000. Right: {len(kept)} runs at t = {steps:,}"
+about_offsets = f"Unit tokens, n=6, T=8, d=10, NGD at t = 100,000; in words: {len(kept)} runs at t = {steps:,}"
 figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# Left: if the law holds, the measured bars end at the predicted ticks. Right: each mark is a run. It shows the largest relative error of the duals that we read off the margins of the run.
+# If the law holds, the measured bars end at the predicted ticks. So we can read the duals of a run off its margins. The words give the largest error of all runs.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
-about_diagonal = f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs refused; filled: {alone} runs in which C is the whole error"
-figure_diagonal = plots.caption(margin_law_figures.diagonal(kept, proved), about_diagonal)
+about_diagonal = f"Five settings, {seeds} seeds each, t = {steps:,}; synthetic, float64; {len(out)} runs excluded as too short; filled: {alone} runs in which C is the whole error"
+figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagonal)
 figure_diagonal
 
 # %% [markdown]
@@ -242,14 +242,14 @@ collapse_table = claims.Table(law_steps.figure2_claims(collapsed, short, "W_mm",
 collapse_table
 
 # %%
-about_collapse = "Figure 2's problem, n=20, T=10, d=300; seed 0; marks: ends of GD with constant steps and Polyak with a constant cap, t = 100,000; lines beyond them: growing steps and caps"
+about_collapse = "Figure 2's problem, n=20, T=10, d=300; seed 0; normalised GD with and without momentum, GD and Polyak's rule, logistic and exponential loss; crosses: t = 100,000"
 figure_collapse = plots.caption(
     margin_law_figures.collapse(collapsed | short, fig2_law), about_collapse
 )
 figure_collapse
 
 # %% [markdown]
-# Left: all rules reach the dotted line near $\|W_t\|=100$. The two marks are the ends of GD with constant steps and of Polyak's rule with a constant cap. Right: the distance from the law shrinks with the slope of the dotted line, which [notebook 41](41_how_margins_settle.ipynb) computes from the duals.
+# All rules reach the dotted line near $\|W_t\|=100$. The two crosses are the ends of GD with constant steps and of Polyak's rule with a constant cap. How fast the distance from the law shrinks is the subject of [notebook 41](41_how_margins_settle.ipynb), which computes the rate from the duals.
 #
 # **What if the head is trained too?** Then the ratios of the $\kappa_m$ converge, and $W$ obeys the law with their limits, which [notebook 42](42_where_the_law_bends.ipynb) derives. Here we check one example.
 

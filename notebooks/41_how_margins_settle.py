@@ -141,7 +141,7 @@ figure_difference = plots.caption(margin_law_figures.differences(*both), about_d
 figure_difference
 
 # %% [markdown]
-# Left: the dashed line is the error of the difference. It leaves the solid line, which is the error of the iterate, and ends at rounding error. Right: the dashed line falls about as steeply as the dotted line, which has the predicted slope.
+# Left: the dashed line is the error of the difference. It leaves the solid line, which is the error of the iterate, and ends at rounding error. Right: the dashed line falls about as steeply as the short grey line, which has the predicted slope.
 #
 # Two statements explain the picture. They assume that the direction of $W_t$ tends to $W_{mm}$, that the norm tends to infinity, and that on the support the duals are positive and the selected token has the higher score.
 #

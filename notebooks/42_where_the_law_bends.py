@@ -102,7 +102,7 @@ figure_joint = plots.caption(margin_law_figures.joint(joint_runs), about_joint)
 figure_joint
 
 # %% [markdown]
-# Left: the dotted lines come from duals and step lengths alone. The measured lines follow them and fall faster than the dashed line, which is the order of Theorem 3's bound. Right: the distance between the runs and the prediction. With constant steps the runs get furthest in training, so they come nearest to the limit. The $C$ of the head at its level predicts most of the distance that remains.
+# The dotted lines come from duals and step lengths alone. The measured lines follow them and fall faster than the dashed line, which is the order of Theorem 3's bound. The words at the ends give the distance between the runs and the prediction. With constant steps the runs get furthest in training, so they come nearest to the limit. The $C$ of the head at its level predicts most of the distance that remains.
 #
 # **Curvature.** Lemma 3 of the paper allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here this quotient tends to a constant, $\lambda_{\max}(\sum_i\nu_ix_{i,opt}x_{i,opt}^\top)/\lVert v\rVert^2$.
 #
@@ -154,7 +154,7 @@ figure_global = plots.caption(margin_law_figures.thresholds(found_map), about_gl
 figure_global
 
 # %%
-about_two = "Scalar tokens {1, 0} and {1, −3}, NGD, zero start; dotted: 1/2"
+about_two = "Scalar tokens {1, 0} and {1, −3}, NGD, zero start"
 figure_two = plots.caption(margin_law_figures.two_samples(path), about_two)
 figure_two
 

@@ -136,18 +136,18 @@ map_table = claims.Table(map_claims)
 map_table
 
 # %%
-about_map = f'n=6, T=5, d=120 (T, correlation: 960; long T: n=2, d=15T), t = {map_steps:,} (long T: {constant_map.ENOUGH["long T"]:,}), {seeds} seeds; dashes: from duals, circles: runs'
+about_map = f'n=6, T=5, d=120 (T, correlation: 960; long T: n=2, d=15T), t = {map_steps:,} (long T: {constant_map.ENOUGH["long T"]:,}), {seeds} seeds; a circle a run'
 figure_map = plots.caption(figures.constants(points), about_map)
 figure_map
 
 # %% [markdown]
-# Each circle is a run, and the dash under it is the prediction from its duals. If the law holds, every circle sits on its dash. The title says how far off the worst run is, and how far off it may be.
+# Each circle is a run. Its place says how far its constant $C$ is from the prediction, which follows from its own duals. If the law holds, every circle lies to the left of our bound. What does $C$ itself do?
 #
-# * Top row: along the noise axis $C$ approaches $C\propto\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. The dotted lines are predicted switches of the selection, which lie beyond the values on the map.
-# * Middle row: $C$ grows by a factor with each doubling of $T$ or $n$, and it falls with $d$. Along $n$ and $d$, the solutions disappear at one to two times Cover's count. Along $T$ they disappear later, because all constraints of a sample share its query.
-# * Third row: $C$ falls along $T$ if $T/d$ is fixed. Correlation raises $C$, because the duals grow as the differences of tokens shrink.
+# * Along the noise axis $C$ approaches $C\propto\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. The predicted switches of the selection lie beyond the values on the map.
+# * $C$ grows by a factor with each doubling of $T$ or $n$, and it falls with $d$. Along $n$ and $d$, the solutions disappear at one to two times Cover's count. Along $T$ they disappear later, because all constraints of a sample share its query.
+# * $C$ falls along $T$ if $T/d$ is fixed. Correlation raises $C$, because the duals grow as the differences of tokens shrink.
 #
-# ![The constant along nine axes of the data, each circle on its dash](../figures/desk/bends_constant.png)
+# ![How far each run is off its prediction, a row a property of the data](../figures/desk/bends_constant.png)
 #
 # *The same map at desk [scale](words.md), our largest size of run. This page runs less.*
 #
@@ -236,7 +236,7 @@ bent_table = claims.Table(bent_claims + lp_law.steps_claims(settled))
 bent_table
 
 # %%
-about_bent = "n=4, T=2, d=10, seed 0; dashed: Gaussian start; synthetic, float64"
+about_bent = "n=4, T=2, d=10, seed 0; random start: Gaussian; synthetic, float64"
 figure_bent = plots.caption(figures.powers(powers), about_bent)
 figure_bent
 
@@ -250,8 +250,8 @@ about_idle = f"Left: circles, {len(idle)} of {seeds} seeds. Right: {len(settled)
 plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 
 # %% [markdown]
-# * First picture: for $p<2$ the dashed lines, from a Gaussian start, fall with the power $p-1$. The solid lines, from zero, all have slope $-1$.
-# * Second picture: the marks of the flow lie on the diagonal. The marks of the first-order sum lie far to the right of it.
+# * First picture: from a Gaussian start and for $p<2$ the error falls with the power $-(p-1)$. From zero it falls with the power $-1$ for every $p$.
+# * Second picture: the marks of the integrated path, which is the path of a flow, lie on the diagonal. The marks of the first-order sum lie far to the right of it.
 # * Third picture, left: the dotted prediction, $\log a_t$, goes through the marks of every run. Right: the movement of the offsets jumps between the two step lengths on either side of 1. Constant steps reach the same $\|W\|$ but end in a cycle.
 #
 # ## What we saw

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from papers import pieces
-from papers.b.experiments import Excess, factor_effect
+from papers.b.experiments import Excess
 from papers.b.scaling import Floors
 from papers.fits import first_below
 
@@ -27,18 +27,16 @@ def _time_axis(axis: Axes, title: str, steps: int) -> None:
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
-def _last(axis: Axes, excess: Excess, worst: bool = False) -> None:
-    """Write each rule's median last excess to the right of the panel.
+def _last(axis, excess: Excess, looks: Mapping[str, str] = {}) -> None:
+    """Write each rule and its median last excess to the right of the panel.
 
-    If `worst`, the worst seed follows in brackets.
+    `looks` maps a name to the name whose look it has; by default that is itself.
     """
     labels = []
     for name, values in excess.items():
         end = np.median(values[:, -1])
-        words = pieces.percent(end)
-        if worst:
-            words += f" ({pieces.percent(values[:, -1].max())})"
-        labels.append((end, words, plots.look(name).colour))
+        words = f"{name}: {pieces.percent(end)}"
+        labels.append((end, words, plots.look(looks.get(name, name)).colour))
     pieces.end_labels(axis, labels)
 
 
@@ -47,44 +45,50 @@ def against_sgd(
 ) -> Figure:
     """Draw the loss and the excess of the rule `ours` with SGD's, from a random
     start.
+
+    `label` says where `ours` starts. SGD always has the random start.
     """
-    figure, (loss, relative) = plots.panels(1, 2, height=2.6)
-    lines = (
-        (ours, label, "Algorithm 1", 3),
-        ("random", "SGD, random start", "SGD", 1.4),
-    )
+    figure, (loss, relative) = plots.panels(1, 2, height=2.8)
+    # A wide line shows on both sides of the optimum's line.
+    rules = {"Algorithm 1": (ours, 3.0), "SGD": ("random", 1.4)}
     starts = {}
-    for (
-        name,
-        text,
-        like,
-        width,
-    ) in lines:  # a wide line shows on both sides of the optimum's line
-        plots.band(
-            loss, recorded, optimum * (1 + excess[name]), text, like, linewidth=width
-        )
-        plots.band(relative, recorded, excess[name], text, like)
-        starts[np.median(excess[name][:, 0])] = plots.look(like).colour
-    for start, colour in starts.items():
-        if start > 1:
-            words = f"{start:,.0f} times"
-        else:
-            words = pieces.percent(start)
-        pieces.beside(relative, 0, start, words, colour, (6, 2))
-    loss.axhline(
-        optimum, label="optimum $L^* = k\\sigma^2/2$", zorder=3, **plots.PREDICTED
-    )
+    for rule, (name, width) in rules.items():
+        values = excess[name]
+        plots.band(loss, recorded, optimum * (1 + values), rule, linewidth=width)
+        plots.band(relative, recorded, values, rule)
+        starts[np.median(values[:, 0])] = plots.look(rule).colour
+
+    # The paper's panel: the loss itself.
+    loss.axhline(optimum, zorder=3, **plots.PREDICTED)
+    pieces.beside(loss, recorded[-1], optimum, "optimum $L^*$", place=(-4, -4))
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
-    loss.set_ylim(optimum / 2, None)
-    _time_axis(relative, "Excess over the optimum, $(L - L^*)/L^*$", recorded[-1])
-    _last(relative, {like: excess[name] for name, _, like, _ in lines}, worst=True)
-    return plots.legend(figure, loss)
+    loss.set(ylim=(optimum / 3, None), xlim=(0, recorded[-1]))
+    middle = len(recorded) // 3
+    sgd = optimum * (1 + np.median(excess["random"][:, middle]))
+    pieces.beside(loss, recorded[middle], sgd, "SGD", plots.look("SGD").colour, (4, 6))
+
+    # Ours: how far above the optimum, from the first step on.
+    first, colours = [*starts], [*starts.values()]
+    for start, colour in zip(first, colours, strict=True):
+        if start > 1:
+            words = f"starts {start:,.0f} times above"
+        else:
+            words = f"starts {pieces.percent(start)} above"
+        if len(first) == 1:
+            colour = plots.BLACK
+        pieces.beside(relative, 0, start, words, colour, (8, 4 if start > 1 else -6))
+    title = "Excess over the optimum, $(L - L^*)/L^*$"
+    _time_axis(relative, title, recorded[-1])
+    # Room for the words at the starts.
+    bottom = relative.get_ylim()[0]
+    relative.set_ylim(bottom / 5 if min(first) < 1 else bottom, 8 * max(first))
+    ends = {f"Algorithm 1,\n{label}": excess[ours], "SGD": excess["random"]}
+    _last(relative, ends, {f"Algorithm 1,\n{label}": "Algorithm 1"})
+    return figure
 
 
-def ablation(
-    recorded: np.ndarray, excess: Excess, conditions: np.ndarray, times: Excess
-) -> Figure:
-    """Parts on and off from a random start; iterations to 1.15 times the optimum.
+def ablation(recorded: np.ndarray, excess: Excess) -> Figure:
+    """Draw the excess from a random start, with the parts on and off.
 
     Parameters
     ----------
@@ -92,39 +96,60 @@ def ablation(
         The iterations.
     excess : mapping of str to ndarray (seeds, records)
         (L - L*)/L* by start and parts.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
+    parts = {
+        "": "neither",
+        ", P": "preconditioner only",
+        ", R": "regulariser only",
+        ", P, R": "both",
+    }
+    names = ("neither", "P only", "R only", "P and R")
+    looks = dict(zip(parts.values(), names, strict=True))
+    for part, text in parts.items():
+        plots.band(axis, recorded, excess["random" + part], text, looks[text])
+    title = "Excess over the optimum, $(L - L^*)/L^*$, from a random start"
+    _time_axis(axis, title, recorded[-1])
+    ends = {text: excess["random" + part] for part, text in parts.items()}
+    _last(axis, ends, looks)
+    return figure
+
+
+def conditioning(steps: int, conditions: np.ndarray, times: Excess) -> Figure:
+    """Draw the iterations to 1.15 times the optimum over the condition number.
+
+    Parameters
+    ----------
+    steps : int
+        The iterations of a run. What has not arrived by then is drawn there.
     conditions : ndarray (floors, seeds)
         The condition numbers.
     times : mapping of str to ndarray (floors, seeds)
         Iterations to 1.15 L*, by rule.
     """
-    steps = recorded[-1]
-    figure, axes = plots.panels(1, 2, height=2.9)
-    parts = {"": "neither", ", P": "P only", ", R": "R only", ", P, R": "P and R"}
-    for part, text in parts.items():
-        plots.band(axes[0], recorded, excess["random" + part], text)
-    _time_axis(axes[0], "Random start: $(L - L^*)/L^*$", steps)
-    _last(axes[0], {text: excess["random" + part] for part, text in parts.items()})
-    P, R = (np.median(factor_effect(excess, part)) for part in "PR")
-    words = f"R multiplies the last\nexcess by {R:.3f}, P by {P:.2f}"
-    pieces.note(axes[0], words, x=0.05)
+    figure, (axis,) = plots.panels(1, 1, height=2.8)
     numbers = conditions.mean(1)
-    for name in ("R only", "P and R", "two-sided P and R"):
+    names = {
+        "R only": "regulariser only",
+        "P and R": "both",
+        "two-sided P and R": "both, two-sided (ours)",
+    }
+    ends = []
+    for name, text in names.items():
         values = np.minimum(times[name], steps).T
-        mark = plots.look(name).marker
-        plots.band(axes[1], numbers, values, name, marker=mark, markersize=4, share=0.5)
-    axes[1].axhline(steps, **plots.LEVEL)
-    axes[1].set(
-        title="Iterations to $1.15\\,L^*$", xscale="log", ylim=(0, 1.15 * steps)
-    )
-    axes[1].set_xlabel("condition number of $\\Sigma$")
-    axes[1].minorticks_off()
-    axes[1].set_xticks(numbers, [f"{number:.0f}" for number in numbers])
-    pieces.beside(
-        axes[1], numbers.min(), steps, "on the line: not reached", plots.GREY, (2, 3)
-    )
-    ours = plots.look("two-sided P and R").line
-    axes[0].plot([], [], label="two-sided P and R (ours)", **ours)
-    return plots.legend(figure, axes[0])
+        like = plots.look(name)
+        style = dict(marker=like.marker, markersize=4, share=0.5)
+        plots.band(axis, numbers, values, text, like, **style)
+        ends.append((np.median(values[:, -1]), text, like.colour))
+    axis.axhline(steps, **plots.LEVEL)
+    axis.set(xscale="log", ylim=(0, 1.2 * steps), ylabel="iterations to $1.15\\,L^*$")
+    axis.set(xlim=(None, numbers.max()), xlabel="condition number of $\\Sigma$")
+    axis.minorticks_off()
+    axis.set_xticks(numbers, [f"{number:.0f}" for number in numbers])
+    words = "on this line: not reached"
+    pieces.beside(axis, numbers.min(), steps, words, plots.GREY, (2, 3))
+    pieces.end_labels(axis, ends)
+    return figure
 
 
 def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
@@ -144,41 +169,35 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
     for j, colour in enumerate(seaborn.color_palette("viridis", len(sizes))):
         like = plots.Look(colour, "-", "o")
         plots.band(path, floors.iterations, floors.excess[j], f"_{sizes[j]}", like)
-        ends.append((np.median(floors.floor[j]), f"$n={sizes[j]}$", colour))
-    path.plot(floors.iterations, floors.exact, color=plots.BLACK, label="$n=\\infty$")
-    theory = floors.exact[0] * floors.factor**floors.iterations
-    line = plots.PREDICTED | {
-        "linewidth": 2.5,
-        "label": r"$(1-\eta\lambda_{min})^{2t}$",
-    }
-    path.plot(floors.iterations, theory, **line)
+        ends.append((np.median(floors.floor[j]), f"$n={sizes[j]:,}$", colour))
+    path.plot(floors.iterations, floors.exact, color=plots.BLACK)
     path.set(title="Excess loss", yscale="log", xlabel="iteration $t$")
-    path.set_ylim(floors.floor.min() / 30, None)
+    lowest = floors.floor.min() / 30
+    path.set_ylim(lowest, None)
+    # The first iteration of the exact descent below two thirds of the panel.
+    top = floors.exact[0]
+    late = np.argmax(floors.exact < np.sqrt(lowest * np.sqrt(lowest * top)))
+    at = floors.iterations[late], floors.exact[late]
+    pieces.beside(path, *at, "$n=\\infty$", place=(-5, 0))
     pieces.end_labels(path, ends)
-    first = np.median(floors.floor[0])
-    _slope(bottom, sizes, -1, first, "Theorem 2: $n^{-1}$", (4, 4))
-    _slope(bottom, sizes, -2, first / 4, "$n^{-2}$", (-4, -4))
+
     blue = plots.look("measured")
     plots.band(bottom, sizes, floors.floor.T, "floor", blue, marker="o", markersize=3)
+    height = 6 * np.median(floors.floor[0])
+    _slope(bottom, sizes, -1, height, "Theorem 2: $n^{-1}$,\nslope only")
     bottom.set(title="Floor of the excess loss", xscale="log", yscale="log")
     bottom.set_xlabel("samples $n$")
     pieces.note(bottom, f"measured: {_fitted(exponent)}", 0.05, colour=blue.colour)
-    return plots.legend(figure, path)
+    return figure
 
 
-def _slope(
-    axis: Axes,
-    sizes: Sequence[int] | np.ndarray,
-    power: float,
-    height: float,
-    words: str,
-    place: tuple[float, float],
-) -> None:
-    """Draw a power of n at a free height, with words at its middle."""
-    plots.power_law(axis, (sizes[0], sizes[-1]), power, height, words)
-    middle = np.sqrt(sizes[0] * sizes[-1])
-    at = middle, height * (middle / sizes[0]) ** power
-    pieces.beside(axis, *at, words, plots.GREY, place)
+def _slope(axis, sizes, power: float, height: float, words: str) -> None:
+    """Draw a short piece of a power of n at a free height, with words at its end."""
+    first, last = sizes[0], sizes[-1]
+    stub = first * (last / first) ** 0.1, first * (last / first) ** 0.4
+    plots.power_law(axis, stub, power, height, words)
+    at = stub[1], height * (stub[1] / stub[0]) ** power
+    pieces.beside(axis, *at, words, plots.GREY, (4, 4))
 
 
 def _fitted(exponent: tuple) -> str:
@@ -210,7 +229,7 @@ def start_and_bias(
     blue = plots.look("measured")
     for axis, n, values, power, name, title in panels:
         height = 2.5 * np.median(values[:, 0])
-        _slope(axis, n, power, height, f"slope $n^{{{power:g}}}$ only", (4, 4))
+        _slope(axis, n, power, height, f"$n^{{{power:g}}}$, slope only")
         plots.band(axis, n, values, name, blue, marker="o", markersize=3)
         axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
         words = f"measured: {_fitted(exponents[name])}"
@@ -242,14 +261,19 @@ def optimisers(
         f"{name}, step {step_sizes.get(name, step_size):g}": needed[name]
         for name in order
     }
-    ends = max(1, 0.6 * min(row.min() for row in rows.values())), 2 * steps
+    # What has not arrived stands beyond the last iteration.
+    earliest = min(steps, *(row.min() for row in rows.values()))
+    ends = max(1, 0.6 * earliest), 1.8 * steps
     said = []
     for name in order:
         median = np.median(needed[name])
-        words = f"{median:,.0f}" if np.isfinite(median) else f">{steps:,}"
+        words = f"{median:,.0f}" if np.isfinite(median) else "not reached"
         end = pieces.percent(np.median(excess[name][:, -1]))
-        said.append(f"{words};  ends {end} above")
+        said.append(f"{words}; ends {end} above")
     title = "Iterations to within 10 % of $L^*$; right: medians"
     named = dict(title=title, xlabel="iteration $t$ (>: not reached)", said=said)
     pieces.strip(reached, rows, ends, [plots.look(name) for name in order], **named)
+    reached.axvline(steps, color=plots.GREY, linewidth=0.8)
+    words = f"runs end\nat {steps:,}"
+    pieces.beside(reached, steps, 0, words, plots.GREY, (4, 0))
     return figure

@@ -12,7 +12,7 @@ from companion import plots
 from lib.dynamics import History
 from lib.svm.max_margin import MaxMargin
 from papers import pieces
-from papers.c import lemmas, section5
+from papers.c import lemmas
 
 Histories = Mapping[float, History]
 
@@ -31,24 +31,24 @@ def divergences(histories: Histories, table: Mapping, caption: str) -> Figure:
     table : mapping
         Divergences (runs, records) by (p, q): of the run with p from the SVM with q.
     caption : str
-        Hollow marks are means of other code, of which the means alone are known.
     """
     figure, axes = plots.panels(1, len(histories), height=2.6)
+    last = max(history.iterations[-1] for history in histories.values())
     for axis, (p, history) in zip(axes, histories.items(), strict=True):
-        ends = []
-        end = history.iterations[-1]
+        t = history.iterations[1:]
         for q in histories:
             values = table[p, q][:, 1:]
-            label = f"SVM with p = {q:g}"
-            plots.band(axis, history.iterations[1:], values, label, _look(q), 0.8)
-            mean = values[:, -1].mean()
-            axis.plot(end, mean, markersize=3.5, **_look(q).mark)
-            hollow = {"markersize": 6, "markerfacecolor": "none", "mew": 0.7}
-            axis.plot(2.2 * end, section5.REFERENCE[p][q], **_look(q).mark, **hollow)
-            ends.append((mean, f"{mean:.4f}", _look(q).colour))
+            mean = values.mean(0)
+            low, high = np.quantile(values, (0.1, 0.9), axis=0)
+            colour = _look(q).colour
+            axis.plot(t, mean, label=f"SVM with p = {q:g}", **_look(q).line)
+            axis.fill_between(t, low, high, color=colour, alpha=0.15, linewidth=0)
+            pieces.beside(axis, t[-1], mean[-1], f"{mean[-1]:.4f}", colour)
         axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), xlabel="iteration $t$")
-        axis.set(title=f"trained with p = {p:g}", xlim=(1, 5 * end))
-        pieces.end_labels(axis, ends, 6.5)
+        # The same iterations in every panel, with room for the numbers.
+        axis.set(title=f"trained with p = {p:g}", xlim=(1, 20 * last))
+        axis.set_xticks([1, 100, 10_000])
+        axis.minorticks_off()
     axes[0].set_ylabel("divergence $D$")
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
@@ -68,16 +68,20 @@ def rays(
         The solution of each exponent's SVM.
     caption : str
     """
-    figure, (axis,) = plots.panels(1, 1, height=2.9)
+    figure, (axis,) = plots.panels(1, 1, height=3.4)
+    # The rays go on beyond the ends of the paths, so that both are seen.
+    ray = plots.PREDICTED | {"color": plots.GREY}
+    far = 1.3
     for p, path in paths.items():
         look = _look(p)
         along = solutions[p] / np.linalg.norm(solutions[p])
-        axis.plot(*path.T, **look.line)
-        axis.plot(*np.outer([0, 1.12], along).T, **plots.PREDICTED)
         side = 4 if p == min(paths) else -4
-        pieces.beside(axis, *(1.12 * along), f"p = {p:g}", look.colour, (side, 3))
+        axis.plot(*path.T, linewidth=2, color=look.colour)
+        axis.plot(*path[-1], "o", markersize=4, color=look.colour)
+        axis.plot(*np.outer([0, far], along).T, zorder=3, **ray)
+        pieces.beside(axis, *(far * along), f"p = {p:g}", look.colour, (side, 3))
     axis.set(xlabel="first entry of column 1", ylabel="second entry")
-    axis.set(aspect="equal", xlim=(-1.0, 0.3), ylim=(-0.05, 1.25))
+    axis.set(aspect="equal", xlim=(-1.0, 0.15), ylim=(-0.05, 1.35))
     return plots.caption(figure, caption)
 
 
@@ -109,23 +113,19 @@ def _directions(axis: Axes, histories: Histories, ends: Mapping) -> None:
     pieces.end_labels(axis, labels)
 
 
-def _joint_divergences(
-    axis: Axes, histories: Histories, ends: Mapping, heads: Mapping
-) -> None:
-    """Draw the divergence of W from its SVM solution, and of the head from its own
-    (dotted).
+def _joint_divergences(axis, divergences: Mapping, of: str) -> None:
+    """Draw a divergence (records,) of `of` from its own SVM's solution, by exponent.
+
+    `divergences` maps an exponent to its iterations and its divergences.
     """
     labels = []
-    for p, history in histories.items():
-        of_W = history.divergence(ends[p][p].W, p)[0]
-        of_v = history.head_divergence(heads[p].value, p)[0]
-        t = history.iterations[1:]
-        colour = _look(p).colour
-        for name, D, dash in (("$W$", of_W, _look(p).dash), ("$u$", of_v, ":")):
-            axis.plot(t, D[1:], color=colour, ls=dash)
-            labels.append((D[-1], f"{name}: {D[-1]:.1e}", colour))
-    axis.set(title="Divergence $D$ of $W$; dotted: of $u$", xlabel="iteration $t$")
+    for p, (t, D) in divergences.items():
+        axis.plot(t, D, **_look(p).line)
+        labels.append((D[-1], f"{D[-1]:.0e}", _look(p).colour))
+    axis.set(title=f"Divergence $D$ of {of}", xlabel="iteration $t$")
     axis.set(xscale="log", yscale="log")
+    axis.set_xticks([1, 100, 10_000])
+    axis.minorticks_off()
     pieces.end_labels(axis, labels)
 
 
@@ -138,14 +138,24 @@ def joint(
     """Draw joint training: the directions of W, and the divergences of W and of the
     head.
     """
-    figure, axes = plots.panels(1, 2, height=2.9)
+    figure, axes = plots.panels(1, 3, height=3.0)
     _directions(axes[0], histories, ends)
-    _joint_divergences(axes[1], histories, ends, heads)
+    of_W = {}
+    of_head = {}
+    for p, history in histories.items():
+        t = history.iterations[1:]
+        of_W[p] = t, history.divergence(ends[p][p].W, p)[0, 1:]
+        of_head[p] = t, history.head_divergence(heads[p].value, p)[0, 1:]
+    _joint_divergences(axes[1], of_W, "the weight $W$")
+    _joint_divergences(axes[2], of_head, "the head $u$")
+    bottoms, tops = zip(*(axis.get_ylim() for axis in axes[1:]))
+    for axis in axes[1:]:
+        axis.set_ylim(min(bottoms), max(tops))
     return plots.caption(plots.legend(figure, axes[0]), caption)
 
 
 def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
-    """Draw the divergence over the norm for one exponent, and the slopes for all.
+    """Draw the power of the norm with which the divergence falls, by exponent.
 
     Parameters
     ----------
@@ -155,57 +165,58 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
         D of every run.
     caption : str
     """
-    figure, (one, slopes) = plots.panels(1, 2, height=2.7)
-    p, history = next(iter(histories.items()))
-    size = history.own_norm[:, 1:]
-    values = divergences[p][:, 1:]
+    figure, (axis,) = plots.panels(1, 1, height=2.7)
     blue = plots.look("measured").colour
-    one.plot(size.T, values.T, color=blue, alpha=0.4, linewidth=0.8)
-    power, logarithms, _ = lemmas.theory(p)
-    r = np.geomspace(size.min(), size.max(), 50)
-    bound = r**power * np.log(r) ** logarithms
-    bound *= np.median(values[:, 0]) / bound[0]
-    one.plot(r, bound, **plots.BOUND)
-    pieces.beside(one, r[25], bound[25], "Lemma 29,\nslope only", plots.GREY, (4, 4))
-    one.set(xscale="log", yscale="log", title=f"Divergence $D$, p = {p:g}")
-    one.set_xlabel(r"$r = \|W\|_{p,p}$")
     places = np.arange(len(histories))
     for place, (p, history) in zip(places, histories.items(), strict=True):
         measured = lemmas.slopes(history, divergences[p])
+        proved = lemmas.theory(p)[0]
         aside = place + np.linspace(-0.18, 0.18, len(measured))
-        slopes.plot(aside, measured, "o", color=blue, ms=3, mfc="none", mew=0.7)
-    proved = np.array([lemmas.theory(p)[0] for p in histories])
-    slopes.step(places, proved, where="mid", **plots.BOUND)
-    slopes.step(places, 2 * proved, where="mid", **plots.PREDICTED)
-    pieces.beside(slopes, places[0], proved[0], "Lemma 29", plots.GREY, (2, 4))
-    pieces.beside(slopes, places[0], 2 * proved[0], "twice that", place=(2, -14))
-    slopes.set_xticks(places, [f"{p:g}" for p in histories])
-    slopes.set(xlabel="exponent p", title="Power of $r$ in $D$, a mark a seed")
-    slopes.set_ylim(None, -0.2)
+        axis.plot(aside, measured, "o", color=blue, ms=3.5, mfc="none", mew=0.8)
+        dash = place + np.array([-0.32, 0.32])
+        axis.plot(dash, [proved, proved], color=plots.GREY, linewidth=1.6)
+        axis.plot(dash, [2 * proved, 2 * proved], zorder=0, **plots.PREDICTED)
+    lowest, highest = dash
+    pieces.beside(axis, highest, proved, "Lemma 29", plots.GREY, (5, 0))
+    pieces.beside(axis, highest, 2 * proved, "twice Lemma 29", place=(5, 8))
+    pieces.beside(axis, highest, np.median(measured), "measured", blue, (5, -8))
+    axis.set_xticks(places, [f"{p:g}" for p in histories])
+    title = r"Power of $r=\|W\|_{p,p}$ with which the divergence $D$ falls"
+    axis.set(xlabel="exponent p", title=title)
+    axis.set(ylim=(None, 0), xlim=(-0.5, places[-1] + 1.15))
     return plots.caption(figure, caption)
 
 
 def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
-    """Draw the share of starts that keep their cone's selection, by (p,
-    ||W_0||/||W_mm||).
+    """Draw the share of starts that keep their cone's selection, a line a length.
+
+    Parameters
+    ----------
+    widths : sequence of float
+        The divergences of the starts from the best direction.
+    kept : mapping
+        The shares (widths,) by exponent p and by the length ||W_0||/||W_mm||.
+    caption : str
     """
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
+    labels = []
     multiples = list(dict.fromkeys(m for _, m in kept))
-    figure, axes = plots.panels(1, len(multiples), height=2.3)
-    for axis, m in zip(axes, multiples, strict=True):
-        for p in dict.fromkeys(p for p, _ in kept):
-            name = f"p = {p:g}"
-            marker = _look(p).marker
-            plots.band(axis, widths, kept[p, m], name, marker=marker, markersize=3.5)
-        axis.set(xlim=(0, 1.05), ylim=(0, 1.05), xlabel="divergence $D$ of the start")
-        last = {p: kept[p, m][-1] for p, multiple in kept if multiple == m}
-        words = [
-            (share, f"{100 * share:.0f} %", _look(p).colour)
-            for p, share in last.items()
-        ]
-        pieces.end_labels(axis, words)
-        axis.set_title(f"$\\|W_0\\| = {m}\\,\\|W_{{mm}}\\|$")
-    axes[0].set_ylabel("share that keeps\nits tokens")
-    return plots.caption(plots.legend(figure, axes[0]), caption)
+    looks = [plots.SERIES[k] for k in (2, 5, 0)]  # orange is for what fails
+    for m, like in zip(multiples, looks, strict=False):
+        shares = np.array([of for (_, multiple), of in kept.items() if multiple == m])
+        middle = np.median(shares, axis=0)
+        for of in shares:
+            axis.plot(widths, of, color=like.colour, linewidth=0.6, alpha=0.5)
+        axis.plot(widths, middle, marker=like.marker, markersize=4, **like.line)
+        words = f"length {m}:\n{100 * middle[-1]:.0f} %"
+        labels.append((middle[-1], words, like.colour))
+    axis.set(xlim=(0, 1.0), ylim=(0, 1.05))
+    axis.set(xlabel="divergence $D$ of the start's direction from the best one")
+    axis.set_ylabel("share of starts that\nkeep their tokens")
+    for line in axis.lines:
+        line.set_clip_on(False)
+    pieces.end_labels(axis, labels)
+    return plots.caption(figure, caption)
 
 
 def parents(recorded: np.ndarray, alignments: Mapping, caption: str) -> Figure:
@@ -219,17 +230,22 @@ def parents(recorded: np.ndarray, alignments: Mapping, caption: str) -> Figure:
         By what is trained and the norm of the SVM, (runs, records).
     caption : str
     """
-    figure, (axis,) = plots.panels(1, 1, height=3.0)
-    ends = []
-    for (trained, norm), runs in alignments.items():
-        name = norm if norm in plots.LOOKS else norm.capitalize()
-        like = plots.look(name)._replace(dash="-" if trained == "W" else "--")
-        plots.band(axis, recorded, runs, "", like)
-        last = np.median(runs[:, -1])
-        ends.append((last, f"{trained}, {name}: {last:.3f}", like.colour))
-    axis.set(xscale="log", ylim=(-0.1, 1.05), xlabel="iteration $t$")
-    axis.set(title="Alignment with the SVMs; dashed: $K$, $Q$")
-    pieces.end_labels(axis, ends, 7.5)
+    trained = list(dict.fromkeys(what for what, _ in alignments))
+    figure, axes = plots.panels(1, len(trained), height=2.8)
+    for axis, what in zip(axes, trained, strict=True):
+        ends = []
+        for (of, norm), runs in alignments.items():
+            if of != what:
+                continue
+            name = norm if norm in plots.LOOKS else norm.capitalize()
+            plots.band(axis, recorded, runs, name, name)
+            last = np.median(runs[:, -1])
+            ends.append((last, f"{name}: {last:.3f}", plots.look(name).colour))
+        named = "$K$ and $Q$" if "K" in what else "$W$"
+        axis.set(xscale="log", ylim=(-0.3, 1.05), xlabel="iteration $t$")
+        axis.set(title=f"{named} trained: alignment with two SVMs")
+        axis.set_xlim(recorded[0], recorded[-1])
+        pieces.end_labels(axis, ends, 7.5)
     return plots.caption(figure, caption)
 
 
@@ -273,7 +289,7 @@ def ranks(
 def least_loss(
     multiples: Sequence[float], by_p: Mapping[float, Mapping], caption: str
 ) -> Figure:
-    """Draw the path of least loss at each norm, and where descent from zero ends.
+    """Draw where descent from zero ends, a row an exponent, and the path of least loss.
 
     Parameters
     ----------
@@ -284,18 +300,24 @@ def least_loss(
         divergence and whether their tokens are globally optimal.
     caption : str
     """
-    figure, (axis,) = plots.panels(1, 1, height=3.0)
-    for p, ends in by_p.items():
-        plots.band(axis, multiples, ends["path"], f"p = {p:g}, path", _look(p))
-        for mark, runs in (("o", ends["optimal"]), ("X", ~ends["optimal"])):
-            at = ends["multiple"][runs], ends["descent"][runs]
-            axis.plot(*at, mark, color=_look(p).colour, markersize=5)
-    axis.set(xscale="log", yscale="log", xlabel=r"$\|W\| / \|W_{mm}\|$")
-    optimal = np.concatenate([ends["optimal"] for ends in by_p.values()])
-    axis.set(title="Path of least loss, and descents", ylabel="divergence $D$")
-    style = {"color": plots.GREY, "markersize": 5}
-    words = f"descent, optimal: {optimal.sum()} of {len(optimal)}"
-    axis.plot([], [], "o", label=words, **style)
-    axis.plot([], [], "X", label="descent, not optimal", **style)
-    axis.legend(fontsize="x-small", loc="lower left")
+    figure, (axis,) = plots.panels(1, 1, height=2.6)
+    looks = {True: plots.look("measured"), False: plots.look("stops")}
+    said = []
+    for row, ends in enumerate(by_p.values()):
+        optimal = ends["optimal"]
+        aside = row + np.linspace(-0.25, 0.25, len(optimal))
+        for reached, like in looks.items():
+            some = optimal == reached
+            axis.plot(ends["descent"][some], aside[some], markersize=6, **like.mark)
+        path = np.median(ends["path"][:, -1])
+        axis.plot([path, path], [row - 0.35, row + 0.35], color=plots.GREY, lw=1.6)
+        said.append(f"{(~optimal).sum()} of {len(optimal)} miss")
+    words = f"path of least loss\nat {multiples[-1]:g} times $\\|W_{{mm}}\\|$"
+    pieces.beside(axis, path, row + 0.1, words, plots.GREY, (6, 0))
+    axis.set(xscale="log", xlabel="divergence $D$ from the best tokens' SVM")
+    axis.set_yticks(range(len(by_p)), [f"p = {p:g}" for p in by_p])
+    axis.set_ylim(len(by_p) - 0.5, -0.5)
+    axis.tick_params(axis="y", length=0)
+    axis.set_title("Where descent from zero ends; crosses: not at the best tokens")
+    pieces.row_words(axis, said)
     return plots.caption(figure, caption)

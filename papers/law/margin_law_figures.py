@@ -31,7 +31,6 @@ VARIED = {  # for the other axes of the map the name is clear
     "long T": "long T: tokens in 15 T dimensions",
 }
 SMALL = dict(fontsize="x-small")
-TITLED = dict(**SMALL, loc="upper left", handletextpad=0.3)
 
 
 def _by_setting(comparisons: Any):
@@ -54,16 +53,16 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
     figure, (plane, distance) = plots.panels(1, 2, height=2.9)
     near = path[np.linalg.norm(path, axis=1) < 8]
     ends = np.outer([0, 8 / np.linalg.norm(W_mm)], W_mm)
-    plane.plot(*near.T, label="$W_t$, NGD", **NGD.line)
-    plane.plot(*ends.T, label="ray of $W_{mm}$", **plots.BOUND)
-    plane.plot(
-        *(ends + rest).T, label=r"ray $+\ \rho_\perp$, predicted", **plots.PREDICTED
-    )
+    plane.plot(*near.T, **NGD.line)
+    plane.plot(*ends.T, **plots.BOUND)
+    plane.plot(*(ends + rest).T, **plots.PREDICTED)
     plane.set(
         xlabel="$w_1$", ylabel="$w_2$", title="Two weights in the plane", aspect="equal"
     )
-    plane.set(xlim=(-0.3, 11), ylim=(-0.7, 7.3))
-    plane.legend(**SMALL, loc="lower right")
+    plane.set(xlim=(-0.3, 6.5), ylim=(-0.7, 7.6))
+    pieces.beside(plane, *(0.93 * ends[1]), "ray of $W_{mm}$", plots.GREY, (-6, 0))
+    words = "$W_t$ under NGD, on\nthe predicted path"
+    pieces.beside(plane, *(0.62 * ends[1] + rest), words, NGD.colour, (8, -6))
     along = np.outer(path @ W_mm, W_mm) / (W_mm @ W_mm)
     away = np.linalg.norm(path - along, axis=1)
     distance.plot(np.arange(1, len(path)), away[1:], **NGD.line)
@@ -112,50 +111,41 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
 def offsets(
     predicted: np.ndarray, measured: np.ndarray, comparisons: Sequence[runs.Comparison]
 ) -> Figure:
-    """Draw the offsets of one run against their prediction, and all duals.
+    """Draw the offsets of one run against their prediction from the SVM's duals.
 
-    The duals are read off the margins and divided by those that the SVM solver returns.
+    `comparisons` are all runs. Words say how far their offsets and duals are off.
     """
-    figure, (bars, duals) = plots.panels(1, 2, height=3.1)
+    figure, (bars,) = plots.panels(1, 1, height=3.1)
     order = np.argsort(-predicted)
-    ratios = []
     place = np.arange(len(order))
-    bar = dict(width=0.72, color=NGD.colour, alpha=0.45, label="measured, NGD")
-    bars.bar(place, measured[order], **bar)
-    words = r"predicted, $\log(\kappa_m/\beta_m)$ centred"
-    bars.plot(place, predicted[order], "_", color=plots.BLACK, ms=9, mew=2, label=words)
-    bars.axhline(0, **plots.LEVEL)
-    bars.set(title=r"Offset of the margin, $g_m-a_t$", xticks=[])
-    bars.set(xlabel="pairs on the support, by offset")
-    bars.legend(loc="upper right")
-    rows = {}
-    looks = []
-    for name, group, like in _by_setting(comparisons):
-        worst_of_run = []
-        for one in group:
-            read, solved = runs.dual_shares(one)
-            ratios += [*(read / solved)]
-            worst_of_run.append(np.abs(read / solved - 1).max())
-        rows[name.replace(", ", ",\n", 1)] = np.array(worst_of_run)
-        looks.append(like)
-    drawn = np.concatenate([*rows.values()])
-    drawn = drawn[drawn > 0]
-    ends = drawn.min() / 2, 2 * drawn.max()
-    named = dict(
-        title="Duals read off the margins", xlabel="relative error, worst pair"
+    bars.bar(place, measured[order], width=0.72, color=NGD.colour, alpha=0.45)
+    tick = dict(color=plots.BLACK, ms=14, mew=2)
+    bars.plot(place, predicted[order], "_", **tick)
+    bars.axhline(0, color=plots.GREY, linewidth=0.8)
+    bars.set(title="How far each margin is above or below the mean level", xticks=[])
+    bars.set(xlabel="pairs of tokens on the support, sorted")
+    high, low = np.max(predicted), np.min(predicted)
+    pieces.beside(bars, place[0], high, "predicted from the duals", place=(14, 0))
+    words = "measured after training by normalised GD"
+    pieces.beside(bars, place[0], 0, words, NGD.colour, (1, -4))
+    bars.set_ylim(1.15 * low, 1.15 * high)
+
+    # All runs, in words.
+    apart = max(np.abs(runs.offsets_missed(one)).max() for one in comparisons)
+    shares = [runs.dual_shares(one) for one in comparisons]
+    worst = max(np.abs(read / solved - 1).max() for read, solved in shares)
+    words = (
+        f"Worst pair of all {len(comparisons)} runs:\n"
+        f"margin {_off(apart)};\ndual read off the margins,\nrelative: {_off(worst)}"
     )
-    pieces.strip(duals, rows, ends, looks, **named)
-    apart = max(np.abs(runs.offsets_missed(c)).max() for c in comparisons)
-    pieces.note(bars, f"worst pair of {len(comparisons)} runs:\n{_off(apart)}", y=0.62)
-    duals.set_xlabel(f"relative error, worst of a run's pairs\n({len(ratios):,} duals)")
+    pieces.note(bars, words, y=0.9, va="top")
     return figure
 
 
-def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
+def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     """Draw each run's residual against its predicted constant C.
 
-    `proved` is how many runs the theorem proves. A mark is filled if C is the whole
-    error.
+    A mark is filled if C is the whole error.
     """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios = {}
@@ -172,16 +162,12 @@ def diagonal(comparisons: Sequence[runs.Comparison], proved: int) -> Figure:
         alone[row] = np.array([c.duals_alone for c in group])
         looks.append(like)
         points = dict(markersize=4.5, markeredgewidth=0.9, **like.mark)
-        line.plot([], [], label=name, **points)
         for kept, face in ((alone[row], like.colour), (~alone[row], "none")):
             line.plot(predicted[kept], measured[kept], markerfacecolor=face, **points)
     _logs(line, xlabel="$C$ from the duals")
     pieces.diagonal(line)
     line.set(title=r"$\|W_t\|\times$ error in the support's span")
-    line.legend(**TITLED)
-    found = f"all {len(comparisons)} runs on the line,\n{_off(worst)}"
-    asked = f"(asked: at most {BOUNDS['law.residual']:.0e});"
-    pieces.note(line, f"{found}\n{asked}\na theorem's hypotheses hold in {proved}")
+    pieces.note(line, f"{len(comparisons)} runs,\n{_off(worst)}", y=0.08)
     far = 1.2 * max(map(np.max, ratios.values()))
     named = dict(
         title="What the duals do not see", xlabel=r"$\|W_t\|\times$ whole error $/C$"
@@ -195,74 +181,46 @@ def _off(worst: float) -> str:
     return f"off by about {worst:.0e} at most"
 
 
-RULES = ("NGD-mom", "NGD", "GD", "Polyak, no cap", "Polyak")  # the longer names first
-
-
-def _misses_the_law(
-    axis: Axes, name: str, end: tuple, deviation: float, line: dict
-) -> None:
+def _misses_the_law(axis, name: str, end: tuple, deviation: float) -> None:
     """Mark the end of a run that misses the law, and write what is constant in its
     rule.
     """
-    axis.plot(*end, ms=5, zorder=4, **plots.look(name).mark)
+    stops = plots.look("stops")
+    axis.plot(*end, ms=7, zorder=4, **stops.mark)
     what, height = SHORT[name]
+    rule = {"Polyak": "Polyak's rule"}.get(name, name)
     axis.annotate(
-        f"{name}, constant {what}:\n{deviation:.2f} off the law",
+        f"{rule}, constant {what}:\nends {100 * deviation:.0f} % off the line",
         end,
         textcoords="axes fraction",
-        xytext=(0.04, height),
-        color=line["color"],
-        arrowprops=dict(arrowstyle="-", **line),
+        xytext=(0.06, height),
+        color=stops.colour,
+        arrowprops=dict(arrowstyle="-", color=stops.colour),
         **SMALL,
     )
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
-    """Draw the direction error over ||W_t|| with C/||W_t||, and how the deviation
-    decays.
-    """
-    figure, (of_error, of_deviation) = plots.panels(1, 2, height=3.2)
-    in_legend = set()
+    """Draw the direction error over ||W_t|| with C/||W_t||."""
+    figure, (axis,) = plots.panels(1, 1, height=3.2)
     for name, history in histories.items():
-        rule = next(rule for rule in RULES if name.startswith(rule))
-        line = dict(plots.look(rule).line)
-        line["linestyle"] = "--" if "logistic" in name else "-"
-        label = f"_{rule}" if rule in in_legend else rule  # "_": not in the legend
-        in_legend.add(rule)
-
         size = history.norm[0, 1:]
         error = history.direction_error["W_mm"][0, 1:]
-        of_error.plot(size, error, label=label, **line)
-
-        ratio = ratio_to_law(history, "W_mm", law)[0, 1:]
-        deviation = np.abs(ratio - 1)
-        begun = size > law.norm[0]  # before that, margins are below 1
-        level = size[begun] / law.norm[0]
-        of_deviation.plot(level, deviation[begun].clip(FLOOR), **line)
+        # All lines look alike: which rule it is makes no difference.
+        axis.plot(size, error, color=NGD.colour, linewidth=1.2, alpha=0.6)
         if name in SHORT:
-            end = (size[-1], error[-1])
-            _misses_the_law(of_error, name, end, deviation[-1], line)
+            deviation = abs(ratio_to_law(history, "W_mm", law)[0, -1] - 1)
+            _misses_the_law(axis, name, (size[-1], error[-1]), deviation)
 
     # The law: the error is C/||W_t||.
     C = law.constant[0]
-    sizes = np.geomspace(2, of_error.get_xlim()[1], 50)
-    of_error.plot(sizes, C / sizes, zorder=0, **plots.PREDICTED)
-    words = rf"$C/\|W_t\|$, $C={C:.4f}$"
-    pieces.beside(of_error, sizes[6], C / sizes[6], words, place=(6, 4))
-    _logs(of_error, xlabel=r"$\|W_t\|$", title="Direction error")
-    pieces.note(of_error, "dashed: logistic loss", x=0.04)
-
-    # The deviation from it dies like e^{-lambda_1 a_t}.
-    levels = np.linspace(0, 1800, 100)
-    decay = np.exp(-law.slowest[0] * levels)
-    of_deviation.plot(levels, 0.7 * decay, **plots.PREDICTED)
-    of_deviation.text(
-        0.52, 0.62, r"$e^{-\lambda_1a_t}$", transform=of_deviation.transAxes
-    )
-    of_deviation.set(yscale="log", ylim=(FLOOR, 3), xlim=(0, 1800))
-    of_deviation.set_xlabel("margin level $a_t$")
-    of_deviation.set_title(r"Distance from the law, $|$error over the law's $-\,1\,|$")
-    return plots.legend(figure, of_error)
+    sizes = np.geomspace(2, axis.get_xlim()[1], 50)
+    line = plots.PREDICTED | {"linewidth": 2.4, "zorder": 3}
+    axis.plot(sizes, C / sizes, **line)
+    words = rf"predicted: $C/\|W_t\|$, $C={C:.3f}$"
+    pieces.beside(axis, sizes[30], C / sizes[30], words, place=(6, 6))
+    _logs(axis, xlabel=r"norm $\|W_t\|$ of the weight", ylabel="direction error")
+    return figure
 
 
 def differences(fast: tuple, slow: tuple) -> Figure:
@@ -278,24 +236,29 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         plain = history.direction_error["W_mm"][:, 1:]
         plots.band(axis, t, plain, "$W_{2t}$", rule)
         plots.band(axis, t, errors, "$W_{2t}-W_t$", rule, linestyle="--")
-        _logs(axis, xlabel="iteration $2t$", title=f"Direction error, {rule}")
-        axis.legend(loc="lower left")
+        named = {"NGD": "normalised GD"}.get(rule, rule)
+        _logs(axis, xlabel="iteration $2t$", title=f"Direction error, {named}")
         axis.set_ylim((1e-17, 3) if rule == "NGD" else None)
         ends = np.median(plain[:, -1]), np.median(errors[:, -1])
         colour = plots.look(rule).colour
-        pieces.end_labels(axis, [(end, f"{end:.0e}", colour) for end in ends])
-        nearer = f"nearer\nby $10^{{{np.log10(ends[0] / ends[1]):.1f}}}$"
-        pieces.gap(axis, t[-1], *ends, nearer)
+        nearer = f"10^{{{np.log10(ends[0] / ends[1]):.1f}}}"
+        labels = [
+            (ends[0], f"$W_{{2t}}$:\n{ends[0]:.0e}", colour),
+            (ends[1], f"$W_{{2t}}-W_t$:\n{ends[1]:.0e}", colour),
+            (np.sqrt(ends[0] * ends[1]), f"${nearer}$\nnearer", plots.GREY),
+        ]
+        axis.set_xlim(t[0], t[-1])
+        pieces.end_labels(axis, labels)
     history, errors, law = slow
-    t = history.iterations[6:].astype(float)
+    t = history.iterations[1:].astype(float)
     rate = min(law.slowest[0], 1.0)
-    guide = np.log(t) * t**-rate
-    guide *= 2.5 * np.median(errors[:, -1]) / guide[-1]
-    axes[1].plot(t, guide, **plots.PREDICTED)
-    middle = t[len(t) // 2], guide[len(t) // 2]
-    pieces.beside(
-        axes[1], *middle, f"predicted:\n$t^{{-{rate:.2f}}}\\log t$", place=(6, 6)
-    )
+    # A short piece of the predicted slope, below the line.
+    part = t[len(t) // 3 : len(t) // 2]
+    guide = np.log(part) * part**-rate
+    guide *= np.median(errors[:, len(t) // 3]) / guide[0] / 12
+    axes[1].plot(part, guide, **plots.BOUND)
+    words = f"$t^{{-{rate:.2f}}}\\log t$,\nslope only"
+    pieces.beside(axes[1], part[-1], guide[-1], words, plots.GREY, (-8, -4))
     return figure
 
 
@@ -333,50 +296,39 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
 
 
 def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
-    """Draw the direction error of W, its prediction, and how far each run is off it."""
-    figure, (error, off) = plots.panels(1, 2, height=3.1)
+    """Draw the direction error of W and its prediction, for each choice of steps."""
+    figure, (error,) = plots.panels(1, 1, height=3.2)
     first = next(iter(trained.values()))
     ends = []
-    rows = {}
-    looks = []
-    bound = (
-        np.median(first.error[:, 0])
-        * np.log(first.iterations[0])
-        / np.log(first.iterations)
-    )
-    error.plot(first.iterations, bound, label=r"$1/\log t$, Theorem 3", **plots.BOUND)
-    middle = first.iterations[len(bound) // 2], bound[len(bound) // 2]
-    pieces.beside(error, *middle, "slope only", plots.GREY, (0, 4))
     # Their marks lie below black dots.
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
-    for one, like in zip(trained.values(), seen, strict=False):
+    seen = [like for like in seen if like.colour != plots.INKS["orange"]]
+    for one, like in zip(trained.values(), seen):
         power = Fraction(one.rule.decay).limit_denominator(9)
         if power:
-            steps = rf"$\eta_t\propto t^{{-{power}}}$"
+            steps = rf"steps $\propto t^{{-{power}}}$"
         else:
-            steps = r"constant $\eta_t$"
-        plots.band(error, one.iterations, one.error, steps, like)
+            steps = "constant steps"
+        solid = like._replace(dash="-")
+        plots.band(error, one.iterations, one.error, steps, solid, linewidth=2.4)
         size = [joint_law.path_length(one.rule, int(t)) for t in one.iterations]
         predicted = np.median(one.law.W_law.constant) / size
         error.plot(one.iterations, predicted, **plots.PREDICTED)
+        off = pieces.percent(np.abs(joint_law.limit_errors(one)).max())
         measured = f"$t^{{{np.mean(joint_law.exponents(one)):.3f}}}$"
-        ends.append((np.median(one.error[:, -1]), measured, like.colour))
-        rows[steps] = np.abs(joint_law.limit_errors(one))
-        looks.append(like)
-    said = [pieces.percent(values.max()) for values in rows.values()]
-    _logs(
-        error,
-        xlabel="iteration $t$",
-        title="Direction error of $W_t$; dotted: from duals",
-    )
-    pieces.end_labels(error, ends)
+        words = f"{steps}:\n{measured}, off by {off} at most"
+        ends.append((np.median(one.error[:, -1]), words, like.colour))
+
+    # Theorem 3's order, a short piece at a free height.
+    t = first.iterations[(first.iterations >= 30) & (first.iterations <= 3000)]
+    bound = 2 * np.median(first.error[:, 0]) * np.log(t[0]) / np.log(t)
+    error.plot(t, bound, **plots.BOUND)
+    words = r"Theorem 3: $1/\log t$, slope only"
+    pieces.beside(error, t[-1], bound[-1], words, plots.GREY, (5, 0))
+    _logs(error, xlabel="iteration $t$", title="Direction error of $W_t$")
+    error.set_xlim(first.iterations[0], first.iterations[-1])
     error.xaxis.set_minor_formatter("")
-    error.legend(**SMALL, loc=(0.02, 0.34), labelspacing=0.2)
-    inside = [value for row in rows.values() for value in row if value > FLOOR]
-    ends = 0.5 * min(inside), 2 * max(*inside, BOUNDS["joint.limit"])
-    named = dict(title="How far off each run is; right: the worst", said=said)
-    pieces.strip(off, rows, ends, looks, BOUNDS["joint.limit"], **named)
-    off.set_xlabel("relative error of $C$; dashed: asked of the limit")
+    pieces.end_labels(error, ends, 7.5)
     return figure
 
 
@@ -388,7 +340,7 @@ def thresholds(shares: global_map.GlobalMap) -> Figure:
     shares : GlobalMap
         The shares of seeds that reach (u_mm, W_mm), by dimension and length.
     """
-    figure, (axis,) = plots.panels(1, 1, height=2.9)
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
     dimensions = np.array(shares.dimensions)
     rows = range(len(dimensions))
     value, low, high = np.array([shares.threshold(row) for row in rows]).T
@@ -399,43 +351,58 @@ def thresholds(shares: global_map.GlobalMap) -> Figure:
     bars = [value - low, high - value]
     axis.errorbar(dimensions, value, yerr=bars, ms=5, capsize=2, **blue.mark)
     for d, ratio in zip(dimensions, value, strict=True):
-        pieces.beside(axis, d, ratio, f"{ratio:.2f}", blue.colour, (6, 5))
-    if known.any():
-        first = np.argmax(known)
-        at = dimensions[first], predicted[first]
-        pieces.beside(axis, *at, "formula", place=(6, 4))
-    _logs(axis, xlabel="dimension $d$", ylabel=r"length ratio $\alpha$")
+        pieces.beside(axis, d, ratio, f"{ratio:.2f}", blue.colour, (-7, -6))
+    _logs(axis, xlabel="dimension $d$")
+    axis.set_ylabel("length of best tokens\ndivided by that of others")
+    axis.set_xlim(dimensions[0] / 1.7, dimensions[-1] * 1.7)
+    top = 1.15 * max(high[np.isfinite(high)].max(), predicted[known].max(initial=0))
+    axis.set_ylim(0.8 * low.min(), top)
     axis.set_xticks(dimensions, [f"{d:,}" for d in dimensions])
     axis.minorticks_off()
     pieces.plain_ticks(axis.yaxis)
-    axis.set(title="Half of the seeds arrive at this length of opt tokens")
+    if known.any():
+        first = np.argmax(known)
+        at = dimensions[first], predicted[first]
+        pieces.beside(axis, *at, "predicted by our formula", place=(10, 3))
+    axis.set(title="Length ratio at which half of the seeds arrive")
     return figure
 
 
 def two_samples(history: History) -> Figure:
-    """Draw the two samples that defeat joint training: head, weight and loss.
+    """Draw the two samples that defeat joint training: loss above, parameters below.
 
     Parameters
     ----------
     history : History
         One run on the two samples.
     """
-    figure, (path,) = plots.panels(1, 1, height=2.6)
-    t = np.maximum(history.iterations, 0.7)
-    one, two, three = plots.SERIES[:3]
+    figure, (above, below) = plots.panels(2, 1, height=1.7)
+    t = history.iterations
     loss = np.exp(history.log_gap[0])
+    stops = plots.look("stops").colour
+    above.plot(t, loss, color=stops)
+    above.axhline(0.5, color=plots.GREY, linewidth=0.8)
+    above.set(ylim=(0, 1.15), yticks=[0, 0.5, 1], title="Loss")
+    pieces.end_labels(above, [(loss[-1], f"loss: {loss[-1]:.2f}", stops)], 8)
+    pieces.beside(above, 0, 0.5, "one half", plots.GREY, (4, -3))
+    pieces.beside(above, 0, 0, "0: what training should reach", plots.GREY, (4, 3))
+
+    one, two = plots.SERIES[0], plots.SERIES[2]
     lines = {
         "head $u_t$": (history.score_gaps[0, :, 0, 0], one),
         "weight $W_t$": (history.margins[0, :, 0, 0], two),
-        f"loss {loss[-1]:.2f}, not 0": (loss, three),
     }
     ends = []
     for name, (values, like) in lines.items():
-        path.plot(t, values, **like.line)
+        below.plot(t, values, **like.line)
         ends.append((values[-1], name, like.colour))
-    path.axhline(0.5, **plots.LEVEL)
-    path.set(title="Two samples of two tokens", xscale="log", xlabel="iteration $t$")
-    pieces.end_labels(path, ends, 8)
+    below.axhline(0, color=plots.GREY, linewidth=0.8)
+    below.set(title="Head and weight: they should grow", xlabel="iteration $t$")
+    bottom = min(values.min() for values, _ in lines.values())
+    below.set_ylim(1.1 * bottom, -0.25 * bottom)
+    for axis in (above, below):
+        axis.set_xlim(0, t[-1])
+    pieces.end_labels(below, ends, 8)
     return figure
 
 
@@ -470,11 +437,21 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
     return figure
 
 
-DRAWN = ("T", "n", "d")  # the axes along which C is drawn
+PLAIN = {  # the properties of the data that the map varies
+    "noise": "noise of the other tokens",
+    "imbalance": "imbalance of the classes",
+    "raw noise": "noise on every token",
+    "T": "sequence length $T$",
+    "n": "samples $n$",
+    "d": "dimension $d$",
+    "long T": "$T$, at fixed $T/d$",
+    "correlation": "correlation",
+    "correlation of all": "correlation of all tokens",
+}
 
 
 def constants(points: Sequence[constant_map.Point]) -> Figure:
-    """Draw how far each run is off its own prediction, and C along three axes.
+    """Draw how far each run is off its own prediction, a row a property of the data.
 
     Parameters
     ----------
@@ -483,36 +460,22 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
     """
     kept = constant_map.kept(points)
     names = list(dict.fromkeys(p.axis for p in points))
-    figure, (misfit, along) = plots.panels(1, 2, height=3.1)
+    figure, (misfit,) = plots.panels(1, 1, height=3.3)
     rows = {
-        VARIED.get(name, name).partition(":")[0].partition(",")[0]: np.abs(
+        PLAIN.get(name, name): np.abs(
             [constant_map.relative(p) for p in kept if p.axis == name]
         )
         for name in names
     }
     drawn = np.concatenate([*rows.values()])
     drawn = drawn[drawn > 0]
-    ends = drawn.min() / 2, 3 * BOUNDS["map.constant"]
-    said = [f"{values.max():.0e}" for values in rows.values()]
-    pieces.strip(misfit, rows, ends, None, BOUNDS["map.constant"], said=said)
-    misfit.set(title="Off its prediction; right: worst run")
-    misfit.set_xlabel("relative error; dashed: asked")
-    labels = []
-    for name, like in zip(DRAWN, plots.SERIES, strict=False):
-        here = [p for p in kept if p.axis == name]
-        at = np.array(sorted({p.value for p in here}))
-        measured = []
-        predicted = []
-        for value in at:
-            runs_there = [p.comparison for p in here if p.value == value]
-            measured.append(np.median([one.measured.residual for one in runs_there]))
-            predicted.append(np.median([one.law.constant[0] for one in runs_there]))
-        along.plot(at, predicted, **plots.PREDICTED)
-        along.plot(at, measured, ms=4.5, mfc="none", **like.mark)
-        labels.append((measured[-1], f"${name}$", like.colour))
-    _logs(along, xlabel="sequence length $T$, samples $n$, dimension $d$")
-    along.set(title="Constant $C$, medians; dotted: from the duals")
-    pieces.end_labels(along, labels, 9)
+    bound = BOUNDS["map.constant"]
+    ends = drawn.min() / 2, 30 * bound
+    said = [f"worst {values.max():.0e}" for values in rows.values()]
+    pieces.strip(misfit, rows, ends, said=said)
+    misfit.axvline(bound, color=plots.GREY, linewidth=1)
+    pieces.beside(misfit, bound, 0, "our bound", plots.GREY, (4, 0))
+    misfit.set_xlabel("relative distance of a run from its own prediction")
     return figure
 
 
@@ -576,31 +539,37 @@ def constants_by_axis(
 
 
 def powers(runs_of: Sequence) -> Figure:
-    """Draw the error over the norm in l_p mirror descent, from zero and from a start.
+    """Draw the power of the norm with which the error falls, over the exponent p.
 
     Parameters
     ----------
     runs_of : sequence
         Runs of `lp_law.study`; the first of each exponent and start is drawn.
     """
-    figure, (error,) = plots.panels(1, 1, height=3.1)
-    ends = []
-    for p in dict.fromkeys(run.law.p for run in runs_of):
-        for started in (False, True):
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
+    exponents = np.array(sorted({run.law.p for run in runs_of}))
+    looks = {False: plots.SERIES[2], True: plots.SERIES[0]}
+    expected = {False: np.full(len(exponents), -1.0)}
+    expected[True] = -np.minimum(exponents - 1, 1)
+    ends = {False: ("start at zero", (8, -9)), True: ("random start", (10, 3))}
+    for started, like in looks.items():
+        found = []
+        for p in exponents:
             one = next(
                 run for run in runs_of if (run.law.p, run.started) == (p, started)
             )
-            colour = plots.look(f"p = {p:g}").colour
-            dash = "--" if started else "-"
-            error.plot(one.norm, one.error, color=colour, linestyle=dash)
-            power = np.polyfit(np.log(one.norm), np.log(one.error), 1)[0]
-            start = "from a start" if started else "from zero"
-            words = f"p = {p:g}, {start}: {power:.2f}"
-            ends.append((one.error[-1], words, colour))
-    title = r"Error $\sqrt{2D_\psi}$; right: its power of $\|W_t\|_p$"
-    _logs(error, xlabel=r"$\|W_t\|_p$", title=title)
-    pieces.plain_ticks(error.xaxis)
-    pieces.end_labels(error, ends, 7.5)
+            found.append(np.polyfit(np.log(one.norm), np.log(one.error), 1)[0])
+        line = plots.PREDICTED | {"color": like.colour}
+        axis.plot(exponents, expected[started], zorder=1, **line)
+        size = 9 if started else 5
+        face = "none" if started else like.colour
+        axis.plot(exponents, found, ms=size, mfc=face, mew=1.6, **like.mark)
+        words, place = ends[started]
+        pieces.beside(axis, exponents[0], found[0], words, like.colour, place)
+    axis.set(xlabel="exponent p of the norm", ylabel=r"power of the norm $\|W_t\|_p$")
+    axis.set(title="Power with which the error falls; dotted: predicted")
+    axis.set_xticks(exponents, [f"{p:g}" for p in exponents])
+    axis.set_ylim(-1.25, -0.35)
     return figure
 
 
@@ -619,18 +588,21 @@ def outside(left: Sequence) -> Figure:
     style = {"ms": 4.5, "mfc": "none"}
     axis.plot(first, measured, **style, **plots.look("stops").mark)
     axis.plot(flow, measured, **style, **plots.look("measured").mark)
-    _logs(axis, xlabel="predicted", ylabel="measured")
-    axis.set_title("Length outside the support's span")
-    pieces.diagonal(axis)
-    pieces.plain_ticks(axis.yaxis)
-    note = "first-order sum"
+    _logs(axis, xlabel="predicted length", ylabel="measured length")
+    axis.set_title("Length of the part of $W$ outside the support's span")
+    everything = np.concatenate([measured, flow, first])
+    axis.set_xlim(everything.min() / 1.5, 1.5 * everything.max())
+    axis.set_ylim(measured.min() / 1.5, 5 * measured.max())
+    axis.set_aspect("equal")
+    on_the_line = np.array([measured.min() / 1.5, 1.5 * measured.max()])
+    axis.plot(on_the_line, on_the_line, zorder=0, **plots.PREDICTED)
     furthest = first.argmax()
     stops = plots.look("stops").colour
-    pieces.beside(axis, first[furthest], measured[furthest], note, stops, (0, 9))
-    words = "the flow"
+    words = "first-order sum"
+    pieces.beside(axis, first[furthest], measured[furthest], words, stops, (0, 9))
     blue = plots.look("measured").colour
     at = flow[flow.argmax()], measured[flow.argmax()]
-    pieces.beside(axis, *at, words, blue, (-8, 6))
+    pieces.beside(axis, *at, "integrated path", blue, (-8, 4))
     return figure
 
 

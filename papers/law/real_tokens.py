@@ -184,44 +184,44 @@ def claims(readings: list[_Reading]) -> list[Claim]:
 def draw(
     readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
 ) -> Figure:
-    """Draw the measured constant divided by the predicted one, and two sentences in
+    """Draw the measured constant divided by the predicted one, and a sentence of
     `shown`.
 
-    The words of the sentences are marked by their weights as training goes on.
+    The words of the sentence are marked by their weights as training goes on.
     """
-    figure = Figure(figsize=(plots.WIDTH, 4.4), layout="constrained")
-    upper, lower = figure.subplots(2, 1, height_ratios=(1.1, 1))
-    for (name, runs), like in zip(readings.items(), plots.SERIES, strict=False):
-        for k, one in enumerate(run for run in runs if not run.refusal):
+    figure = Figure(figsize=(plots.WIDTH, 3.9), layout="constrained")
+    upper, lower = figure.subplots(2, 1, height_ratios=(1.9, 1))
+    ends = []
+    off = []
+    looks = [plots.SERIES[k] for k in (0, 2)]  # orange is for what fails
+    for (name, runs), like in zip(readings.items(), looks, strict=False):
+        last = []
+        for one in runs:
+            if one.refusal:
+                continue
             ratio = one.residual[1:] / one.law.constant
-            label = name if k == 0 else None
-            upper.plot(one.iterations[1:], ratio, label=label, lw=1, **like.line)
-    upper.axhline(1, label="predicted from the duals", **plots.PREDICTED)
+            upper.plot(one.iterations[1:], ratio, lw=0.8, **like.line)
+            last.append(ratio[-1])
+            off.append(abs(one.ratio - 1))
+        if last:
+            ends.append((np.median(last), name.replace(" ", "\n", 1), like.colour))
+    upper.axhline(1, **plots.PREDICTED)
     upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
-    upper.set(
-        ylabel="residual of $W_t$ over $C$",
-        title="The constant of the law, sentences read",
-    )
+    upper.set_title("Constant of the law: measured, divided by predicted")
+    upper.margins(x=0)
     pieces.plain_ticks(upper.yaxis)
-    upper.legend(fontsize="x-small", loc="best")
-    off = [
-        abs(one.ratio - 1)
-        for runs in readings.values()
-        for one in runs
-        if not one.refusal
-    ]
+    pieces.end_labels(upper, ends)
     if off:
         words = f"{len(off)} runs end on the line,\noff by {max(off):.1e} at most"
-        pieces.note(upper, words, y=0.2)
+        pieces.note(upper, words, y=0.3)
     sentences, reading = shown
-    lower.set(
-        xlim=(0, 104), ylim=(0, 6.6), title="Word pieces read; darker: more weight"
-    )
+    lower.set(xlim=(0, 104), ylim=(-0.6, 2.8))
+    lower.set_title("One sentence as the layer reads it; darker: more weight")
     lower.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)
-    rows = [(which, k) for which in (0, len(sentences.words) // 2) for k in records]
-    for height, (which, k) in zip((6, 5, 4, 2.2, 1.2, 0.2), rows, strict=True):
+    rows = [(0, k) for k in records]
+    for height, (which, k) in zip((2.2, 1.2, 0.2), rows, strict=True):
         lower.text(0, height, f"t = {reading.iterations[k]:,}", **plain)
         left = 13.0  # characters
         for word, weight in zip(
