@@ -167,7 +167,19 @@ def _check_folders(asked: argparse.Namespace) -> None:
         raise ValueError(
             f"{runs} cannot be written into: {words}; set another RUNS_DIR"
         ) from None
-    if asked.update and str(provenance.commit()).endswith("-dirty"):
+    if not asked.update:
+        return
+    commit = provenance.commit()
+    if commit is None:
+        if (files.ROOT / ".git").exists():
+            remedy = (
+                f"git gives no answer here; `git -C {files.ROOT} status` says why, and "
+                "a clone of another owner needs an entry safe.directory"
+            )
+        else:
+            remedy = "this is no git repository; clone it"
+        raise ValueError(f"--update copies figures of committed code only: {remedy}")
+    if commit.endswith("-dirty"):
         raise ValueError(
             "--update copies figures of committed code only, and here are changes "
             "that nobody committed; commit them or take them back"

@@ -4,6 +4,7 @@ A failure means that a rerun changes committed files, or accepts damaged ones.
 """
 
 import contextlib
+import copy
 import io
 import json
 import os
@@ -311,6 +312,29 @@ def test_ctrl_c_while_the_workers_start_is_one_sentence(repository, tmp_path):
     assert first.startswith("run  01_good: ") and second == "0 up to date, 1 to run"
     assert rest == [interrupt.SENTENCE]
     assert family and psutil.wait_procs(family, timeout=PATIENCE)[1] == []
+
+
+@pytest.mark.parametrize("refuses", [True, False], ids=["another owner", "no git"])
+def test_where_git_names_no_commit_the_reference_stays(
+    repository, monkeypatch, tmp_path, refuses
+):
+    if refuses:
+        # As git answers in a clone of another owner.
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        remedy = "a clone of another owner needs an entry safe.directory"
+    else:
+        repository = copy.copy(repository)
+        repository.root = shutil.copytree(
+            repository.root, tmp_path / "archive", ignore=shutil.ignore_patterns(".git")
+        )
+        remedy = "this is no git repository; clone it"
+    before = repository.files("figures")
+    done = repository.inside("01_good", "--update")
+    assert done.status == 2
+    assert done.lines[-1].endswith(remedy)
+    assert "--update copies figures of committed code only: " in done.lines[-1]
+    assert repository.files("figures") == before
 
 
 def test_a_batch_leaves_what_is_committed_as_it_is(repository, first, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn import model_selection
 
 from lib.networks import measures
 
@@ -109,3 +110,22 @@ def test_bags_of_words_and_of_tokens_know_the_training_rows_alone(monkeypatch):
 
     tokens = measures.bag_of_words([pairs], labels, analyzer=kept)[1][0]
     assert tokens.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
+
+
+def test_a_plain_classifier_chooses_its_strength_on_a_fifth_of_the_training_rows(
+    monkeypatch,
+):
+    seen = []
+    search = model_selection.GridSearchCV
+
+    def watched(estimator, grid, cv):
+        seen.extend(cv.split())
+        return search(estimator, grid, cv=cv)
+
+    monkeypatch.setattr(model_selection, "GridSearchCV", watched)
+    labels = np.arange(40) % 2
+    rows = labels[:, None] + 0.1 * np.random.default_rng(0).standard_normal((40, 3))
+    measures.logistic((rows, labels), (rows, labels))
+    ((fitted, judged),) = seen
+    assert judged.tolist() == list(range(0, 40, 5))
+    assert sorted([*fitted, *judged]) == list(range(40))
