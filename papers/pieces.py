@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -192,7 +195,7 @@ def end_labels(
 
 
 def line_names(
-    ax, size: float = 7, words: Mapping[str, str] | None = None, **more
+    ax: Axes, size: float = 7, words: Mapping[str, str] | None = None, **more: Any
 ) -> None:
     """Write each line's name at its right end, in place of a legend.
 
@@ -212,7 +215,14 @@ def line_names(
     end_labels(ax, named, size)
 
 
-def beside(ax, x, y, words: str, colour=plots.BLACK, place=(5, 0)) -> None:
+def beside(
+    ax: Axes,
+    x: float,
+    y: float,
+    words: str,
+    colour: str = plots.BLACK,
+    place: tuple[float, float] = (5, 0),
+) -> None:
     """Write small words with a white edge, `place` points to the right of and above (x,
     y).
     """

@@ -215,7 +215,7 @@ def settings(
     figure, (axis,) = plots.panels(1, 1, height=0.7 + 0.21 * (places[-1] + 1))
     together = f"all {len(order)} at once"
 
-    def shares(of):
+    def shares(of: figure_sentences.Sweep):
         return [of.true.all(1).mean(), *(of.shares[each] for each in order)]
 
     for place, share in zip(places, shares(sweep), strict=True):

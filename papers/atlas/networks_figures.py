@@ -159,7 +159,7 @@ def _rule_names(rules: list[str]) -> list[str]:
 
 
 def comparisons(disputes: Mapping[str, network.Disputes], rules: list[str]) -> Figure:
-    """Draw the share of comparisons that a rule's own norm wins, a row for each rule."""
+    """Draw the share of comparisons that a rule's own norm wins, one row per rule."""
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     steepest = [rule for rule in rules if rule != network.ADAM]
     labels = _shares_won(axis, disputes, rules, steepest)

@@ -27,7 +27,7 @@ def _time_axis(axis: Axes, title: str, steps: int) -> None:
     axis.set_xticks([0, 10, 100, 1000], ["0", "10", "100", "1000"])
 
 
-def _last(axis, excess: Excess, looks: Mapping[str, str] = {}) -> None:
+def _last(axis: Axes, excess: Excess, looks: Mapping[str, str] = {}) -> None:
     """Write each rule and its median last excess to the right of the panel.
 
     `looks` maps a name to the name whose look it has; by default that is itself.
@@ -191,7 +191,9 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
     return figure
 
 
-def _slope(axis, sizes, power: float, height: float, words: str) -> None:
+def _slope(
+    axis: Axes, sizes: Sequence[int], power: float, height: float, words: str
+) -> None:
     """Draw a short piece of a power of n at a free height, with words at its end."""
     first, last = sizes[0], sizes[-1]
     stub = first * (last / first) ** 0.1, first * (last / first) ** 0.4

@@ -113,7 +113,7 @@ def _directions(axis: Axes, histories: Histories, ends: Mapping) -> None:
     pieces.end_labels(axis, labels)
 
 
-def _joint_divergences(axis, divergences: Mapping, of: str) -> None:
+def _joint_divergences(axis: Axes, divergences: Mapping, of: str) -> None:
     """Draw a divergence (records,) of `of` from its own SVM's solution, by exponent.
 
     `divergences` maps an exponent to its iterations and its divergences.
@@ -148,7 +148,7 @@ def joint(
         of_head[p] = t, history.head_divergence(heads[p].value, p)[0, 1:]
     _joint_divergences(axes[1], of_W, "the weight $W$")
     _joint_divergences(axes[2], of_head, "the head $u$")
-    bottoms, tops = zip(*(axis.get_ylim() for axis in axes[1:]))
+    bottoms, tops = zip(*(axis.get_ylim() for axis in axes[1:]), strict=True)
     for axis in axes[1:]:
         axis.set_ylim(min(bottoms), max(tops))
     return plots.caption(plots.legend(figure, axes[0]), caption)

@@ -181,7 +181,7 @@ def _off(worst: float) -> str:
     return f"off by about {worst:.0e} at most"
 
 
-def _misses_the_law(axis, name: str, end: tuple, deviation: float) -> None:
+def _misses_the_law(axis: Axes, name: str, end: tuple, deviation: float) -> None:
     """Mark the end of a run that misses the law, and write what is constant in its
     rule.
     """
@@ -303,7 +303,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     # Their marks lie below black dots.
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
     seen = [like for like in seen if like.colour != plots.INKS["orange"]]
-    for one, like in zip(trained.values(), seen):
+    for one, like in zip(trained.values(), seen, strict=False):
         power = Fraction(one.rule.decay).limit_denominator(9)
         if power:
             steps = rf"steps $\propto t^{{-{power}}}$"

@@ -184,7 +184,7 @@ def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
 
 
 def shown(rule: str) -> str:
-    r"""Write the name of a rule as the text does: l1.1 as $\ell_{1.1}$, SNGD in full."""
+    r"""Write a rule's name as the text does: l1.1 as $\ell_{1.1}$, SNGD in full."""
     full = {"SNGD": "normalised SGD", "SPS": "Polyak's rule"}
     return full.get(rule) or re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
 

@@ -592,7 +592,7 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     axis.set_yticks(range(len(studies)), studies)
     axis.set(xlim=(0, 75), ylim=(len(studies) - 0.4, -0.55))
     axis.set_xlabel(
-        "\N{LEFTWARDS ARROW} sharper       tokens that the last layer uses, % of a review"
+        "\N{LEFTWARDS ARROW} sharper      tokens that the last layer uses, % of a review"
     )
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
@@ -600,7 +600,7 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     return figure
 
 
-def _word_boxes(ax, curves: Curves) -> None:
+def _word_boxes(ax: Axes, curves: Curves) -> None:
     """Draw a review of the first seed by its words; a darker box has more weight.
 
     The weights are those with which the first token reads the words in the last layer,

@@ -309,7 +309,7 @@ HIGHEST_ROW = -1.25  # of the panel of ratios, whose first rule is at 0
 SMOOTH = 5  # at least so many readings of the loss are in a running mean, as drawn
 
 
-def _ratios(ax, curves: Curves, name: str) -> None:
+def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     """Draw the steps to the last target divided by SGD's, one rule per row, with
     verdicts.
 
@@ -363,7 +363,7 @@ def _ratios(ax, curves: Curves, name: str) -> None:
     ax.set_xlabel(f"{steps}        {arrows}")
 
 
-def _losses(ax, curves: Curves) -> None:
+def _losses(ax: Axes, curves: Curves) -> None:
     """Draw the median training loss of each rule, and the last target.
 
     A line is a running mean of the medians, up to where the first of the rule's runs
@@ -384,7 +384,7 @@ def _losses(ax, curves: Curves) -> None:
     pieces.beside(ax, 0, last, f"target {last:g}", plots.GREY, (3, -3))
 
 
-def _accuracies(ax, curves: Curves) -> None:
+def _accuracies(ax: Axes, curves: Curves) -> None:
     """Draw the median test accuracy of each rule, named at the end of its line."""
     ends = []
     for rule in curves.configuration["rates"]:
@@ -399,7 +399,7 @@ def _accuracies(ax, curves: Curves) -> None:
     pieces.end_labels(ax, ends)
 
 
-def _norms(ax, curves: Curves) -> None:
+def _norms(ax: Axes, curves: Curves) -> None:
     """Draw the growth of the median weight matrix, and say how many matrices grow."""
     ends = []
     for rule in curves.configuration["rates"]:
