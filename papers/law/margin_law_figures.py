@@ -302,7 +302,6 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     ends = []
     # Their marks lie below black dots.
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
-    seen = [like for like in seen if like.colour != plots.INKS["orange"]]
     for one, like in zip(trained.values(), seen, strict=False):
         power = Fraction(one.rule.decay).limit_denominator(9)
         if power:

@@ -592,7 +592,7 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     axis.set_yticks(range(len(studies)), studies)
     axis.set(xlim=(0, 75), ylim=(len(studies) - 0.4, -0.55))
     axis.set_xlabel(
-        "\N{LEFTWARDS ARROW} sharper      tokens that the last layer uses, % of a review"
+        "\N{LEFTWARDS ARROW} sharper     tokens that the last layer uses, % of a review"
     )
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
