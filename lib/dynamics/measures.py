@@ -13,8 +13,7 @@ from lib.dynamics.history import History
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
-# Most numbers held at once while directions are measured. Larger arrays would be
-# requested from the system each time.
+# Numbers held while directions are measured: more would come from the system anew
 CHUNK = 2**17
 ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
 

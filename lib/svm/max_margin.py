@@ -389,9 +389,7 @@ def _solve(
     delta = units.delta[0]
     small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
     with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
-        for run, factors in enumerate(
-            zip(units.delta, units.z, units.stretch, strict=True)
-        ):
+        for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
             # The Frobenius norm decides feasibility, and the others start at its
             # solution.
             shown = None if hidden is None else np.flatnonzero(~hidden[run])
@@ -445,7 +443,7 @@ def _weights(units: frobenius.Scaled, runs: list[dict]):
     """
     W = [
         frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
-        for run, delta, z in zip(runs, units.delta, units.z, strict=True)
+        for run, delta, z in zip(runs, units.delta, units.z)
     ]
     return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 
