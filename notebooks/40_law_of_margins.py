@@ -123,7 +123,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # **Why?** Late in training, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction of $W_t$ can stay fixed only if this sum points along $W_{mm}=\sum_m\beta_mA_m$.
 # So the pulls $\kappa_me^{-g_m}$ become proportional to the duals $\beta_m$. The logarithm of this proportion gives $o_m$.
 #
-# [The note](law_of_margins.md#the-law-that-notebook-40-measures) proves a general theorem under four hypotheses. There, pairs may lie off the support, and the start may differ from zero. The formula for $C$ stays, with the sum and the mean over the pairs on the support. The start and the pairs off the support add a part $\omega_\infty$ outside the span of the support, and $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$.
+# [The note](law_of_margins.md#the-law-that-notebook-40-measures) proves a general theorem under four hypotheses. There, pairs may lie off the support, and the start may differ from zero. The formula for $C$ stays, with the sum and the mean over the pairs on the support. The start and the pairs off the support contribute a component $\omega_\infty$ that is orthogonal to all $A_m$ of the support, and $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$.
 #
 # What does paper A say about the direction?
 
