@@ -1,5 +1,6 @@
-"""A companion to three papers on how a self-attention layer learns; lib/README.md is
-the map.
+"""A companion to three papers on how a self-attention layer learns.
+
+lib/README.md is the map.
 """
 
 import sys

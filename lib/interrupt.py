@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 
 SENTENCE = "Interrupted; what is finished stays, the rest runs next time."
-STATUS = 130  # as a shell reports a command that Ctrl-C has ended
+STATUS = 130  # the status that a shell reports for a command that Ctrl-C has ended
 
 
 def end_in_a_sentence() -> None:

@@ -195,11 +195,11 @@ def first_equal(X: np.ndarray) -> np.ndarray:
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
     entry = X[..., 0]
-    # Few, where entries are continuous
+    # only few pairs of tokens agree if entries are continuous
     alike = entry[..., :, None] == entry[..., None, :]
     for t, s in np.argwhere(np.tril(alike.any((0, 1)), -1))[
         ::-1
-    ]:  # the first s comes last
+    ]:  # descending, so that the first equal s is written last
         r, i = np.nonzero(alike[..., t, s])
         same = (X[r, i, s] == X[r, i, t]).all(-1)
         first[r[same], i[same], t] = s
@@ -244,8 +244,9 @@ def _basis_of_shown(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find an orthonormal basis of the tokens that are not masked, and all in it.
 
-    The masked ones, copies of opt tokens, would make the coordinates more and, as
-    dependent columns, the basis slow.
+    The result is the basis, and all tokens in its coordinates. Masked tokens are copies
+    of opt tokens. They would add coordinates and, as dependent columns, make the
+    computation of the basis slow.
     """
     runs, n, T, d = tokens.shape
     shown = mask.reshape(runs, n * T)

@@ -103,7 +103,8 @@ def slopes(
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     masked = logits == -np.inf
-    if masked.any():  # with the selected token's score they enter no difference
+    # with the selected token's score, masked tokens add nothing to any difference
+    if masked.any():
         scores = np.where(masked, selected_score, scores)
     D = scores - selected_score
     # The selected token and those with its score, as repeated tokens have

@@ -7,4 +7,4 @@ many samples at a time.
 
 from lib.compiled import cache
 
-cache.use_folder()  # before any function is prepared for the cache
+cache.use_folder()  # this comes before any function is prepared for the cache

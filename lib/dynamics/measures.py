@@ -13,7 +13,8 @@ from lib.dynamics.history import History
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
-# Numbers held while directions are measured: more would come from the system anew
+# Most numbers held at once while directions are measured. Larger arrays would be
+# requested from the system each time.
 CHUNK = 2**17
 ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
 

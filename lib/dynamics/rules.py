@@ -418,7 +418,7 @@ class Custom(Rule):
                 f"law returned the step size {eta.min()} at iteration {t}; it must be "
                 "zero or above"
             )
-        with np.errstate(divide="ignore"):  # no step: -inf
+        with np.errstate(divide="ignore"):  # no step has the logarithm -inf
             return np.log(eta)
 
 

@@ -18,9 +18,11 @@ import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib.attention.coordinates import constraint_rows
 from lib.svm import large
 
-# Constraints this much longer than the shortest are asked for more than margin 1.
+# Constraints that are longer than the shortest by this factor get a larger required
+# margin.
 BAD = 1e4
-# By this much long constraints ask for more, relative to their length: 1e5 roundings.
+# The required margin of a long constraint grows by this multiple of its length, about
+# 1e5 times the rounding.
 MORE = 1e-11
 ROUNDING = np.finfo(float).eps
 # Largest relative duality gap and constraint violation of a returned solution.
@@ -28,8 +30,8 @@ ACCURACY = 1e-9
 # Relative to its terms, a combination of constraints this small is zero.
 DEPENDENT = 1e-10
 OF_SUPPORT = 2**24  # entries of the rows of a support that are held, 128 MB
-LARGER = 1e-7  # relative to the largest, a dual of an interior point that may stay
-OF_ONE_QUERY = 1000  # constraints of one query that are looked at first
+LARGER = 1e-7  # duals of an interior point above this share of the largest may stay
+OF_ONE_QUERY = 1000  # how many constraints of one query are tried first
 SLACK = 1e-12  # relative to b, a constraint missed by less is kept
 PATIENCE = 10  # exchanges of pivoting without progress
 # Columns of a Cholesky factor that plain loops make; matrix products make the rest.
@@ -104,7 +106,7 @@ class Infeasible(ValueError):
                 "Select another token of this sample, hide copies of the selected one "
                 "by a mask, or leave the sample out."
             )
-        elif certificate.ndim == 1:  # of the head
+        elif certificate.ndim == 1:  # a certificate of the head SVM
             advice = "Select other tokens, or take fewer samples."
         else:
             advice = "Take other queries, select other tokens, or take fewer samples."
@@ -115,7 +117,8 @@ class Infeasible(ValueError):
         )
 
     def __reduce__(self) -> tuple:
-        # Of an exception pickle keeps the message alone, which would not make it again.
+        # pickle only keeps the message of an exception, which is not enough to rebuild
+        # it.
         return type(self), (
             self.problem,
             self.run,
@@ -460,7 +463,11 @@ def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
 
 @numba.njit(cache=True)
 def _gram(delta: np.ndarray, z: np.ndarray):
-    """Compute <a_m, a_m'> of all constraints, (m, m)."""
+    """Compute <a_p, a_p'> of all pairs p = (i, t), which is (n S, n S).
+
+    Here a_p = delta_{i,t} z_i^T, with delta (n, S, d) and z (n, d_z). The pairs of
+    masked tokens are among them.
+    """
     n, S, d = delta.shape
     flat = delta.reshape(n * S, d)
     queries = z @ z.T
@@ -494,7 +501,8 @@ def _proved(
         return None
     if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
         margins = K @ beta
-    else:  # its terms are so much larger that digits are lost
+    # the terms of K beta are so much larger than the margins that digits are lost
+    else:
         margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
     if _within_accuracy(beta, margins, constraints.asked):
         return (beta, margins)
@@ -526,7 +534,8 @@ def _proximal(K: np.ndarray, length: np.ndarray, constraints: Constraints):
     diagonal = np.diag(bounded).copy()
     x = np.zeros(len(K))
     nearest = bounded.sum(1)
-    support = nearest <= np.median(nearest)  # a guess: what their sum satisfies least
+    # initial guess: the half of the rows that their sum satisfies least
+    support = nearest <= np.median(nearest)
     for rho in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-10, 1e-10):
         np.fill_diagonal(bounded, diagonal + rho)
         new = block_pivoting(bounded, b + rho * x, support)
@@ -617,7 +626,8 @@ def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
             tried.append(np.zeros(len(x)))
             tried[1][support] = weights / weights.sum()
             break
-        support = support[weights > 0]  # what would turn negative is left out
+        # rows whose weights would become negative are left out
+        support = support[weights > 0]
     return min(
         ((y, np.linalg.norm(y @ unit_rows)) for y in tried), key=lambda pair: pair[1]
     )
@@ -758,18 +768,18 @@ def _solve_on(
 class Scaled(NamedTuple):
     """The factors of the constraints as they are solved: stretch_m 2^-exponent a_m.
 
-    Here a_m = delta_{i,t} z_i^T.
+    Here a_m = delta_{i,t} z_i^T. Only products <a_m, W> matter, so that each factor is
+    divided by a power of two, which rounds nothing. W then has one unit, the size of
+    the shortest constraint.
 
-    Only products <a_m, W> are asked for, so each factor is divided by a power of two,
-    which rounds nothing. What is left is one unit for W, that of the shortest
-    constraint.
+    A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE ||a_m|| / min
+    ||a|| if this ratio of norms exceeds BAD. Otherwise its rounding would exceed its
+    margin. This raises the norm of W by at most MORE ||W_1||, where W_1 is the solution
+    for constraints of norm 1.
 
-    delta (runs, n, S, d), z (runs, n, d_z); exponent (runs,) that of the shortest a_m;
-    stretch (runs, m) at most 1. A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m
-    = 1 + MORE ||a_m|| / min ||a||, where this ratio exceeds BAD: else its rounding
-    would exceed its margin. The norm of W rises by at most MORE ||W_1||, W_1 the
-    solution for constraints of norm 1. ratio (runs,) longest to shortest; ||a|| is read
-    off entries.
+    The fields are delta (runs, n, S, d), z (runs, n, d_z), the exponent (runs,) of the
+    shortest a_m, stretch (runs, m), which is at most 1, and ratio (runs,), the longest
+    ||a|| divided by the shortest. Norms are estimated from the largest entries.
     """
 
     delta: np.ndarray
@@ -815,7 +825,7 @@ def scaled(
                 exponent[run] = rows[m] if smaller else exponent[run]
                 found = True
         for m in range(n * S):
-            # Min ||a|| / ||a_m||
+            # min ||a|| / ||a_m||
             inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))
             length = 1 / inverse
             if inverse < 1 / BAD:

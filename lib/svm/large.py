@@ -27,31 +27,32 @@ from lib.seeds import stream
 
 FEW = 700  # constraints up to which pivoting on their Gram matrix is the cheapest
 MOST_PIVOTING = 6000  # constraints up to which it may be tried after the others
-# For the choice between them: operations per second, measured on one core.
-SCALAR_RATE = 2e9  # of plain loops
-MATRIX_RATE = 4e10  # of matrix products
-STEPS = 15  # of the interior point, as most problems take
-MOST_UNKNOWNS = 8192  # of the interior point, which factorises their square
-PASSES = 300  # of dual coordinate descent
+# Speeds that decide between the methods: operations per second, measured on one core.
+SCALAR_RATE = 2e9  # speed of plain loops
+MATRIX_RATE = 4e10  # speed of matrix products
+STEPS = 15  # usual number of interior-point steps
+# most unknowns of the interior point, which factorises a matrix of their number squared
+MOST_UNKNOWNS = 8192
+PASSES = 300  # most passes of dual coordinate descent
 INNER = 5  # passes over the duals of one sample before the next one's turn
 ROUGH = 1e-3  # violation at which the exact solve takes over
-ROUNDS = 60  # of exchanges of the support
+ROUNDS = 60  # most exchanges of the support
 PATIENCE = 10  # exchanges without progress
 RIDGE = 1e-10  # on the diagonal of a singular Gram matrix of unit rows
-REFINED = 3  # solves of a system, each for what the last ones left
+REFINED = 3  # how often the residual of a system is solved again
 MISSED = 1e-12  # a constraint missed by less is kept
-ITERATIONS = 50  # of the interior point
+ITERATIONS = 50  # most iterations of the interior point
 CLOSED = 1e-12  # relative gap at which it ends
 NEARLY = 1e-6  # relative gap from which it also ends where rounding stops its progress,
 STALLED = 3  # after so many iterations without a smaller gap
 FIRST_TRY = 1e-3  # a combination of unit rows this small may be moved onto zero,
 TRY_AGAIN = 1e-2  # and is tried again when it is so much smaller
-PROGRESS = 0.3  # part of it that a round of these moves may leave
-STIFF = 1e14  # the weight of zero against a move that is small
+PROGRESS = 0.3  # a round of these moves may leave this fraction of the sum
+STIFF = 1e14  # how much more a zero sum weighs than a small move
 NULL = 1e-11  # norm of a combination of unit rows with sum 1 that counts as zero
-TOWARDS = 0.995  # of the way to the boundary that a step goes
+TOWARDS = 0.995  # fraction of the way to the boundary that a step takes
 _REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order
-ENTRIES = 2**22  # of an array that is held on the way
+ENTRIES = 2**22  # most entries of an intermediate array
 
 
 def methods(n: int, S: int, r: int, q: int) -> tuple[str, ...]:

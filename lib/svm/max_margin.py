@@ -389,7 +389,9 @@ def _solve(
     delta = units.delta[0]
     small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
     with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
-        for run, factors in enumerate(zip(units.delta, units.z, units.stretch)):
+        for run, factors in enumerate(
+            zip(units.delta, units.z, units.stretch, strict=True)
+        ):
             # The Frobenius norm decides feasibility, and the others start at its
             # solution.
             shown = None if hidden is None else np.flatnonzero(~hidden[run])
@@ -443,7 +445,7 @@ def _weights(units: frobenius.Scaled, runs: list[dict]):
     """
     W = [
         frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
-        for run, delta, z in zip(runs, units.delta, units.z)
+        for run, delta, z in zip(runs, units.delta, units.z, strict=True)
     ]
     return np.ldexp(np.stack(W), -units.exponent[:, None, None])
 

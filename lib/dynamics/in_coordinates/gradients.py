@@ -89,7 +89,7 @@ def pulls(problem, c, scales, out):
 
 @numba.njit
 def unit(graded):
-    """Move each b_i's largest entry into its log."""
+    """Divide each b_i by its largest |entry|, whose logarithm is added to logs[i]."""
     for i in range(len(graded.b)):
         largest = entrywise.largest(graded.b[i])
         if largest == 0.0 or graded.logs[i] == -math.inf:
