@@ -34,7 +34,7 @@ def claim(
     each: bool = False,
     **more: Any,
 ) -> Claim:
-    """Judge the worst of `values` by the bound that a row of ours.toml gives.
+    """Check the worst of `values` by the bound that a row of ours.toml gives.
 
     Parameters
     ----------

@@ -115,26 +115,26 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """Judge "fewer steps": yes if the interval is below 1, no if above 1 or in
+    """Check "fewer steps": yes if the interval is below 1, no if above 1 or in
     `SAME`.
     """
     return decided(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
-    """Judge "more steps": yes if the interval is above 1, no if below 1 or in
+    """Check "more steps": yes if the interval is above 1, no if below 1 or in
     `SAME`.
     """
     return decided(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
 
 def no_gain(ratio: Interval) -> str:
-    """Judge "no gain": yes if the interval is in `SAME` or above 1, no if below 0.8."""
+    """Check "no gain": yes if the interval is in `SAME` or above 1, no if below 0.8."""
     return decided(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
 
 
 def above(difference: Interval) -> str:
-    """Judge "larger": yes if the interval is above 0, no if below."""
+    """Check "larger": yes if the interval is above 0, no if below."""
     return decided(difference.low > 0, difference.high <= 0)
 
 

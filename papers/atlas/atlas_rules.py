@@ -282,7 +282,7 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
 def atlas_claim(
     id: str, values: Any, name: str, *say: str, by: str = OURS, **more: Any
 ) -> Claim:
-    """Judge the claim atlas.`id` for the rule `name`; `by` names who predicted it."""
+    """Check the claim atlas.`id` for the rule `name`; `by` names who predicted it."""
     if by != OURS:
         more["source"] = f"ours, measured; predicted by {by}"
     return claim(f"atlas.{id}", values, word(name), name, *say, **more)
@@ -294,7 +294,7 @@ def word(name: str) -> str:
 
 
 def _norm_reached(name: str, row: Row, ratios: Ratios):
-    """Judge the last ratio in the predicted norm, and how much lower the ratios in
+    """Check the last ratio in the predicted norm, and how much lower the ratios in
     other norms are.
     """
     at_end = ratios.value[..., column(row.reached)]
@@ -319,7 +319,7 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
 
 
 def _none_reached(name: str, row: Row, ratios: Ratios):
-    """Judge the least ratio in every norm, and in how many runs `highest` is
+    """Check the least ratio in every norm, and in how many runs `highest` is
     largest.
     """
     yield atlas_claim("none", ratios.last.min(0), name)
@@ -329,13 +329,13 @@ def _none_reached(name: str, row: Row, ratios: Ratios):
 
 
 def memories(by_rule: Reached) -> list[Claim]:
-    """Judge that Adam is nearer to l_inf with a short memory than with a long one."""
+    """Check that Adam is nearer to l_inf with a short memory than with a long one."""
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
 def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
-    """Judge the least ratio in a rule's own norm under growing steps.
+    """Check the least ratio in a rule's own norm under growing steps.
 
     Only one rule reaches its norm.
     """
@@ -352,7 +352,7 @@ def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
 def batches(
     reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]
 ) -> list[Claim]:
-    """Judge that a rule misses its norm on fewer than all samples, and that more
+    """Check that a rule misses its norm on fewer than all samples, and that more
     samples help.
     """
     claims = []
@@ -376,7 +376,7 @@ def _why(ratios: Ratios):
 
 
 def predictions(rows: Mapping[str, Row], reached: Reached) -> list[Claim]:
-    """Judge what the protocol predicts of every row; the first claim is that no ratio
+    """Check what the protocol predicts of every row; the first claim is that no ratio
     exceeds 1.
     """
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())

@@ -177,7 +177,7 @@ def at_rest(row: Row, path: History, best: atlas.BestMargins) -> AtRest:
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Judge the norm times the decay, and at the weakest decay the shortfall against
+    """Check the norm times the decay, and at the weakest decay the shortfall against
     the law.
     """
     claims = []
@@ -206,7 +206,7 @@ def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
 
 
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
-    """Judge that where strong decay selects other tokens, these have a larger
+    """Check that where strong decay selects other tokens, these have a larger
     margin.
     """
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
@@ -276,7 +276,7 @@ def turned_back(
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Judge that rotated factors give the same W under GD, NGD and polar steps only."""
+    """Check that rotated factors give the same W under GD, NGD and polar steps only."""
     why = "{:.0e} in the best run: rounding grows along some runs"
     return [
         atlas_claim("gauge", x, name, why=why.format(x.min()))
@@ -287,7 +287,7 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
 def own_claims(
     own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]
 ) -> list[Claim]:
-    """Judge that rules reach the largest margin in their own norms.
+    """Check that rules reach the largest margin in their own norms.
 
     Adam on single samples is judged by its ratio. For other rules it is judged whether
     the ratio in the own norm is above those in the seven norms.

@@ -126,7 +126,7 @@ def run(
 
 
 def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
-    """Judge what part 1 of the protocol predicts of every rule."""
+    """Check what part 1 of the protocol predicts of every rule."""
     ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
     claims = [claim("factors.bounded", np.nanmax(ratios))]
     for name, row in table.items():

@@ -50,7 +50,7 @@ def _rows(claims: Iterable[Claim]) -> Iterator[Claim]:
 
 
 def _decay(size: Size) -> Iterator[Claim]:
-    """Judge weight decay: norm times decay, and the shortfall of the law."""
+    """Check weight decay: norm times decay, and the shortfall of the law."""
     _, best = _problem(*size)
     ends = {}
     for name, row in atlas_used.decay_rows().items():
@@ -60,7 +60,7 @@ def _decay(size: Size) -> Iterator[Claim]:
 
 
 def _own_norms(size: Size) -> Iterator[Claim]:
-    """Judge the norms that rules make themselves, on three samples of three tokens."""
+    """Check the norms that rules make themselves, on three samples of three tokens."""
     data, best = _problem(3, 3)
     own = {}
     by_rule = {}
@@ -73,7 +73,7 @@ def _own_norms(size: Size) -> Iterator[Claim]:
 
 
 def _others(size: Size) -> Iterator[Claim]:
-    """Judge variance reduction on single samples, and OLion."""
+    """Check variance reduction on single samples, and OLion."""
     _, best = _problem(*size)
     table = atlas_used.other_rows()
     by_rule = {}
@@ -83,7 +83,7 @@ def _others(size: Size) -> Iterator[Claim]:
 
 
 def _gauge(size: Size) -> Iterator[Claim]:
-    """Judge that (K R, Q R) trains like (K, Q) if R is orthogonal."""
+    """Check that (K R, Q R) trains like (K, Q) if R is orthogonal."""
     data, _ = _problem(*size)
     moved = atlas_used.turned_back(data, SEEDS, 200)
     yield from _rows(atlas_used.gauge_claims(moved))

@@ -339,7 +339,7 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
 
 
 def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
-    """Judge part 2 of the protocol.
+    """Check part 2 of the protocol.
 
     `optimal` and `disputes` hold, for each way in `settings`, what the functions of
     these names return.
@@ -410,7 +410,7 @@ def deciding_lead(
 
 
 def ranking_claims(readings: Readings) -> list[Claim]:
-    """Judge part 3 of the protocol: which rule has the largest ratio in four norms."""
+    """Check part 3 of the protocol: which rule has the largest ratio in four norms."""
     claims = []
     for norm, rule in FIRST.items():
         word, rival, interval = deciding_lead(readings, rule, norm)

@@ -55,7 +55,7 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
 
 
 def _inequalities(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemmas 12-15 on random matrices and numbers, and where they are attained.
+    """Check Lemmas 12-15 on random matrices and numbers, and where they are attained.
 
     Many of the numbers are zero or tiny. Measured is the smallest ratio of the larger
     to the smaller side over all EXPONENTS.
@@ -130,7 +130,7 @@ def _pairs(steps: int):
 
 
 def _steps(sizes: Sizes) -> Iterator[Claim]:
-    """Judge the steps of plain lp-AttGD.
+    """Check the steps of plain lp-AttGD.
 
     Lemma 4 is judged from W_mm, Lemmas 22, 24 and 25 from a random start.
     """
@@ -154,7 +154,7 @@ def _steps(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _cones(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemmas 19-21, 27, 28 and 30 on the edge of the cone of mu_0 and inside
+    """Check Lemmas 19-21, 27, 28 and 30 on the edge of the cone of mu_0 and inside
     it.
     """
     for p in sizes.exponents:
@@ -184,7 +184,7 @@ def _on_the_edge(selection: lemmas.Selection) -> list[Claim]:
 
 
 def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
-    """Judge Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
+    """Check Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
     p = selection.p
     mu = lemmas.radius(selection)
     inside = lemmas.on_the_edge(selection, mu / 4, 1, seed=4)[0]
@@ -195,7 +195,7 @@ def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
 
 
 def _logarithmic_growth(selection: lemmas.Selection, steps: int) -> list[Claim]:
-    """Judge Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
+    """Check Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
     p = selection.p
     tokens = selection.tokens
     rule = MirrorDescent(p, 1.0, normalised=False)
@@ -260,7 +260,7 @@ def _far_out(
 
 
 def _rates(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
+    """Check Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
@@ -278,7 +278,7 @@ def _rate_claims(history: History, solution: MaxMargin, p: float) -> list[Claim]
 
 
 def _paths(sizes: Sizes) -> Iterator[Claim]:
-    """Judge the regularisation paths: of W alone, and of v and W together."""
+    """Check the regularisation paths: of W alone, and of v and W together."""
     few = _data(replace(sizes, seeds=sizes.path_seeds))
     instance = section5.joint_instance()
     for p in (1.75, 2, 3):

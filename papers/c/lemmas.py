@@ -67,7 +67,7 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray) -> list[Claim]:
-    """Judge L_min <= L(W) <= L_max.
+    """Check L_min <= L(W) <= L_max.
 
     The bounds are the losses of each sample's best and worst score (our constants).
     They are tested at `matrices` (m, runs, d, d_z) and far along two SVM directions, at
@@ -112,7 +112,7 @@ def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
 
 
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
-    """Judge ||grad L||_{q,q} <= G, with our constant G.
+    """Check ||grad L||_{q,q} <= G, with our constant G.
 
     G is the mean over i of G_i spread_i / 4, where G_i is the range of sample i's
     scores. For sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights,
@@ -242,7 +242,7 @@ def lemma15(
 
 
 def lemma4(steps: Steps) -> Claim:
-    """Judge ||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}.
+    """Check ||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}.
 
     Measured is the largest ratio of the two sides.
     """
@@ -251,7 +251,7 @@ def lemma4(steps: Steps) -> Claim:
 
 
 def step_claims(steps: Steps) -> list[Claim]:
-    """Judge Lemmas 22, 24 and 25 on every step.
+    """Check Lemmas 22, 24 and 25 on every step.
 
     Lemmas 22 and 24 say that (23 is 24 for V = 0)
 
@@ -285,7 +285,7 @@ def step_claims(steps: Steps) -> list[Claim]:
 def lemma30(
     history: History, p: float, size: np.ndarray, since: float, stay: np.ndarray
 ) -> list[Claim]:
-    """Judge ||W(k)||_{p,p} = Omega(log k) on iterations k >= `since`.
+    """Check ||W(k)||_{p,p} = Omega(log k) on iterations k >= `since`.
 
     Let r be the norm. We require 0.9 times the sharp slope dr/dlog k = ||W_mm||/(1 +
     (p-2) ||W_mm||/r), which is ours: the gradient and the growth of r^{p-1} fall like
@@ -462,7 +462,7 @@ def _slack(selection: Selection, mu: np.ndarray):
 
 
 def lemma19(selection: Selection) -> Claim:
-    """Judge Eqs. 12a-c in the cone of mu_0, and find the widest 10^k mu_0 in which they
+    """Check Eqs. 12a-c in the cone of mu_0, and find the widest 10^k mu_0 in which they
     hold.
     """
 
@@ -499,7 +499,7 @@ def _radii(selection: Selection, multiples: np.ndarray):
 def lemma20(
     selection: Selection, multiples: np.ndarray, draws: int = 20
 ) -> list[Claim]:
-    """Judge that -grad L(W) has a positive product with every V in the cone of mu_0.
+    """Check that -grad L(W) has a positive product with every V in the cone of mu_0.
 
     Lemma 20 says <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||} > 0. W
     and V are `draws` random directions on the edge of the cone, and ||W|| is multiple
@@ -535,7 +535,7 @@ def _excess(selection: Selection, W: np.ndarray):
 
 
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
-    """Judge that for every pi there is an R_pi ~ (C/pi) log(C/pi).
+    """Check that for every pi there is an R_pi ~ (C/pi) log(C/pi).
 
     This means that the largest pi at radius R falls at least like log R / R. So pi R /
     log R is compared at the radii of `lemma20`; it must not be largest at the last. The
@@ -785,7 +785,7 @@ def _turning(
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
-    """Judge that runs from a thin cone, with D (runs, k), stay in that of mu (runs,).
+    """Check that runs from a thin cone, with D (runs, k), stay in that of mu (runs,).
 
     The constant is ours. mu must exceed RESOLVED; the result is NaN if no run does or
     if D hardly moves. The remark gives the last D divided by the first.
@@ -880,7 +880,7 @@ def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
 
 
 def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
-    """Judge that D falls at least like Lemma 29's bound over the last half of log r.
+    """Check that D falls at least like Lemma 29's bound over the last half of log r.
 
     A second claim is ours: D falls like r^{-2 min(p - 1, 1)}, because D is quadratic in
     the error of the direction. The part of the mirror image of W_0 that no constraint
@@ -921,7 +921,7 @@ def captured(
 def local_claims(
     fractions: Mapping, mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Judge that starts in the thinnest cone keep their tokens; in the widest they may
+    """Check that starts in the thinnest cone keep their tokens; in the widest they may
     not.
     """
     return [

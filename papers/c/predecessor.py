@@ -384,7 +384,7 @@ def _in_turn(
 def joint_claims(
     tokens: TokenSet, p: float, v: np.ndarray, W: np.ndarray
 ) -> list[Claim]:
-    """Judge the divergence of v and W from the SVM solutions of the largest label
+    """Check the divergence of v and W from the SVM solutions of the largest label
     margin.
     """
     claims = []
@@ -440,7 +440,7 @@ def path_against_descent(
 def claims_on_parents(
     aligned: Mapping, share: np.ndarray, several: Mapping, followed: Mapping
 ) -> list[Claim]:
-    """Judge what 2308.16898 claims of keys and queries, of several tokens and of the
+    """Check what 2308.16898 claims of keys and queries, of several tokens and of the
     path.
     """
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}

@@ -84,7 +84,7 @@ def divergences(
 def bregman_claims(
     D: Mapping[tuple[float, float], np.ndarray], histories: Any
 ) -> list[Claim]:
-    """Judge the divergences `D[p, q]` (runs, records) at the end.
+    """Check the divergences `D[p, q]` (runs, records) at the end.
 
     An SVM with the own exponent is nearest in the mean and in every run. No run ended
     early. The means agree with REFERENCE within a factor 1.5. They also lie in the
@@ -105,7 +105,7 @@ def bregman_claims(
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
-    """Judge our last divergences, by q, against the means of REFERENCE."""
+    """Check our last divergences, by q, against the means of REFERENCE."""
 
     def factor(share: float):  # of the mean of the smallest `share` of the values
         kept = {
@@ -159,7 +159,7 @@ SELECTED_JOINTLY = {
 def joint_claims(
     tokens: TokenSet, histories: Any, ends: Any, heads: Mapping
 ) -> list[Claim]:
-    """Judge joint training against the authors' runs and against theory.
+    """Check joint training against the authors' runs and against theory.
 
     It selects the tokens of the authors' runs, its probabilities are near one, and W
     and v turn to the solutions of their l_p SVMs.
@@ -185,7 +185,7 @@ def joint_claims(
 
 
 def path_claims(histories: Any, ends: Any) -> list[Claim]:
-    """Judge that each path from W_0 = 0 ends nearest to the SVM of its own exponent."""
+    """Check that each path from W_0 = 0 ends nearest to the SVM of its own exponent."""
     made = []
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W, p)[0, -1] for q in histories}

@@ -214,7 +214,7 @@ def relative(p: Point) -> float:
 
 
 def map_claims(points: Sequence[Point]) -> list[Claim]:
-    """Judge C on every axis, and that C falls like noise^-2 from sigma = 1 on.
+    """Check C on every axis, and that C falls like noise^-2 from sigma = 1 on.
 
     Only points whose premises hold are judged.
     """
@@ -246,7 +246,7 @@ def _noise_power(points: Any, lowest: float = 1.0):
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
-    """Judge that runs change their selection where another token overtakes opt.
+    """Check that runs change their selection where another token overtakes opt.
 
     `predicted` and `measured` are amounts, one per seed.
     """
@@ -389,7 +389,7 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
-    """Judge that a run's margin level follows from its steps, and that longer runs
+    """Check that a run's margin level follows from its steps, and that longer runs
     tolerate more correlation.
     """
 
@@ -404,7 +404,7 @@ def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
 
 
 def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
-    """Judge the two ends of the correlation axis.
+    """Check the two ends of the correlation axis.
 
     No correlation that was tried changes the selection (`share`), and at correlation 1
     the law of the distinct tokens holds (`merged`).

@@ -107,7 +107,7 @@ def measure(
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
-    """Judge the map of the data model.
+    """Check the map of the data model.
 
     A right first step is enough; half of the seeds arrive near the formula's alpha; in
     `wide` dimensions tokens of length `easy` are enough.
@@ -274,7 +274,7 @@ def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
 
 
 def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
-    """Judge the share of problems that end where the sign of sum_i (a_i + b_i)
+    """Check the share of problems that end where the sign of sum_i (a_i + b_i)
     predicts.
     """
     right = [

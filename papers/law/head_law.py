@@ -251,7 +251,7 @@ def _at_level(runs: HeadRuns) -> np.ndarray:
 
 
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
-    """Judge the norms of the heads and their constants C_h.
+    """Check the norms of the heads and their constants C_h.
 
     Norms have the SVMs' ratios if heads are normalised `common`ly, and are equal if
     `each` is normalised by itself. C_h holds in both cases.

@@ -263,7 +263,7 @@ def exponents(runs: JointRuns) -> np.ndarray:
 
 
 def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
-    """Judge the runs of every rule; each claim takes the worst run."""
+    """Check the runs of every rule; each claim takes the worst run."""
     return [claim for name, runs in trained.items() for claim in _claims(name, runs)]
 
 
@@ -333,7 +333,7 @@ def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _Started
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:
-    """Judge that the offsets obey the kappa of both SVMs, with the expected order in t.
+    """Check that the offsets obey the kappa of both SVMs, with the expected order in t.
 
     A law with the kappa of the initial head would not fit.
     """

@@ -173,7 +173,7 @@ def study(
 
 
 def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
-    """Judge exponent and constant for each p and each kind of start, by the worst
+    """Check exponent and constant for each p and each kind of start, by the worst
     run.
     """
     rows = []
@@ -222,7 +222,7 @@ def onsets(
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Judge that constant steps settle before the onset and cycle after it.
+    """Check that constant steps settle before the onset and cycle after it.
 
     `moved` is (runs, 2): the moves before and after the onset.
     """
@@ -354,7 +354,7 @@ def _settled(law: _LpLaw, count: int):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """Judge for each p that runs rest below the longest rise and cycle beyond it.
+    """Check for each p that runs rest below the longest rise and cycle beyond it.
 
     Further claims compare the growth of ||W||_p and the constant with the law.
     """

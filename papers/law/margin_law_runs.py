@@ -258,7 +258,7 @@ def _values(c: Any):
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Judge every claim law.* on comparisons whose premises hold.
+    """Check every claim law.* on comparisons whose premises hold.
 
     The last claim is the share of runs that the local theorem proves.
     """

@@ -109,7 +109,7 @@ def _settling_rate(history: History, law: MarginLaw):
 def figure2_claims(
     far: Mapping, constant: Mapping, target: str, law: MarginLaw
 ) -> list[Claim]:
-    """Judge that errors over ||W_t|| end on one line, for the runs in `far` only."""
+    """Check that errors over ||W_t|| end on one line, for the runs in `far` only."""
 
     def last(history: History):
         return ratio_to_law(history, target, law)[:, -1]
@@ -168,7 +168,7 @@ def cycles(
 
 
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
-    """Judge that offsets settle with `short` and cycle with `long` times the longest
+    """Check that offsets settle with `short` and cycle with `long` times the longest
     step.
     """
     return [
@@ -180,7 +180,7 @@ def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
 def short_step(
     runs: Sequence[Cycles], multiple: float, setting: str | None = None
 ) -> Claim:
-    """Judge that the offsets of every run settle with `multiple` times the longest
+    """Check that the offsets of every run settle with `multiple` times the longest
     step.
     """
     moved = _moved(runs, multiple)
@@ -213,7 +213,7 @@ def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
 
 
 def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
-    """Judge that W_t's second coordinate keeps moving in `_three_samples`.
+    """Check that W_t's second coordinate keeps moving in `_three_samples`.
 
     The step is `multiple` times the longest one that settles small disturbances.
     """
@@ -342,7 +342,7 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
-    """Judge that under GD the error of W_{2t} - W_t falls like log t / t^lambda.
+    """Check that under GD the error of W_{2t} - W_t falls like log t / t^lambda.
 
     Here lambda = min(lambda_1, 1); the fit takes four doublings of t. We have proved
     t^-q for every q < min(lambda, excess).
@@ -356,7 +356,7 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
 def ngd_claims(
     history: History, target: str, errors: np.ndarray, law: MarginLaw
 ) -> tuple[Claim, Claim]:
-    """Judge the law at the end of a long NGD run, and that W_{2t} - W_t is nearer to
+    """Check the law at the end of a long NGD run, and that W_{2t} - W_t is nearer to
     W_mm.
 
     `errors` are the direction errors of the differences.

@@ -167,7 +167,7 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """Judge what the protocol says: the constant C, and that it depends on kappa."""
+    """Check what the protocol says: the constant C, and that it depends on kappa."""
     kept = [reading for reading in readings if not reading.refusal]
     if kept:
         share = np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept])

@@ -212,14 +212,14 @@ def _last_offsets(r: Any):
 
 
 def zero_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """Judge the offset of a single idle pair and its slope in log a_t, at the end."""
+    """Check the offset of a single idle pair and its slope in log a_t, at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
     return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
 
 
 def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """Judge offsets, slopes in log a_t and residual by the number of idle pairs.
+    """Check offsets, slopes in log a_t and residual by the number of idle pairs.
 
     Each claim takes the worst run.
     """
@@ -450,7 +450,7 @@ def left_study(
 
 
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
-    """Judge the norm outside the span against the flow, the first-order sum and the
+    """Check the norm outside the span against the flow, the first-order sum and the
     bound.
 
     The deviation from the flow is of first order in the step. Sum and bound must be

@@ -1,4 +1,4 @@
-"""Judge the confirmation by its protocol: every claim's interval, p, Holm's p and
+"""Check the confirmation by its protocol: every claim's interval, p, Holm's p and
 verdict.
 
 `python -m papers.studies.judge` judges the family of 21 claims from the seeds' files
@@ -229,7 +229,7 @@ def gate(claim: FamilyClaim, runs: Runs) -> str:
 
 
 def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
-    """Judge the family from the runs of its studies.
+    """Check the family from the runs of its studies.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Judge and draw the kept curves of a study: what papers A and C have in common."""
+"""Check and draw the kept curves of a study: what papers A and C have in common."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -97,7 +97,7 @@ def _late_difference(curves: Curves, first: str, second: str) -> Interval:
 
 
 def _ordered(curves: Curves, better: str, worse: str) -> Claim:
-    """Judge that `better` ends with a higher test accuracy than `worse`."""
+    """Check that `better` ends with a higher test accuracy than `worse`."""
 
     def measure():
         measured = _late_difference(curves, better, worse)
@@ -114,7 +114,7 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
 
 
 def accuracy_table(curves: Curves) -> Table:
-    """Judge the order of the three rules, one claim per pair."""
+    """Check the order of the three rules, one claim per pair."""
     return Table([_ordered(curves, *pair) for pair in PAIRS])
 
 
@@ -139,7 +139,7 @@ def _apart(curves: Curves, metric: str) -> Interval:
 
 
 def _sparser(curves: Curves, part: str) -> Claim:
-    """Judge that l1.1 has a higher Hoyer index than l2.
+    """Check that l1.1 has a higher Hoyer index than l2.
 
     The index does not depend on the scale of the entries. It is compared at the end and
     at matched training accuracy. Shares above a threshold are shown and not judged,
@@ -165,7 +165,7 @@ def _sparser(curves: Curves, part: str) -> Claim:
 
 
 def sparsity_table(curves: Curves) -> Table:
-    """Judge the sparsity of keys, queries and values."""
+    """Check the sparsity of keys, queries and values."""
     return Table([_sparser(curves, part) for part in PARTS])
 
 
@@ -177,7 +177,7 @@ def _tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
 
 
 def attention_table(curves: Curves) -> Table:
-    """Judge that l1.1 attends more sharply than l2 in the last layer."""
+    """Check that l1.1 attends more sharply than l2 in the last layer."""
 
     def measure():
         (measured,) = intervals(curves)["attention.sharper"].values()
@@ -276,7 +276,7 @@ def numbers_beside(curves: Curves, reduced: Curves) -> dict[str, Number]:
 
 
 def _early(curves: Curves) -> Claim:
-    """Judge that Adam reaches the accuracy that both rules reach in fewer steps."""
+    """Check that Adam reaches the accuracy that both rules reach in fewer steps."""
 
     def measure():
         adam, mirror = _matched(curves, VISION, *EARLY)
@@ -291,7 +291,7 @@ def _early(curves: Curves) -> Claim:
 
 
 def _sparser_vision(curves: Curves) -> Claim:
-    """Judge that the median Hoyer index is larger under l1.1, at matched training
+    """Check that the median Hoyer index is larger under l1.1, at matched training
     loss.
     """
 
@@ -323,7 +323,7 @@ def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
 
 
 def vision_table(curves: Curves) -> Table:
-    """Judge that Adam is ahead early and l1.1 sparser.
+    """Check that Adam is ahead early and l1.1 sparser.
 
     That both end equal after 1,000 epochs is not tested.
     """

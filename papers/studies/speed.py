@@ -40,7 +40,7 @@ def _ratio(curves: Curves, rule: str, target: float) -> Interval:
 
 
 def _speed(curves: Curves, rule: str, figure: str) -> Claim:
-    """Judge what paper A says about `rule` in `figure`, at the last target."""
+    """Check what paper A says about `rule` in `figure`, at the last target."""
     word = CLAIMED[figure][rule]
     target = curves.configuration["targets"][-1]
     source = f"paper A, Figure {figure.removeprefix('fig')}"
@@ -137,7 +137,7 @@ def _layers(curves: Curves) -> list[str]:
 
 
 def _norms_grow(curves: Curves, rule: str) -> Claim:
-    """Judge that norms grow, as paper A says of "various layers".
+    """Check that norms grow, as paper A says of "various layers".
 
     The paper does not say that every layer grows, so that the median over the matrices
     is judged (our reading). The words of the claim count the matrices that grow.
@@ -159,7 +159,7 @@ def _norms_grow(curves: Curves, rule: str) -> Claim:
 
 
 def _beyond_a_walk(curves: Curves, rule: str) -> Claim:
-    """Judge that every layer grows more than a random walk of its steps (our
+    """Check that every layer grows more than a random walk of its steps (our
     question).
     """
 
