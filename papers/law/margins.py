@@ -1,7 +1,8 @@
-"""Margins of a run: what they say about the solution, and what a run must show first.
+"""Margins of a run: what they say about the solution, and the premises that a run must
+meet first.
 
-Pairs m = (i, t) are a sample i and a token t that the sample does not select, in
-ascending order. The checks use margins and steps only, never the direction error.
+A pair m = (i, t) is a sample i and a token t that the sample does not select; pairs are
+in ascending order. The checks use only margins and steps, never the direction error.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,8 +20,8 @@ from papers.saturation import gaps_of_scores
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     """Return the tokens of largest logit at record k, (runs, n).
 
-    `opt` (runs, n) are the tokens that the history's margins compare with. Raises
-    ValueError if a run has ended before.
+    `opt` (runs, n) are the tokens whose logits the history's margins are relative to.
+    Raises ValueError if a run has ended before record k.
     """
     margins = known(history.margins)[:, k]
     ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
@@ -64,7 +65,10 @@ def relative_margins(
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """Compute beta_m / sum beta from margins and log kappa_m, (..., n, T-1)."""
+    """Compute beta_m / sum beta from margins and log kappa_m, all (..., n, T-1).
+
+    By the law, beta_m is proportional to kappa_m e^{-g_m}.
+    """
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)
