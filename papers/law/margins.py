@@ -113,10 +113,10 @@ def residual(
     W: np.ndarray,
     V: np.ndarray,
 ) -> np.ndarray:
-    """Return the norm of W's part in the support's span that is orthogonal to V,
-    (runs,).
+    """Return the norm of the part of W that is in the support's span and orthogonal to
+    V, (runs,).
 
-    It tends to ||rho_perp|| = C.
+    For V = W_mm it tends to ||rho_perp|| = C.
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
@@ -140,7 +140,7 @@ def _span_part(
 
 
 def check_selection(run: int, margins: np.ndarray) -> None:
-    """Raise PremiseFails if the margins (n, T-1) show no clear selection yet."""
+    """Raise PremiseFails unless every margin (n, T-1) is at least SATURATED."""
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
@@ -152,8 +152,8 @@ def check_selection(run: int, margins: np.ndarray) -> None:
 
 
 def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
-    """Raise PremiseFails if steps are too long, the run too short, or an offset still
-    moves.
+    """Raise PremiseFails if the steps are too long, the run is too short, or an offset
+    still moves.
     """
     longest = law.longest_step(momentum)[0]
     step = measured.step_length
@@ -163,8 +163,8 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     )
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
-    # The part of W outside the span is measured at the first late record, and
-    # transients have to be over by then.
+    # The part of W outside the span is measured at the first late record. By then, the
+    # pulls of pairs outside the support must have decayed.
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
     # `remaining` describes the exact flow. A long step may overshoot in the fastest
     # mode.
@@ -190,9 +190,10 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
 def each_seed(
     seeds: Iterable[int], study: Callable[[int], object], where: str = ""
 ) -> tuple[list, dict[int, str]]:
-    """Apply `study` to every seed, and collect the seeds that it excludes.
+    """Apply `study` to every seed, and collect the seeds for which it fails.
 
-    Returns the results, and by excluded seed the reason, which begins with `where`.
+    Returns the results, and for each excluded seed the reason, which begins with
+    `where`.
     """
     kept = []
     refused = {}
