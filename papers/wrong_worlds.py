@@ -545,7 +545,7 @@ _ATLAS = "papers.atlas.ledger_rows"
 
 
 class UnsignedOLion(dynamics.OLion):
-    """OLion without the sign: the orthogonalised momentum itself."""
+    """OLion without the sign: it steps by the orthogonalised momentum itself."""
 
     def _own_numbers(self) -> dict[str, float]:
         return super()._own_numbers() | {"signed": False}

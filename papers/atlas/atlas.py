@@ -115,7 +115,7 @@ class Ratios:
 
     @property
     def last(self) -> np.ndarray:
-        """The ratios at the last record, (runs, norms)."""
+        """Return the ratios at the last record, (runs, norms)."""
         return self.value[:, -1]
 
 

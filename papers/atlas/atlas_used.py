@@ -345,7 +345,8 @@ def own_claims(
 
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the shortest V (k,) with rows V >= 1, for `rows` (m, k), and its duals (m,).
+    """Return the shortest V (k,) with rows V >= 1, for `rows` (m, k), and its duals
+    (m,).
 
     Raises RuntimeError if the accuracy GAP is not reached.
     """

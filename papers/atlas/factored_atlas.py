@@ -255,11 +255,11 @@ def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
 
 
 def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratios:
-    """Compute the ratios at the last record of a path of W or of factors, (runs, 1,
-    NORMS).
+    """Return the Ratios at the last record of a path of W or of factors.
 
-    `known` caches (largest margin in ||.||_sgn, its gap) by run and selection; this
-    function adds to it.
+    Their `value` is (runs, 1, norms), with the norms in the order of this module's
+    NORMS. `known` caches (largest margin in ||.||_sgn, its duality gap) by run and
+    selection; this function adds to it.
     """
     ratios = atlas.ratios(path, best)
     runs = len(path.W)

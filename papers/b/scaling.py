@@ -78,7 +78,8 @@ def softmax_sums(
 
 
 def _sums(u: np.ndarray, query: np.ndarray, g: np.ndarray):
-    """Compute `softmax_sums` for the keys g (draws, n, d), by name, (draws, ...) each.
+    """Return the `softmax_sums` of the keys g (draws, n, d), by name, (draws, ...)
+    each.
 
     The first key is replaced by the query.
     """

@@ -59,7 +59,8 @@ def rays(
     solutions: Mapping[float, np.ndarray],
     caption: str,
 ) -> Figure:
-    """Draw two weights as training moves them, beside each exponent's solution.
+    """Draw the path of two weights during training, beside the SVM solution of each
+    exponent.
 
     Parameters
     ----------

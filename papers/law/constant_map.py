@@ -354,8 +354,11 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
 
 
 class _Repeated(NamedTuple):
-    """C of the distinct tokens, and ||W_t|| times the direction error of a run whose
-    tokens coincide (correlation 1).
+    """C as predicted and as measured, if all other tokens of a sample coincide
+    (correlation 1).
+
+    The prediction is C of the distinct tokens. Measured is ||W_t|| times the direction
+    error at the end of a run.
     """
 
     predicted: float
@@ -393,8 +396,8 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
-    """Check that a run's margin level follows from its steps, and that longer runs
-    tolerate more correlation.
+    """Check that the margin level of a run follows from its number of steps, and that
+    longer runs reach the law at larger correlations.
     """
 
     def level(at: Any):

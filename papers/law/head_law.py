@@ -147,7 +147,7 @@ class HeadRuns:
 
     @property
     def kept(self) -> np.ndarray:
-        """Whether each run meets the premises, (runs,)."""
+        """Return whether each run meets the premises, (runs,)."""
         return np.array([run not in self.refusals for run in range(self.norm.shape[1])])
 
 

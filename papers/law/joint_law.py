@@ -133,7 +133,9 @@ def _check_independent(K: np.ndarray):
 
 
 def path_length(rule: Rule, steps: int) -> float:
-    """Sum the lengths eta (t+1)^-decay of the first `steps` steps of NGD."""
+    """Return the sum of the lengths eta (t+1)^-decay of the first `steps` steps of
+    NGD.
+    """
     return float(rule.step_size * (np.arange(1.0, steps + 1) ** -rule.decay).sum())
 
 

@@ -320,7 +320,7 @@ def decay_study(
 ) -> tuple[list[Settled], dict[int, str]]:
     """Train every seed's problem with decaying steps of each of `SHARES`.
 
-    Returns the results, and the reason of exclusion by seed.
+    Returns the results, and for each excluded seed the reason.
     """
 
     def study_seed(seed: int):
@@ -330,9 +330,11 @@ def decay_study(
 
 
 def _settled(law: _LpLaw, count: int):
-    """Train one problem with `count` decaying and with constant steps.
+    """Train one problem by `count` decaying steps for each of `SHARES`, and by `count`
+    constant steps.
 
-    Raises PremiseFails if the offsets do not rest under the smallest share.
+    Returns Settled. Raises PremiseFails if the offsets have not converged under the
+    smallest share.
     """
     decaying = [_decaying(law, share) for share in SHARES]
     constant = _constant(law, SHARES[1], count)
@@ -341,7 +343,7 @@ def _settled(law: _LpLaw, count: int):
     at_tenth, before, at_end = range(len(times))
     offsets = np.array([law.offsets(path) for path in W])  # (rules, times, m)
 
-    # Over the last tenth of the run the offsets of the first share have to rest.
+    # With the first share, the offsets may not move over the last tenth of the run.
     unrest = np.abs(offsets[0, at_end] - offsets[0, at_tenth]).max()
     reason = (
         f"an offset moved by {unrest:.2g} over the last tenth, "
@@ -351,8 +353,8 @@ def _settled(law: _LpLaw, count: int):
     size = geometry.norm(W[:, at_end], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
 
-    # The direction error of the first share, times its norm, against the law's
-    # constant.
+    # With the first share, the direction error times the norm is compared with the
+    # law's constant.
     W_mm = law.solution.W.reshape(1, -1)
     D = geometry.directional_bregman(W[:1, at_end], W_mm, law.p)[0]
     scaled_error = size[0] * np.sqrt(2 * max(D, 0.0))
@@ -369,7 +371,8 @@ def _settled(law: _LpLaw, count: int):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """Check for each p that runs rest below the longest rise and cycle beyond it.
+    """Check for each p that offsets converge if the rise per step is below the longest,
+    and cycle if it is above.
 
     Further claims compare the growth of ||W||_p and the constant with the law.
     """

@@ -495,7 +495,7 @@ def constants_by_axis(
     """Draw the predicted and the measured C along every axis, and the amounts at which
     runs change their selection.
 
-    `judged` are the claims by their id.
+    `judged` has the claims of `constant_map` by their id.
     """
     names = list(dict.fromkeys(p.axis for p in points))
     rows = -(-len(names) // 3)

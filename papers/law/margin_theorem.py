@@ -108,7 +108,7 @@ class Local:
 
     @property
     def lowest(self) -> float:
-        """G(rho_perp), the minimum of G."""
+        """Return G(rho_perp), the minimum of G."""
         return float(
             np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on])
         )
@@ -164,7 +164,7 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What a theorem proves from one point of a run on.
+    """What a theorem proves about a run from one of its points on.
 
     If every hypothesis holds, then at all later times the residual obeys |W_t - a_t V -
     rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}.
@@ -457,7 +457,9 @@ def prove_with_momentum(
 
 
 class _Room(NamedTuple):
-    """R, xi, the bounds on sigma_t, b, and the least rise of the level, all of (15)."""
+    """The numbers of (15): R, xi, the bounds on sigma_t, b, and the least rise of the
+    level.
+    """
 
     R: float
     xi: float
@@ -479,7 +481,7 @@ def _room(
     rise: float,
     tau: float,
 ) -> _Room:
-    """Compute `_Room` for a point at `level`, as `prove_with_momentum` needs it.
+    """Return the `_Room` of a point at `level`, which `prove_with_momentum` needs.
 
     Parameters
     ----------

@@ -54,12 +54,12 @@ class MeanInterval:
 
     @property
     def low(self) -> float:
-        """The lower end."""
+        """Return the lower end."""
         return self._shown(self.mean - self._half_width())
 
     @property
     def high(self) -> float:
-        """The upper end."""
+        """Return the upper end."""
         return self._shown(self.mean + self._half_width())
 
     def _half_width(self) -> float:

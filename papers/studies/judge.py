@@ -226,7 +226,7 @@ def gate(claim: FamilyClaim, runs: Runs) -> str:
     return ""
 
 
-# Judging.
+# Deciding.
 
 
 def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
