@@ -119,8 +119,9 @@ def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
     """Check how far -K_12 may exceed min(K_11, K_22) if the score gaps are small.
 
     For each seed, the ratio of the two score gaps is 2 % below our threshold theta* in
-    one run, and 2 % above it in another. Only the second run should reach W_mm.
-    Measured is the share of runs that do what theta* says.
+    one run, and 2 % above it in another. Only the second run should select its opt
+    tokens in the end. Measured is the share of runs for which theta* predicts this
+    rightly.
     """
     right = []
     for seed in seeds:

@@ -199,8 +199,8 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
       Measured is the largest deviation.
     * With the weakest decay, which allows the largest margin, 1 - ratio is what the law
       predicts. Measured is the relative deviation of each run.
-    * AdamW with the long memory 0.999 (SLOW) stays inside the ball: its N(W) times the
-      decay.
+    * AdamW with the long memory 0.999 (SLOW) must stay inside the ball. Measured is its
+      N(W) times the decay.
 
     `ends` has the result of `at_rest` for each row of `decay_rows`.
     """

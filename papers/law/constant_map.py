@@ -318,17 +318,19 @@ class _Onset:
     level: np.ndarray
 
     def half(self, did: np.ndarray) -> tuple[float, float, float]:
-        """Return 1 minus the correlation at which half of the seeds are excluded, with
-        its interval. `did` is `predicted` or `measured`.
+        """Return 1 minus the correlation at which half of the seeds are excluded.
+
+        Its bootstrap interval is returned as well. `did` is `predicted` or `measured`.
         """
         return half_of_seeds(1 - np.array(self.values)[::-1], ~did[::-1])
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
-    """Find at each correlation which runs of `steps` steps are too short.
+    """Find, at each correlation, which runs of `steps` steps are too short to show the
+    law.
 
-    `predicted` follows from the duals, `measured` from training. PremiseFails is raised
-    if a run is excluded for another reason than its length.
+    `predicted` is computed from the duals, and `measured` by training. Raises
+    PremiseFails if a run is excluded for another reason than its length.
     """
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)

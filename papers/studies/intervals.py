@@ -183,14 +183,16 @@ class RankInterval:
 
     @property
     def low(self) -> float:
-        """Return the lower end, which is 0 if there are too few seeds for one."""
+        """Return the lower end, which is 0 if the runs do not bound the ratio from
+        below.
+        """
         k = self._rank()
         return math.exp(self.lower[k - 1]) if k else 0.0
 
     @property
     def high(self) -> float:
-        """Return the upper end, which is infinite if there are too few seeds for
-        one.
+        """Return the upper end, infinite if the runs do not bound the ratio from
+        above.
         """
         k = self._rank()
         return math.exp(self.upper[-k]) if k else math.inf
