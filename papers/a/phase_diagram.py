@@ -212,8 +212,7 @@ def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, fl
     if kept is None:
         return dict.fromkeys(rules, np.nan)
     goal = {"W_mm": svm.token_svm(kept)}
-    # A run that stalled or diverged has NaN here, and counts as not having reached
-    # W_mm.
+    # A run that stalled or diverged has NaN here, so that it has not reached W_mm.
     with np.errstate(invalid="ignore"):
         histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
         return {

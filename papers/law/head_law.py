@@ -76,8 +76,8 @@ class _HeadLaw:
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """Compute the law of heads that end in their opt tokens, from W_0 = 0.
 
-    The loss is exponential. Raises ValueError if the heads do not see the same tokens,
-    and PremiseFails as `margin_law` does.
+    The loss is exponential. Raises ValueError if the heads do not have the same tokens,
+    labels, queries and mask, and PremiseFails as `margin_law` does.
     """
     for h, head in enumerate(heads):
         if not _sees_the_same(head, heads[0]):

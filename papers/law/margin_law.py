@@ -76,7 +76,7 @@ class MarginLaw(Shapes):
     offsets : ndarray (runs, n, T-1)
         The limits of g_m - a_t; NaN off the support.
     support : ndarray of bool (runs, n, T-1)
-        Whether a constraint carries W_mm.
+        Whether the pair is on the support, that is, its constraint has a positive dual.
     duals : ndarray (runs, n, T-1)
         beta. If dependent tight constraints leave a choice, these are the duals of
         least entropy relative to kappa.

@@ -49,7 +49,8 @@ class _Measured:
     outside: float
     residual: float  # norm of W_T's part in that span and orthogonal to W_mm
     difference_error: float  # direction error of W_T - W_{T/2}
-    difference_gap: float  # its `_duality_gap` with the duals read off the margins
+    # `_duality_gap` of W_T - W_{T/2}, with the duals computed from the margins
+    difference_gap: float
 
 
 @dataclass(frozen=True, kw_only=True)

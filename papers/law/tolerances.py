@@ -8,7 +8,7 @@ TIGHT = 1e-7  # a margin of at most 1 + TIGHT is 1
 SAME_SOLUTION = 1e-6
 SMALLEST_DUAL = 1e-9  # as a share of the run's largest dual
 INDEPENDENT = 1e-10  # smallest eigenvalue of the Gram matrix of A_m of length 1
-SHARE = 1e-12  # a pair whose share of the pull is smaller counts as having none
+SHARE = 1e-12  # a pair with a smaller share of the pull is treated as having none
 TILT = 1e-6  # largest ||V|| ||grad G(rho_perp)|| of a true rho_perp
 APART = 1e-3  # the slope of an idle pair without pull must be at least 1 + APART
 

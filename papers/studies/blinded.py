@@ -2,10 +2,10 @@
 
 `python -m papers.studies.blinded STUDY` prints the standard deviation, within a rule,
 of the logarithm of its steps to the last target. It is pooled over SGD, the reference,
-and the rules that a claim names. The command also prints the planned deviation, the
-ratio f of the two, and the number of seeds. This number is n if f is at most 1, and
-otherwise the next whole number above n f^2, at most 1.5 n. No ratio between rules is
-shown.
+and the rules that a claim compares with it. The command also prints the planned
+deviation, the ratio f of the two, and the number of seeds. This number is n if f is at
+most 1, and otherwise the next whole number above n f^2, at most 1.5 n. No ratio between
+rules is shown.
 
 Steps are counted to the middle of the three readings whose mean reaches the target. For
 a run that missed its target we use the horizon, since the protocol does not say what to
@@ -111,7 +111,8 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
     plan
         The plan of a speed study.
     curves
-        {rule: {seed: run}}, with the first six seeds of every rule that a claim names.
+        {rule: {seed: run}}, with the first six seeds of every rule that a claim
+        compares.
 
     Returns
     -------
@@ -130,7 +131,7 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
 
 
 def first_seeds(plan: Plan) -> list[int]:
-    """Return the seeds that the look reads."""
+    """Return the seeds whose runs the blinded look uses."""
     return list(plan.numbers)[: TABLE["look_after"]]
 
 
