@@ -1,12 +1,13 @@
-"""Find for every row of the ledgers the smallest falsehood that it detects.
+"""Find, for every row of the ledgers, the smallest error in an altered copy that makes
+it fail.
 
 `python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in the
-true world and once `inside` every wrong world that one of its rows names. A wrong world
-is a small, named falsehood (`papers.wrong_worlds`). The command writes
-figures/power/<slug>.json once all sections of the ledger are measured. The file has,
-for each row that holds in the true world, the smallest world of each family in which
-the row fails. The command also writes figures/failures.md: which claims did not hold in
-the committed records, and why.
+true world, and once `inside` every wrong world that one of its rows has to detect. A
+wrong world is an altered copy in which one thing is false by a known amount
+(`papers.wrong_worlds`). The command writes figures/power/<slug>.json once all sections
+of the ledger are measured. The file has, for each row that holds in the true world, the
+smallest world of each family in which the row fails. The command also writes
+figures/failures.md: which claims did not hold in the committed records, and why.
 """
 
 import argparse
@@ -25,17 +26,19 @@ from lib.files import dumps, folder, sentence, write
 from papers.wrong_worlds import inside, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
-# The atlas has no page of statements: its rows are those under decay, and in norms of
-# their own.
+# The atlas has no page of statements. Its rows are those on weight decay and on rules
+# with a norm of their own.
 LEDGERS["atlas"] = "atlas_as_used"
 
 
 def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict]:
-    """Find for every row the smallest world of each family that it detects.
+    """Find, for every row, the smallest world of each family in which it fails.
 
-    The result also says whether one of these worlds is small, and is empty for a row
-    that fails in the true world. Raises ValueError if a family that a row names does
-    not change the row's value and bound, or loses the row.
+    Returns by id of the row: "catches", the names of these worlds, which is empty for a
+    row that fails in the true world; "small", whether one of these worlds is small; and
+    "holds", whether the row holds in the true world. Raises ValueError if a family in
+    the row's `fails_if` changes neither its value nor its bound, or if the row is
+    missing in one of its worlds.
     """
     true = list(section())
     catches = {row.id: [] for row in true}
@@ -95,8 +98,8 @@ def _write_failures() -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure the ledgers that are named, and write a paper's file once it is
-    complete.
+    """Measure the ledgers that are given as arguments, and write the file of a ledger
+    once it is complete.
     """
     parser = argparse.ArgumentParser(
         prog="python -m papers.falsify", description=__doc__

@@ -39,8 +39,8 @@ def log_slope(
 def path_sum(iterations: np.ndarray, decay: float) -> np.ndarray:
     """Return S_t = sum_{s=1}^t s^-decay at the iterations t (k,).
 
-    It is the summed length of t steps eta s^-decay, divided by eta: t for decay 0, and
-    3 t^(1/3) - 2.45 + O(t^-2/3) for decay 2/3.
+    This is the sum of t step sizes eta s^-decay, divided by eta. It equals t for decay
+    0, and 3 t^(1/3) - 2.45 + O(t^-2/3) for decay 2/3.
     """
     sums = np.cumsum(np.arange(1.0, np.max(iterations) + 1) ** -decay)
     return np.concatenate([[0.0], sums])[iterations]
@@ -77,7 +77,9 @@ def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.
 
 
 def geometric_phase(iterations: np.ndarray, excess: np.ndarray, floor: float) -> float:
-    """Fit the slope of log excess (k,) per iteration, as long as excess > 10 floor."""
+    """Fit the slope of log excess (k,) per iteration, over the records before excess
+    first falls to 10 floor.
+    """
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)
     return float(np.polyfit(iterations[:end], np.log(excess[:end]), 1)[0])

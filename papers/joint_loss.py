@@ -27,11 +27,11 @@ def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return margins (runs, k, n, T) that begin with the opt token's zero, and the
-    scores.
+    """Return the margins and the scores of all tokens, the opt token first, (runs, k,
+    n, T) each.
 
-    The scores have the same order. A masked token has an infinite margin, and the opt
-    token's score.
+    The opt token has the margin 0. A masked token has an infinite margin, and the score
+    of the opt token.
     """
     best = opt_scores(history, tokens)[..., None]
     margins = history.margins
@@ -87,7 +87,8 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     block = share[..., None, None] * (
         first[..., :, None] * first[..., None, :] - hessian_f
     )
-    # The opt token's logit is the reference, and left out: (runs, k, n, 2T-1, 2T-1).
+    # Logits are relative to the opt token's, which we leave out: (runs, k, n, 2T-1,
+    # 2T-1).
     block = block[..., 1:, 1:]
     root = _gram_root(tokens)  # (runs, n, 2T-1, m)
     hessian = np.einsum("rnia,rknij,rnjb->rkab", root, block, root, optimize=True)
@@ -95,9 +96,11 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def _gram_root(tokens: TokenSet):
-    """Return a root of the Gram matrix of the map (W, u) -> logits and scores.
+    """Return R (runs, n, 2T-1, m) such that R R^T is the Gram matrix of the map from
+    (W, u) to logits and scores.
 
-    The opt token is first.
+    A sample has T - 1 logits relative to the opt token's, and T scores, the opt token's
+    first.
     """
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)

@@ -1,4 +1,4 @@
-"""The claims that no paper makes, by id, as `ours.toml` words them.
+"""The claims that no paper makes, by id, with their words from `ours.toml`.
 
 The law of the margins and the atlas of optimisers state their measurements as these
 claims.
@@ -34,22 +34,24 @@ def claim(
     each: bool = False,
     **more: Any,
 ) -> Claim:
-    """Judge the worst of `values` by the bound that a row of ours.toml gives.
+    """Check `values` by the bound in a row of ours.toml; the claim is about the worst
+    of them.
 
     Parameters
     ----------
     id : str
-        The claim's id. Where the table has a row `id.setting`, that row counts.
+        The claim's id. If the table has a row `id.setting`, that row is used.
     values : array_like
-        What was measured, one number a run.
+        What was measured, one number per run.
     setting : str
-        Fills the place {0} of the row's words.
+        Replaces {0} in the row's words.
     *words_for_places : object
-        Fill the places {1}, {2}, ... of the row's words.
+        Replace {1}, {2}, ... in the row's words.
     bound, source : str
-        In place of the row's.
+        Used instead of the row's, if given.
     each : bool
-        The values are one a seed: the claim has the interval of their mean.
+        Whether there is one value per seed, so that the claim also states the interval
+        of their mean.
     **more : Any
         As in `companion.claims.bounded`.
 

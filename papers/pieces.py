@@ -27,7 +27,7 @@ def written(words: str) -> str:
 
 
 def asked(claim: Claim) -> str:
-    """Say what a claim requires, and whether it fails."""
+    """Write in words what a claim requires, and whether it fails."""
     return f"(asked: {claim.bound}){'' if claim.holds else ': fails'}"
 
 
@@ -72,9 +72,7 @@ def cells(
 
 
 def outline(ax: Axes, row: int, column: int) -> None:
-    """Outline one cell of `cells`: the predicted one, or the one that the text
-    names.
-    """
+    """Outline one cell of `cells`, such as the predicted one."""
     line = dict(fill=False, linewidth=2.2, edgecolor=plots.INKS["vermilion"])
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
@@ -100,10 +98,11 @@ def strip(
 ) -> None:
     """Draw points on a logarithmic axis, with a row for each name, from top to bottom.
 
-    A point beyond one of the two `ends` is an arrow there with its number, or with how
-    many points there are. `looks` has an entry for each row. `bound` is a line at the
-    required value. `filled` are bools (points,) by row, and `said` are words for the
-    right of each row. `names` are passed to Axes.set.
+    Points beyond one of the two `ends` are drawn as an arrow at this end, with the
+    value of the point, or with the number of points if there are several. `looks` has
+    an entry for each row. A line is drawn at `bound`, the required value. `filled` has,
+    by row, whether each point is filled (points,), and `said` has words to the right of
+    each row. `names` are passed to Axes.set.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -149,7 +148,7 @@ def row_words(ax: Axes, words: Iterable[str]) -> None:
 def _moved_apart(heights: np.ndarray, distances: np.ndarray) -> np.ndarray:
     """Push ascending heights (k,) apart until neighbours have `distances` (k - 1,)."""
     heights = heights.copy()
-    # a pair that moves pushes the next, so that several rounds are needed
+    # A pair that moves comes nearer to the next one, so that several rounds are needed.
     for _ in range(200):
         push = (distances - np.diff(heights)).clip(0) / 2
         heights[:-1] -= push
@@ -164,7 +163,7 @@ def end_labels(
 
     A label is (height, words, colour).
     """
-    # Heights in shares of the panel, which is so many inches high.
+    # Heights are shares of the panel's height, which is `inches`.
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
     inches = high - low
     to_shares = ax.transScale + ax.transLimits
@@ -176,7 +175,7 @@ def end_labels(
     placed.sort()
     heights = np.array([height for height, _, _ in placed])
 
-    # Two labels need half the height of each between them.
+    # The distance of two labels must be half the sum of their heights.
     lines = np.array([1 + words.count("\n") for _, words, _ in placed])
     label_inches = 1.2 * lines * size / 72  # 72 points an inch
     distances = (label_inches[1:] + label_inches[:-1]) / 2 / inches
@@ -199,9 +198,9 @@ def line_names(
 ) -> None:
     """Write each line's name at its right end, in place of a legend.
 
-    Call it when the limits of the panel are set. `words` are longer names for some
-    labels, and `more` are ends of lines without a label of their own, {words: height},
-    in grey.
+    Call it after the limits of the panel are set. `words` has longer names for some
+    labels. `more` is for lines without a label: {name: height of the line's end},
+    written in grey.
     """
     named = []
     for line in ax.lines:
@@ -271,11 +270,12 @@ def note(
 
 
 class Bar(NamedTuple):
-    """One line of a forest plot: a value, its interval and how it was judged.
+    """One line of a forest plot: a value, its interval and its verdict.
 
-    `words` are written to the right of it, by default the verdict. Single values
-    `points` are drawn above the bar, and `hollow` marks ends that are only bounds. The
-    look is by default the verdict's. A NaN leaves the line empty.
+    `words` are written to the right of the bar, by default the verdict. The single
+    values `points` are drawn above the bar. `hollow` says which of them are only
+    bounds. The `look` is by default that of the verdict. If the value is NaN, the line
+    stays empty.
     """
 
     label: str
@@ -295,8 +295,9 @@ def forest(
 ) -> None:
     """Draw intervals below each other, with their verdicts in words at the right.
 
-    A None leaves a gap. `zero` is the value of no difference. What goes beyond `ends`
-    is drawn as an arrow, or written.
+    A bar that is None leaves a gap. `zero` is the value that means no difference. An
+    interval that goes beyond `ends` is drawn with an arrow, and a value beyond them is
+    written.
     """
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
@@ -346,10 +347,10 @@ def forest(
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label a logarithmic `axis` by plain numbers. Call it when the data are drawn."""
+    """Label a logarithmic `axis` by plain numbers. Call it after the data are drawn."""
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low or low < 1e-3:
-        return  # powers of ten say it better
+        return  # over so many decades powers of ten are easier to read
     if high > 5 * low:
         subs = (1, 2, 5)
     else:

@@ -26,7 +26,8 @@ STEPS = 100_000  # steps of the second panel
 SEEDS = 2
 OURS = plots.look("measured").colour
 STOPS = plots.look("stops").colour
-RULES = {  # The third panel: ids of claims, with the rule's usual name and its norm.
+# For the third panel, by the ids of claims: the rule's usual name and its norm.
+RULES = {
     "steepest_l_1": ("steepest descent", r"$\ell_1$"),
     "steepest_nuclear": ("steepest descent", "nuclear"),
     "steepest_Frobenius": ("gradient descent", "Frobenius"),
@@ -37,7 +38,9 @@ RULES = {  # The third panel: ids of claims, with the rule's usual name and its 
     "Lion": ("Lion", r"$\ell_\infty$"),
 }
 UNREACHED = {"Adam_0_999_epsilon": r"Adam, usual $\epsilon$", "AdaGrad": "AdaGrad"}
-SPEED = (  # The fifth panel: figure, data, the rules, and what the paper says of them.
+# For the fifth panel: the figure, its data, its rules, and what the paper says about
+# them.
+SPEED = (
     ("fastrates_fig1", "sentence pairs", ("adam", "sps", "sngd"), "faster"),
     ("fastrates_fig4", "comments", ("adam", "sps", "sngd"), "faster"),
     ("fastrates_fig6", "digits", ("sngd",), "slower"),
@@ -62,7 +65,7 @@ def _saved(slug: str, scale: str) -> tuple[Mapping, Mapping]:
 
 
 def numbers() -> dict[str, float]:
-    """Read what the poster says from the committed records.
+    """Read the numbers of the poster from the committed records.
 
     Returns
     -------
@@ -148,7 +151,8 @@ def _turning(axes: list[Axes]) -> None:
         for k, at in enumerate(data.X[0, example]):
             best = k == data.opt[0, example]
             colour = plots.look("best token").colour if best else plots.GREY
-            # The smallest disc has room for its score; a large one lifts its words.
+            # The smallest disc is large enough for its score. The words stand above the
+            # disc, so a larger one moves them up.
             size = 90 + 585 * weights[k]
             axis.scatter(*at, s=size, color=colour, zorder=3)
             words = f"{100 * weights[k]:.0f} %"

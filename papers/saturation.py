@@ -1,4 +1,4 @@
-"""How strongly each token pulls on W where softmax saturates, and score gaps.
+"""How strongly each token pulls on W once softmax saturates, and score gaps.
 
 Near saturation the gradient of the loss is a sum over pairs m = (i, t) of kappa_m
 e^{-g_m}, with g_m the margin and kappa_m = |l'(f_i)| Delta_m. Delta_m is the score of
@@ -14,7 +14,7 @@ from lib.attention import TokenSet, coordinates, losses, model
 def saturated_slopes(
     tokens: TokenSet, selected: np.ndarray | None = None, loss: str = "exponential"
 ) -> np.ndarray:
-    """Logarithms of the weights kappa_m of the pairs m = (i, t).
+    """Return the logarithms of the weights kappa_m of the pairs m = (i, t).
 
     Parameters
     ----------
@@ -37,10 +37,10 @@ def saturated_slopes(
 
 
 def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return log(kappa_m / beta_m) on the support minus its mean, and this mean.
+    """Return log(kappa_m / beta_m) on the support minus its mean, (m,), and this mean.
 
-    The mean is weighted by beta. The law of the margins says that the differences are
-    the offsets of the margins.
+    The mean is weighted by beta. The law of the margins says that log(kappa_m / beta_m)
+    minus its mean is the offset a_m of margin m.
     """
     ratio = log_slopes - np.log(beta)
     mean = beta @ ratio / beta.sum()

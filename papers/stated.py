@@ -1,13 +1,15 @@
 """The statements of a paper and the claims that check them, read from
 `statements.toml`.
 
-A table with a topic is a statement. Its `rows` are claims: id, bound, source, the
-altered copies in which they must fail, words, a remark, and the remark of a failure.
-"{room}" at the end of a remark says how much tighter the bound could be. The source ""
-is the paper. "our constant" marks one form of the paper's sentence, and "ours, beside"
-a sharper statement of ours. A text at the top of the file under a NAME replaces <NAME>
-everywhere in the file. `same_as` in a statement's table maps a row's id to the id of
-the row whose measurement it repeats (`companion.ledger.measurements`).
+A table with a topic is a statement. Each of its `rows` is a claim, with these entries:
+its id, its bound, its source, the altered copies in which it must fail, its words, a
+remark, and the remark to give if it fails. "{room}" at the end of a remark is replaced
+by how much tighter the bound could be. An empty source means the paper. The source "our
+constant" means that the paper's sentence is checked with a constant of ours, and "ours,
+beside" that the claim is a sharper statement of ours. If the file has a text under NAME
+at its top, this text replaces <NAME> everywhere in the file. `same_as` in a statement's
+table maps a row's id to the id of the row whose measurement it repeats
+(`companion.ledger.measurements`).
 """
 
 import re
@@ -25,7 +27,7 @@ from lib.files import read_table
 
 
 class Stated:
-    """The `statements` of a paper by number, and the claims that its file words."""
+    """The `statements` of a paper by number, and the claims that its file lists."""
 
     def __init__(self, paper: str, path: Path) -> None:
         self.paper = paper
@@ -63,12 +65,13 @@ class Stated:
         bound: str = "",
         **more: Any,
     ) -> Claim:
-        """Judge `values` by the claim `id`.
+        """Check `values` by the claim `id`.
 
-        `values` is one number, or an array with one per seed. Of an array the worst is
-        judged, next to the interval of the mean. `names` are appended to the id;
-        `names` and `say` fill the places in its words. `number` and `bound` replace
-        those of the file.
+        `values` is one number, or an array with one number per seed. For an array the
+        claim is about the worst number, and also states the interval of the mean.
+        `names` are appended to the id. `names` and `say` fill the gaps "{}" in the
+        words of the claim. `number` and `bound` replace the statement's number and the
+        bound in the file.
         """
         home, asked, source, _, words, *remarks = self._rows[id]
         paper = f"paper {self.paper}, {number or home}"
@@ -91,7 +94,7 @@ class Stated:
         return replace(made, remark=made.remark.replace("{room}", room))
 
     def mean(self, id: str, values: np.ndarray, **more: Any) -> Claim:
-        """Judge the mean of `values` (repeats,) by the claim `id`, with its
+        """Check the mean of `values` (repeats,) by the claim `id`, with its
         interval.
         """
         if np.size(values) > 1:
@@ -101,14 +104,14 @@ class Stated:
         return self.claim(id, np.mean(values), interval=ends, **more)
 
     def claims(self, values: Mapping[str, Any], *names: str | float) -> list[Claim]:
-        """Judge several claims, given their values by id."""
+        """Check several claims, given their values by id."""
         return [self.claim(id, value, *names) for id, value in values.items()]
 
     def rows(
         self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = ""
     ) -> Iterator[Claim]:
-        """Return the claims as rows of the ledger, under their statement or under
-        `number`.
+        """Yield the claims as rows of the ledger, under their own statement, or under
+        the statement `number` if it is given.
         """
         for claim in made:
             parts = claim.id.split(".")

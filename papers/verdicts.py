@@ -27,8 +27,8 @@ class Interval:
     logarithms, and the mean is the geometric one. `other_variance` is a variance of the
     mean that does not shrink with the number of seeds, such as that of a finite test
     set. It is added in quadrature: half width = sqrt((t s)²/n + (z σ)²). `opened` says
-    which ends nothing supports, for example because runs were censored, and `note` says
-    why.
+    which of the two ends are unknown, for example because runs were censored, and
+    `note` says why.
     """
 
     values: np.ndarray
@@ -40,19 +40,21 @@ class Interval:
 
     @property
     def estimate(self) -> float:
-        """The mean over seeds; for ratios the geometric mean."""
+        """Return the mean over seeds, which is the geometric mean for ratios."""
         return self._at(0.0)
 
     @property
     def low(self) -> float:
-        """The lower end. If it is open, it is 0 for ratios and -inf for differences."""
+        """Return the lower end. If it is unknown, it is 0 for ratios and -inf for
+        differences.
+        """
         if self.opened[0]:
             return 0.0 if self.geometric else -math.inf
         return self._at(-1.0)
 
     @property
     def high(self) -> float:
-        """The upper end, infinite if it is open."""
+        """Return the upper end, which is infinite if it is unknown."""
         return math.inf if self.opened[1] else self._at(1.0)
 
     def _at(self, halves: float) -> float:
@@ -98,12 +100,13 @@ def ratio_interval(values: np.ndarray) -> Interval:
 def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Interval:
     """Compute the ratio of `steps` to `reference` (seeds,), with its interval.
 
-    A run that never reached the goal has infinitely many steps. Such a censored run
-    counts with the `horizon`, as if it had reached the goal at the last step. So a
-    censored reference makes the ratio too large: the upper end is safe, and the lower
-    end is 0. A censored run makes the ratio too small: the lower end is safe, and the
-    upper end is infinite. If both are censored in one seed, this seed says nothing, and
-    both ends are open.
+    A run that never reached the goal has infinitely many steps; it is censored. We use
+    the `horizon` for it, as if it had reached the goal at the last step. If a run of
+    the reference is censored, this makes the ratio too large, so that the upper end
+    still holds, and we set the lower end to 0. If a run of the rule is censored, the
+    ratio is too small, so that the lower end still holds, and we set the upper end to
+    infinity. If both runs of one seed are censored, this seed says nothing, and both
+    ends are unknown.
     """
     never = ~np.isfinite(steps)
     theirs = ~np.isfinite(reference)
@@ -115,26 +118,28 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """Judge "fewer steps": yes if the interval is below 1, no if above 1 or in
-    `SAME`.
+    """Decide "fewer steps": yes if the interval is below 1, no if it is above 1 or
+    inside `SAME`.
     """
     return decided(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
-    """Judge "more steps": yes if the interval is above 1, no if below 1 or in
-    `SAME`.
+    """Decide "more steps": yes if the interval is above 1, no if it is below 1 or
+    inside `SAME`.
     """
     return decided(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
 
 def no_gain(ratio: Interval) -> str:
-    """Judge "no gain": yes if the interval is in `SAME` or above 1, no if below 0.8."""
+    """Decide "no gain": yes if the interval is inside `SAME` or above 1, no if it is
+    below 0.8.
+    """
     return decided(_within(ratio) or ratio.low >= 1, ratio.high < SAME[0])
 
 
 def above(difference: Interval) -> str:
-    """Judge "larger": yes if the interval is above 0, no if below."""
+    """Decide "larger": yes if the interval is above 0, no if it is below."""
     return decided(difference.low > 0, difference.high <= 0)
 
 

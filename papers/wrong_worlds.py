@@ -1,13 +1,14 @@
-"""Wrong worlds: small, named falsehoods that a claim of enough power detects.
+"""Wrong worlds: altered copies of a ledger in which one thing is false, by a known
+amount.
 
 A claim detects a wrong world if it holds in the true world and fails in the wrong one.
-A ledger knows the true world alone. `inside` replaces, for a while, names of the
-modules that the ledger calls: the solver's end point that is handed to a claim, the
-training, the curve that is read, or the formula. `PATCHES` lists these names, by ledger
-and family of worlds.
+The code of a ledger only describes the true world. Within the context manager `inside`,
+some names in the modules that the ledger calls are replaced: the end point of the
+solver that is passed to a claim, the training, the curve that is read, or a formula.
+`PATCHES` lists these names, by ledger and family of worlds.
 
-What a ledger keeps in a cache is measured in the true world, whatever else is replaced.
-The exceptions are what `PATCHES` says is measured `afresh`.
+A function with a cache returns what was measured in the true world, whatever else is
+replaced, unless `PATCHES` says that it is measured `afresh`.
 """
 
 import importlib
@@ -32,7 +33,8 @@ from lib.regression import Regression
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
-FAMILIES = {  # For each family: the words for its size, and sizes from small to large.
+# For each family, how its size is written, and the sizes from small to large.
+FAMILIES = {
     "target rotated": ("{:g} %", (0.01, 0.05, 0.3)),
     "norm off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
     "constant off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
@@ -51,10 +53,11 @@ FAMILIES = {  # For each family: the words for its size, and sizes from small to
 
 @dataclass(frozen=True)
 class World:
-    """A world that is wrong by `size` in the way that `family` names.
+    """A world in which one thing is false, by `size`; its `family` says which.
 
-    Each method changes one thing as this world has it, and leaves it alone if the
-    family is another one. Raises ValueError for an unknown family.
+    Each method returns one thing as it is in this world. If the family is about
+    something else, the method returns it unchanged. Raises ValueError for an unknown
+    family.
     """
 
     family: str
@@ -74,8 +77,8 @@ class World:
 
     @property
     def small(self) -> bool:
-        """Whether the world is off by at most 5 %, 0.1 in an exponent, or one sample or
-        pair.
+        """Return whether the world is off by at most 5 %, by at most 0.1 in an
+        exponent, or in one sample or pair.
         """
         text = FAMILIES[self.family][0]
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
@@ -85,8 +88,9 @@ class World:
         return self.size if family == self.family else 0.0
 
     def turned(self, value: np.ndarray) -> np.ndarray:
-        """Vectors or matrices (runs, ...), each rotated by a direction error of `size`,
-        or its norm off.
+        """Return vectors or matrices (runs, ...) as this world has them.
+
+        Each is rotated by a direction error of `size`, or its norm is changed.
         """
         factor = 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
@@ -110,8 +114,9 @@ class World:
         return replace(solution, norm=norm, _weights=lambda: weights)
 
     def end_points(self, targets: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """What training is measured against: the end points that theory names,
-        `turned`; the rivals as they are.
+        """Return the targets of training as this world has them.
+
+        The end points that theory predicts are `turned`. Rivals are unchanged.
         """
         if not targets:
             return targets
@@ -144,7 +149,7 @@ class World:
         return replace(rule, step_size=rule.step_size * factor)
 
     def rules(self, rules: Rule | Mapping[Any, Rule]) -> Rule | dict[Any, Rule]:
-        """One rule, or each of several, as `rule`."""
+        """Apply `rule` to one rule, or to each of several."""
         if isinstance(rules, Mapping):
             return {name: self.rule(rule) for name, rule in rules.items()}
         return self.rule(rules)
@@ -167,14 +172,17 @@ class World:
             return replace(tokens, y=y)
         if share := self.of("inner products raised"):
             size = np.linalg.norm(tokens.X, axis=-1, keepdims=True)
-            # Random: the sum of the coordinates is zero for the head of class means.
+            # The vector is random, because a constant one is orthogonal to the head of
+            # class means.
             common = stream(0, "draws").standard_normal(tokens.X.shape[-1])
             common /= np.linalg.norm(common)
             return replace(tokens, X=tokens.X + np.sqrt(share) * size * common)
         return tokens
 
     def selection(self, selection: Any) -> Any:
-        """Paper C's selection that a claim names: `tokens`, and `target`."""
+        """Return a selection of paper C with the `tokens` and the `target` of this
+        world.
+        """
         tokens = self.tokens(selection.tokens)
         return replace(
             selection, tokens=tokens, solution=self.target(selection.solution)
@@ -201,13 +209,15 @@ class World:
         return replace(history, **curves)
 
     def histories(self, trained: Any) -> Any:
-        """What training answers, a history or several by their rules, as `history`."""
+        """Apply `history` to one history, or to each of several, by rule."""
         if isinstance(trained, History):
             return self.history(trained)
         return {name: self.history(history) for name, history in trained.items()}
 
     def covariance(self, problem: Regression) -> Regression:
-        """Paper B's problem as theory names it: Sigma too large by the share."""
+        """Return paper B's problem for the closed forms, with Sigma too large by
+        `size`.
+        """
         return replace(problem, Sigma=problem.Sigma * (1 + self.of("sigma off")))
 
 
@@ -221,20 +231,22 @@ Change = Callable[[World, Any], Any]
 
 @dataclass(frozen=True)
 class Patch:
-    """A `name` in a module, and how its replacement follows from world and original."""
+    """A `name` in a module, and a function from the world and the original to its
+    replacement.
+    """
 
     name: str
     by: Callable[[World, Any], Any]
 
     @property
     def place(self) -> tuple[Any, str]:
-        """The module or class that has the name, and the last part of the name."""
+        """Return the module or class that has the name, and the name's last part."""
         owner, _, attribute = self.name.rpartition(".")
         return resolve_name(owner), attribute
 
 
 def argument(name: str, change: Change) -> Callable[[World, Any], Any]:
-    """A function whose argument `name` is changed before the function sees it."""
+    """Replace a function by one that changes its argument `name` before it is used."""
 
     def patched(world: World, function: Any) -> Any:
         signature = inspect.signature(function)
@@ -252,7 +264,7 @@ def argument(name: str, change: Change) -> Callable[[World, Any], Any]:
 
 
 def result(change: Change) -> Callable[[World, Any], Any]:
-    """A function whose answer is changed."""
+    """Replace a function by one that changes its result."""
 
     def patched(world: World, function: Any) -> Any:
         @wraps(function)
@@ -265,47 +277,53 @@ def result(change: Change) -> Callable[[World, Any], Any]:
 
 
 def afresh(world: World, function: Any) -> Any:
-    """A function of a cache, with an empty cache of this world's own."""
+    """Replace a function with a cache by one with an empty cache of its own."""
     return cache(function.__wrapped__)
 
 
 def value(new: Any) -> Callable[[World, Any], Any]:
-    """A constant."""
+    """Replace a value by the constant `new`."""
     return lambda world, old: new
 
 
 def larger(family: str) -> Change:
-    """A number, or numbers, larger by the share that the world is off."""
+    """Multiply numbers by 1 plus the share by which the world is off."""
     return lambda world, number: number * (1 + world.of(family))
 
 
 def smaller(family: str) -> Change:
-    """What is measured over a constant that is larger by the share: smaller by it."""
+    """Divide numbers by 1 plus the share by which the world is off.
+
+    This is for a ratio whose denominator is a constant of the family.
+    """
     return lambda world, ratio: ratio / (1 + world.of(family))
 
 
 def each(change: Change) -> Change:
-    """Every value of a mapping, changed."""
+    """Apply a change to every value of a mapping."""
     return lambda world, values: {
         name: change(world, number) for name, number in values.items()
     }
 
 
 def _tilted(world: World, x: Any, values: np.ndarray) -> np.ndarray:
-    """Values over x (k,), their exponent in x off, right at the last x."""
+    """Return `values` (..., k) over x (k,) with another exponent in x.
+
+    At the last x they are unchanged.
+    """
     x = np.asarray(x, float)
     return values * (x / x[-1]) ** world.of("exponent off")
 
 
 def _fit_of_tilted(world: World, fit: Any) -> Any:
-    """A fit of an exponent, fit(x, values), that reads a tilted curve."""
+    """Replace a fit of an exponent, fit(x, values), by a fit of the `_tilted` curve."""
     return lambda x, values, *more: fit(x, _tilted(world, x, values), *more)
 
 
 # ---------------------------------------------------------------- paper A
 _A = "papers.a.ledger_rows"
 _TRAINED = Patch(f"{_A}._trained", afresh)
-# Rows about training that is wrong are those of the small start: no need to train more.
+# All claims on wrong training are about the small start, so we train no other.
 _TRAINS_OTHERWISE = (_TRAINED, Patch(f"{_A}.STARTS", value(("small",))))
 _TRAIN = "lib.dynamics.train"
 _STEPS = Patch(_TRAIN, argument("rules", World.rules))
@@ -323,8 +341,8 @@ _NAMED_ENDS = (
 
 
 def _exchanged(world: World, trained: Any) -> Any:
-    """Histories whose alignments with W_mm and with the end of another selection are
-    exchanged.
+    """Return histories in which the alignments with W_mm and with the end point of
+    another selection are exchanged.
     """
     runs = {}
     for rule, history in trained.items():
@@ -335,7 +353,7 @@ def _exchanged(world: World, trained: Any) -> Any:
 
 
 def _spread_otherwise(world: World, function: Any) -> Any:
-    """`_spreads` of tokens of dimension d, whose exponent in d is off."""
+    """Replace `_spreads` by a function whose result has another exponent in d."""
 
     @wraps(function)
     def spreads(tokens: TokenSet, *more: float) -> tuple[np.ndarray, ...]:
@@ -398,20 +416,28 @@ _B = "papers.b.ledger_rows"
 
 
 def _landscape_over_larger_constants(world: World, measured: tuple) -> tuple:
-    """`_landscape_measured`: curvatures and Lemma 2's ratios over larger constants."""
+    """Return the result of `_landscape_measured` as if theory had larger constants.
+
+    The curvatures and the ratios of Lemma 2 are divided by them.
+    """
     points, distance, worst, ratios = measured
     over = each(smaller("constant off"))
     return points, distance, over(world, worst), over(world, ratios)
 
 
 def _starts_over_larger_constant(world: World, measured: tuple) -> tuple:
-    """`_starts_measured`: Lemma 4's least curvature over a larger constant."""
+    """Return the result of `_starts_measured` as if Lemma 4 had a larger constant.
+
+    The least curvature is divided by it.
+    """
     ns, near, inverse, low, high = measured
     return ns, near, inverse, smaller("constant off")(world, low), high
 
 
 def _longer_steps(world: World, rule: Any) -> Any:
-    """The class of the rule, which makes a rule of a longer step."""
+    """Replace the class of a rule by a function that returns the rule with a longer
+    step.
+    """
     return lambda step_size: rule(step_size * (1 + world.of("step off")))
 
 
@@ -464,20 +490,22 @@ _NAMED_SELECTIONS = tuple(
 
 
 def _turned(world: World, target: np.ndarray) -> np.ndarray:
-    """Targets (runs, ...), or a single one (k,), `turned`."""
+    """Apply `turned` to targets (runs, ...), or to a single one (k,)."""
     if target.ndim == 1:
         return world.turned(target[None])[0]
     return world.turned(target)
 
 
 def _grown_otherwise(world: World, history: History) -> History:
-    """A run of lp-AttGD whose own norm has another exponent in t."""
+    """Return a run of lp-AttGD in which ||W||_{p,p} has another exponent in t."""
     t = history.iterations.clip(1)
     return replace(history, own_norm=_tilted(world, t, history.own_norm))
 
 
 def _diverging_otherwise(world: World, lemma29: Any) -> Any:
-    """Lemma 29 of divergences whose exponent in t is off."""
+    """Replace `lemma29` by a function that checks divergences with another exponent in
+    t.
+    """
 
     @wraps(lemma29)
     def of_tilted(history: History, p: float, divergence: np.ndarray) -> Any:
@@ -517,7 +545,7 @@ _ATLAS = "papers.atlas.ledger_rows"
 
 
 class UnsignedOLion(dynamics.OLion):
-    """OLion without the sign: the orthogonalised momentum itself."""
+    """OLion without the sign: it steps by the orthogonalised momentum itself."""
 
     def _own_numbers(self) -> dict[str, float]:
         return super()._own_numbers() | {"signed": False}
@@ -536,13 +564,15 @@ def _without_reduction(world: World, rule: Rule) -> Rule:
 
 
 def _at_rest_otherwise(world: World, end: Any) -> Any:
-    """Runs at rest under another decay than theory names."""
+    """Return the runs' limits as if theory predicted another weight decay."""
     factor = 1 + world.of("constant off")
     return replace(end, size=factor * end.size, law=factor * end.law)
 
 
 def identity_moments(world: World, path: History) -> History:
-    """A path whose moments say that the metric is the identity."""
+    """Return a history in which the moments of the rule give the identity as its
+    metric.
+    """
     runs = len(path.W)
     d, d_z = path.W.shape[2:]
     left = [np.eye(d)] * runs
@@ -552,8 +582,9 @@ def identity_moments(world: World, path: History) -> History:
 
 
 def _reached_in_frobenius(world: World, predictions: Any) -> Any:
-    """`predictions` that read, of each rule with variance reduction, the Frobenius
-    norm's ratio for every norm.
+    """Replace `predictions` by a function that uses the Frobenius ratio in every norm.
+
+    It does so only for the rules with variance reduction.
     """
     atlas = importlib.import_module("papers.atlas.atlas")
     column = atlas.column("Frobenius")
@@ -596,7 +627,7 @@ _OF_THE_ATLAS: dict[str, tuple[Patch, ...]] = {
     ),
 }
 
-# ledger: family: what stands elsewhere in its worlds
+# By ledger and then by family, what is replaced in the worlds of this family.
 PATCHES: dict[str, dict[str, tuple[Patch, ...]]] = {
     "A": _OF_A,
     "B": _OF_B,
@@ -606,7 +637,11 @@ PATCHES: dict[str, dict[str, tuple[Patch, ...]]] = {
 
 
 def _in_truth(function: Any, replaced: list[tuple[Any, str, Any]]) -> Any:
-    """A function that sees the true world, whatever is `replaced` around it."""
+    """Return the function as it runs in the true world, whatever is `replaced`
+    elsewhere.
+
+    While it runs, the original values are put back.
+    """
 
     @wraps(function)
     def undisturbed(*args: Any, **named: Any) -> Any:
@@ -620,8 +655,10 @@ def _in_truth(function: Any, replaced: list[tuple[Any, str, Any]]) -> Any:
 
 @contextmanager
 def inside(world: World, ledger: str) -> Iterator[None]:
-    """The wrong world around a ledger's sections; ValueError if it has no such
-    world."""
+    """Run the sections of a `ledger` in a wrong world, as a context manager.
+
+    Raises ValueError if the ledger has no such world.
+    """
     if world.family not in PATCHES[ledger]:
         raise ValueError(
             f"{world.family!r}: the ledger {ledger!r} has no such world, only "
@@ -641,7 +678,8 @@ def inside(world: World, ledger: str) -> Iterator[None]:
             if f"{rows.__name__}.{name}" not in fresh:
                 undisturbed = _in_truth(function, replaced)
                 stack.enter_context(mock.patch.object(owner, name, undisturbed))
-        # One name may be replaced twice: the second time what stands there by then.
+        # A name may be replaced twice. The second time, its first replacement is
+        # replaced.
         for patch in patches:
             owner, name = patch.place
             new = patch.by(world, getattr(owner, name))

@@ -3,7 +3,7 @@
 The modules take histories and solutions, and return claims. Open `fixed_head` first: it
 has Theorems 1, 5, 6 and 7 and Lemmas 1, 2, 5, 6, 7 and 9. `joint_training` has Theorems
 2 to 4, Lemmas 3, 12 and 13 and what Figure 3 shows. `ledger_rows` measures all of them,
-and also the statements about data and starts alone. `phase_diagram` shows what happens
-without the assumptions, `figure_sentences` judges what the text says of Figures 2, 3
-and 5, and `figures` draws them.
+and also the statements that are only about data and starts. `phase_diagram` shows what
+happens without the assumptions. `figure_sentences` checks what the text says about
+Figures 2, 3 and 5, and `figures` draws these.
 """

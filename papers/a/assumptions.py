@@ -1,4 +1,4 @@
-r"""Paper A's Assumptions 1 and 2 as numbers: how much room a data set leaves under
+r"""Measure paper A's Assumptions 1 and 2: by how much a data set satisfies or misses
 each.
 
 Example 1 of paper A is data of class means: the samples of a class share their opt
@@ -45,8 +45,8 @@ number of samples.
    4), and by the condition no step lowers it before it is 1/2. A step from above 1/2
    must be short enough not to end below phi.
 
-So the opt tokens of a class may be equal. What decides is nu / b^2, about the square
-root of (log n)/d for random queries: the dimension d.
+So the opt tokens of a class may be equal. What decides is nu / b^2, which is about the
+square root of (log n)/d for random queries. So the dimension d decides.
 """
 
 import numpy as np
@@ -59,8 +59,8 @@ from papers.a.statements import PAPER
 
 
 def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return |<x, x'>| of any two tokens of a run, (runs, n T, n T), and ||x||^2,
-    (runs, n, T).
+    """Return |<x, x'>| for any two tokens of a run, (runs, n T, n T), and ||x||^2 for
+    every token, (runs, n, T).
     """
     runs, n, T, d = tokens.shape
     flat = tokens.X.reshape(runs, n * T, d)
@@ -70,8 +70,8 @@ def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _largest_outside(products: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-    """Return the largest product of each run among the pairs that are not
-    `excluded`.
+    """Return, for each run, the largest product among the pairs that are not
+    `excluded`, (runs,).
     """
     return np.where(excluded, 0.0, products).max((1, 2))
 
@@ -102,7 +102,7 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
         return np.full(runs, np.inf)
     products, squared_norms = _token_products(tokens)
 
-    # mu: two tokens at different places, at least one of which is not an opt token.
+    # mu is over two tokens at different places, at least one of which is not opt.
     is_opt = (np.arange(T) == tokens.opt[..., None]).reshape(runs, n * T)
     two_opt_tokens = is_opt[:, :, None] & is_opt[:, None, :]
     same_place = np.eye(n * T, dtype=bool)
@@ -113,7 +113,7 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
     a_squared = opt_squared.min(1)
     U_squared = opt_squared.max(1)
 
-    # b: the smallest norm of a query.  nu: the queries of two samples.
+    # b is the smallest norm of a query; nu is over the queries of two samples.
     query_products = np.abs(tokens.z @ np.swapaxes(tokens.z, 1, 2))
     b_squared = np.diagonal(query_products, axis1=1, axis2=2).min(1)
     nu = _largest_outside(query_products, np.eye(n, dtype=bool))
@@ -126,8 +126,8 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
 
 
 def pull_ratio(tokens: TokenSet) -> np.ndarray:
-    """Bound c_i / c_j, how much harder one sample pulls than another that is not yet
-    selected.
+    """Bound c_i / c_j: how much harder sample i pulls on W than a sample j whose opt
+    token is not yet selected.
 
     Parameters
     ----------
@@ -200,11 +200,11 @@ def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     gap : numpy.ndarray
-        The smallest gap of a score to the opt token's, over the largest score, shape
-        (runs,).
+        The smallest difference of the opt token's score and another token's, divided by
+        the largest size of a score, shape (runs,).
     imbalance : numpy.ndarray
-        The largest spread of the other tokens' scores, over that gap, shape (runs,). It
-        is 0 under Assumption 2.
+        The largest range of the other tokens' scores in a sample, divided by that
+        smallest difference, shape (runs,). It is 0 under Assumption 2.
     """
     scores = attention.scores(tokens, tokens.u)
     others = coordinates.others(tokens.opt, tokens.shape[2])
@@ -236,22 +236,23 @@ def theorem1_claims(
     Returns
     -------
     list of Claim
-        One claim a hypothesis, each of the worst run; then the exponent of the
-        direction error in t over the last decade, and Lemma 5.
+        First one claim per hypothesis, about the worst run. Then the claims on the
+        exponent in t of the direction error over the last decade, and on Lemma 5.
     """
     tokens = problem.tokens
     T = tokens.shape[2]
 
-    # The data: one best token, equal scores of the others, near orthogonality.
+    # The data have one best token per sample, equal scores of all others, and nearly
+    # orthogonal tokens.
     gap, imbalance = score_gaps(tokens)
     room = near_orthogonality(tokens)
 
-    # The start: softmax weights within a factor e of 1/T.
+    # At the start the softmax weights are within a factor e of 1/T.
     weights = attention.weights(tokens, start.inside)
     away = np.abs(np.log(T * weights)).max()
 
-    # The step: a logit difference moves by at most step_size D, D the longest (x_opt -
-    # x) z^T.
+    # In one step, a difference of logits moves by at most step_size D, where D is the
+    # length of the longest (x_opt - x) z^T.
     differences = coordinates.differences(tokens, tokens.opt)
     lengths = np.linalg.norm(differences, axis=-1)  # (runs, n, T-1)
     longest = (lengths * np.linalg.norm(tokens.z, axis=-1)[..., None]).max()

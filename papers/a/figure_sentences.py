@@ -5,10 +5,11 @@ Our copy of the text lacks the numbers of these figures: step sizes, caps, horiz
 sizes. So we only know their sentences. `figure2` and `figure3` measure each sentence on
 the runs of one setting, and `sweep2` and `sweep3` on every setting of a grid.
 
-"Ahead" is our reading of "faster": one rule is ahead of another if it is further in
-every metric of the figure. A sentence with "ahead" is about the recorded iterations
-from `FIRST` to the horizon. In the first iterations the rules have not left the start,
-and momentum 0.9 needs about ten of them to build up.
+"Ahead" is our reading of "faster": one rule is ahead of another if it has a larger
+value of every metric of the figure. A sentence with "ahead" is about the recorded
+iterations from `FIRST` to the horizon. We leave out the first iterations, because there
+the rules have hardly left the start, and momentum 0.9 needs about ten iterations to
+build up.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,13 +29,11 @@ from papers.fits import exponent
 
 FIRST = 20  # the first iteration at which "ahead" is required
 SLIGHTLY = 1.25  # our upper bound on "slightly faster": about a tenth of a decade
-ALIKE = (
-    0.05  # our bound on "a similar rate" of two losses: their exponents differ by 5 %
-)
+# Our bound on "a similar rate" of two losses: their exponents differ by at most 5 %.
+ALIKE = 0.05
 SLOWED = 0.5  # our bound on "slow down": the last step is at most half of the longest
-HALF = (
-    0.5  # our bound on "after some time": the cap binds in the second half of the run
-)
+# Our bound on "after some time": the cap binds in the second half of the run.
+HALF = 0.5
 
 Metric = Callable[[History], np.ndarray]
 
@@ -55,9 +54,9 @@ def mean_log_miss(history: History) -> np.ndarray:
     return largest[..., 0] + np.log(np.exp(history.log_miss - largest).mean(-1))
 
 
-# The metrics that the panels draw, as numbers (runs, k) that grow as a rule gets
-# further. Each orders rules as its panel does, and stays exact when the panel's own
-# value rounds to one.
+# The metrics of the panels, as numbers (runs, k) that grow during training. Each metric
+# orders the rules as its panel does, but stays exact where the value that the panel
+# draws rounds to one.
 FIGURE2_METRICS: dict[str, Metric] = {
     "train loss": lambda history: -history.log_gap,
     "norm of W": lambda history: history.norm,
@@ -69,7 +68,8 @@ FIGURE3_METRICS: dict[str, Metric] = {
     "norm of u": lambda history: history.head_norm,
     "alignment of u": lambda history: -history.head_direction_error["u_mm"],
 }
-# The values that Figure 3's panels draw, except the loss. "Slightly" is about these.
+# The values that Figure 3's panels draw, except the loss. The word "slightly" in the
+# text is about these.
 FIGURE3_DRAWN: dict[str, Metric] = {
     "norm of W": lambda history: history.norm,
     "norm of u": lambda history: history.head_norm,
@@ -246,9 +246,9 @@ def share_ahead(
     fast, slow : History
         Two rules' runs with the same records.
     metrics : mapping of str to function
-        Each gives values (runs, k) that are larger the further a rule is.
+        Each returns values (runs, k) that grow during training.
     horizon : int
-        The records with FIRST <= t <= horizon count.
+        The records with FIRST <= t <= horizon are compared.
 
     Returns
     -------
@@ -280,7 +280,7 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
     def ahead(fast: str, slow: str):
         return share_ahead(runs[fast], runs[slow], FIGURE2_METRICS, horizon)
 
-    # Polyak's steps up to the horizon: when the cap binds, how long they are.
+    # When the cap binds, and how long Polyak's steps are, up to the horizon.
     drawn = polyak.iterations <= horizon
     below = polyak.log_step[:, drawn] < np.log(setting.polyak_cap) - 1e-12
     last_below = np.where(below, polyak.iterations[drawn], 0).max(1)
@@ -298,13 +298,14 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
 def capped_is_gd(
     runs: Mapping[str, History], problem: Minimal, setting: Setting
 ) -> float:
-    """Restart from Polyak's W where its cap binds in all runs, by GD with step eta_max.
+    """Compare Polyak's rule, once its cap binds in all runs, with GD from the same W
+    and with step size eta_max.
 
     Returns
     -------
     float
-        The largest relative difference of W at the horizon, NaN if the cap does not
-        bind before.
+        The largest relative difference of W at the horizon. It is NaN if the cap does
+        not bind before the horizon.
     """
     polyak = runs["Polyak-step"]
     begin = int(capped_since(polyak, setting.polyak_cap).max())
@@ -359,19 +360,20 @@ def claims_of(
     why: Mapping[str, str] | None = None,
     ours: bool = False,
 ) -> list[Claim]:
-    """Return one claim a sentence, with the worst of its values.
+    """Return one claim per sentence, about the worst of its values.
 
     Parameters
     ----------
     figure : str
-        "fig2": begins the ids.
+        The first part of the claims' ids, such as "fig2".
     sentences : mapping of str to Sentence
     values : mapping of str to ndarray
-        As of `values2` or `values3`; a name of each sentence.
+        The values of each sentence by its name, as `values2` or `values3` return them.
     why : mapping of str to str, optional
-        Reasons, by a sentence's name, for the case that it fails.
+        By a sentence's name, the reason to give if it fails.
     ours : bool
-        Whether the text says the sentence of another figure, so that it is ours here.
+        Whether the text says this about another figure, so that the claim about this
+        figure is ours.
     """
     made = []
     for name, sentence in sentences.items():
@@ -441,7 +443,12 @@ def _swept(
     train: Callable[..., Any],
     values_of: Callable[..., Any],
 ) -> Sweep:
-    """Train each rule of the grid once, then measure every setting."""
+    """Train each rule of the grid once, then measure every setting.
+
+    `rules_of` returns the rules of a setting by name, `train` trains rules by their
+    text, and `values_of` measures the sentences on the runs of a setting. Returns the
+    Sweep.
+    """
     settings = list(_grid(grid))
     # Settings share rules: equal rules are trained once.
     needed = {str(rule): rule for each in settings for rule in rules_of(each).values()}

@@ -31,7 +31,8 @@ NAMES = {
 def _over_time(
     axes: Sequence[Axes], histories: Histories, panels: Callable, shown: slice
 ) -> None:
-    """Draw medians over runs and their spread, a line a rule and a panel a quantity.
+    """Draw medians over runs and their spread, one line per rule and one panel per
+    quantity.
 
     Parameters
     ----------
@@ -76,8 +77,8 @@ def figure2(
     histories : mapping of str to History
         The rules of `figure_sentences.rules2`.
     setting : Setting
-        Its horizon is the last iteration drawn, its `polyak_cap` is where the mark
-        stands.
+        Its horizon is the last iteration drawn. The mark is drawn at the iteration from
+        which every step of Polyak's rule is at `polyak_cap`.
     least_loss : ndarray, shape (runs,)
         L*, the infimum of the train loss.
     caption : str
@@ -162,7 +163,8 @@ def figure2_beyond(histories: Histories, caption: str) -> Figure:
 
 
 def smallest_weights(crowd: History, caption: str) -> Figure:
-    """Draw Lemma 5 on many data sets: the least weight of a best token over its start.
+    """Draw Lemma 5 on many data sets: the smallest weight of a best token, divided by
+    its weight at the start.
 
     Parameters
     ----------
@@ -198,14 +200,14 @@ def settings(
 ) -> Figure:
     """Draw, for each sentence, the share of settings in which it is true.
 
-    All sentences at once are a row of their own, on top. A sentence that is true in no
-    setting is orange.
+    The top row is the share of settings in which all sentences are true at once. A
+    sentence that is true in no setting is orange.
 
     Parameters
     ----------
     sweeps : mapping of str to Sweep
-        By the figure's name; their sentences are the same. The first has the bars, the
-        second a pale mark.
+        By the figure's name; all have the same sentences. The first is drawn as bars,
+        the second as pale marks.
     sentences : mapping of str to Sentence
     caption : str
     """
@@ -245,9 +247,10 @@ def settings(
 
 
 def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
-    """Draw a long run: direction error, and its exponent by decade.
+    """Draw a long run: the direction error, and its exponent in t in each decade.
 
-    `plain_error` (steps,) is the direction error in plain float64.
+    `plain_error` (steps,) is the direction error of a run in plain float64, without our
+    care for rounding.
     """
     figure, (error, rate) = plots.panels(1, 2, height=3.1)
     steps = int(next(iter(histories.values())).iterations[-1])
@@ -286,12 +289,12 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
 def cost(
     sentences: np.ndarray, gram: np.ndarray, factored: np.ndarray, caption: str
 ) -> Figure:
-    """Draw the time of a step in two forms.
+    """Draw how long a training step takes in two forms of the computation.
 
     Parameters
     ----------
     sentences : ndarray (k,)
-        The numbers of sentences.
+        How many sentences the data have, in each measurement.
     gram, factored : ndarray (k,)
         Seconds for a step in either form; NaN where it was not measured.
     caption : str
@@ -348,7 +351,8 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     for axis in alignments:
         low = axis.get_ylim()[0]
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
-    # "Slightly" in numbers: the two NGD rules differ most in ||W||.
+    # The text says "slightly". We print by how much, for ||W||, in which the two NGD
+    # rules differ most.
     ends = {
         name: np.median(histories[name].norm[:, shown][:, -1])
         for name in ("NGD", "NGD-joint")
@@ -403,7 +407,8 @@ def theorem1(history: History, caption: str) -> Figure:
     Returns
     -------
     Figure
-        The direction error of each run, with the slopes of the theorem and of 1/t.
+        The direction error of each run, with stubs that show the slopes of t^-1/2 and
+        1/t.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     look = plots.look("NGD")

@@ -1,8 +1,9 @@
 """What paper A (2402.05738) states about training W with a fixed head, on histories.
 
 Constants that our copy of the text lacks are derived under Assumption 2. If several
-runs enter a claim, the worst of them is judged. `solution` is an end point with `norm`
-and `W`, and the history's target "W_mm" is its direction.
+runs enter a claim, the claim is about the worst of them. `solution` is the solution of
+a token SVM, with its `norm` and `W`; the target "W_mm" of a history is the direction of
+this W.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,12 +21,13 @@ from papers.a.statements import PAPER
 from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 claim = PAPER.claim
-THRESHOLD = 0.01  # loss gap that rules are compared by how soon they reach it
+# Rules are compared by the iteration at which their loss gap falls to this.
+THRESHOLD = 0.01
 
 
 def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
-    """Judge that the SVM is solved: duality gap and violation within the solver's
-    accuracy.
+    """Check that the SVM is solved: the duality gap and the violation of the
+    constraints are within the solver's accuracy.
     """
     worst = max(solution.gap.max(), solution.violation.max())
     id, problem = ("svm", "W-SVM") if name == "W_mm" else (f"svm.{name}", "u-SVM")
@@ -35,9 +37,10 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
 
 
 def direction(history: History, rule: str, since: float, number: str) -> list[Claim]:
-    """Judge that the direction error falls at least like t^-1/2 for t >= since.
+    """Check that the direction error falls at least like t^-1/2 for t >= since.
 
-    The claim also says whether it falls like 1/t (ours).
+    A remark of the claim says whether the error falls like 1/t, which is our own
+    statement.
     """
     slopes = exponent(history, "W_mm", since)
     furthest_off = np.abs(slopes + 1).max()
@@ -57,8 +60,8 @@ def direction(history: History, rule: str, since: float, number: str) -> list[Cl
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
-    """Judge that p_opt(t) >= p_opt(0) / 2, and that no p_opt up to 1/2 falls between
-    records.
+    """Check Lemma 5: p_opt(t) >= p_opt(0) / 2, and while p_opt is at most 1/2 it does
+    not fall from one record to the next.
     """
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     growth = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf)
@@ -67,7 +70,7 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 
 def lemma7(history: History, step_size: float) -> Claim:
-    """Judge that ||W_t|| grows by eta per step over the last decade (ours)."""
+    """Check that ||W_t|| grows by eta per step over the last decade (ours)."""
     slopes = fitted_slope(history.iterations, history.norm, history.iterations[-1] / 10)
     return claim("lemma7.lower", slopes / step_size)
 
@@ -75,7 +78,7 @@ def lemma7(history: History, step_size: float) -> Claim:
 def margin_growth(
     history: History, rule: str, predicted: np.ndarray, since: float
 ) -> Claim:
-    """Judge the rate at which the largest 1 - p_opt of a run decays (ours).
+    """Check the rate at which the largest 1 - p_opt of a run decays (ours).
 
     Its logarithm falls by `predicted` (runs,) per iteration. This is eta/||W_mm|| for
     NGD, eta/((1-beta)||W_mm||) with momentum beta, and 1/2 for Polyak's step, because
@@ -86,7 +89,7 @@ def margin_growth(
 
 
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
-    """Judge that the norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
+    """Check that the norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
     return claim("sharp.polyak_step", step / (solution.norm / 2))
 
@@ -97,9 +100,10 @@ def fastest_at_first(
     rivals: Iterable[str] = ("GD", "NGD", "NGD-mom"),
     number: str = "Section 3.2",
 ) -> Claim:
-    """Judge that `rule` reaches L - L* <= THRESHOLD first in every run.
+    """Check that `rule` reaches L - L* <= THRESHOLD first in every run.
 
-    Measured is its number of iterations divided by that of `rivals`.
+    Measured is the number of iterations that `rule` needs, divided by that of the
+    fastest of the `rivals`, in the worst run.
     """
 
     def below(run: History):
@@ -113,9 +117,9 @@ def fastest_at_first(
 def decade_exponents(
     histories: Mapping[str, History], steps: int
 ) -> dict[str, np.ndarray]:
-    """Fit the direction error's exponent in each decade from t = 10 on.
+    """Fit the exponent in t of the direction error, in each decade from t = 10 on.
 
-    The result is {rule: (runs, decades)}.
+    Returns {rule: exponents (runs, decades)}.
     """
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     return {
@@ -125,9 +129,10 @@ def decade_exponents(
 
 
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Judge the exponents of the last decade, {rule: (runs,)}.
+    """Check the exponents of the direction error in the last decade.
 
-    They must be -1 (ours), and near 0 for GD.
+    `last` is {rule: exponents (runs,)}. They must be -1 (our own statement), except for
+    GD, for which they must be near 0.
     """
     ngd, momentum, polyak = (
         last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap")
@@ -139,7 +144,7 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
 def _theorem5(
     history: History, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
-    """Judge that error(t)/sqrt(log t/t) does not grow after t_0 (ours).
+    """Check that error(t)/sqrt(log t/t) does not grow after t_0 (ours).
 
     Here t_0 = 2 B^2 ||W_mm||/eta, with B the largest norm of a token or query.
     """
@@ -165,9 +170,10 @@ def small_start(
     solution: MaxMargin,
     step_size: float,
 ) -> Iterator[Claim]:
-    """Judge NGD, GD and Polyak's step from a small start.
+    """Check what the paper says about NGD, GD and Polyak's step from a small start.
 
-    Exponents are those of the last decade.
+    Exponents are fitted over the last decade of iterations. Yields one claim after the
+    other.
     """
     three = {rule: histories[rule] for rule in ("NGD", "GD", "Polyak")}
     ngd, gd, polyak = three.values()
@@ -209,10 +215,11 @@ def growing_steps(step_size: float) -> Rule:
 
     Notes
     -----
-    Under plain GD ||W_t|| grows like log t. Its late steps are so short that its path
-    is that of gradient flow. Longer steps along the same path show where it leads; the
-    curvature of L falls with L - L*, so these steps stay short against its inverse.
-    `theorem6` checks that the two paths are one as far as plain GD gets.
+    Under plain GD ||W_t|| grows like log t, which is slow. The late steps of plain GD
+    are so short that its path is that of gradient flow. Longer steps along this path
+    show where it leads. The curvature of L falls with L - L*, so that even the longer
+    steps stay short compared with the inverse of the curvature. `theorem6` checks that
+    both rules follow the same path as far as plain GD gets.
     """
 
     def law(t: np.ndarray, log_gap: np.ndarray, log_norm: np.ndarray):
@@ -234,9 +241,9 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The direction error falls like a power of ||W_t|| over the last decade of
-        iterations; and where plain GD ends, `growing` has the same direction error at
-        the same ||W_t||.
+        Two claims. The direction error of `growing` falls like a power of ||W_t|| over
+        the last decade of iterations. And when `growing` has the norm at which plain GD
+        ends, it has the same direction error as plain GD there.
     """
     error = growing.direction_error["W_mm"]  # (runs, k)
     late = growing.iterations >= growing.iterations[-1] / 10
@@ -246,8 +253,8 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
         log_norm = np.log(growing.norm[run])
         log_error = np.log(error[run])
         slopes.append(np.polyfit(log_norm[late], log_error[late], 1)[0])
-        # The last stretch in which norms only grow. From a distant start W may shrink
-        # at first.
+        # We use the part of the run in which the norm only grows, because from a
+        # distant start W may shrink at first.
         since = int(log_norm.argmin())
         there = np.interp(
             np.log(plain.norm[run, -1]), log_norm[since:], log_error[since:]
@@ -259,8 +266,8 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
 
 
 def smoothness(tokens: TokenSet) -> np.ndarray:
-    """Bound ||Hessian of L|| under Assumption 2 and the exponential loss, (runs,)
-    (ours).
+    """Return our upper bound on ||Hessian of L||, (runs,), under Assumption 2 and the
+    exponential loss.
 
     The bound is e^{-min gamma} D^2 (Delta^2/16 + Delta/4), with Delta the largest score
     gap and D = max ||x_{i,s} - x_{i,t}|| ||z_i||.
@@ -281,9 +288,10 @@ def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
 
 
 def remark1(history: History, rule: str, start: str) -> Claim:
-    """Judge the largest last direction error of any run.
+    """Check Remark 1: every run ends near the direction of W_mm.
 
-    It is infinite if a run selects another token.
+    Measured is the largest direction error at the last iteration. It is infinite if a
+    run selects another token than opt.
     """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     error = np.where(selects, history.direction_error["W_mm"][:, -1], np.inf)
@@ -296,18 +304,18 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
     " 1: another sample pulls one sample's weight down"
 )
 
-# Lemmas 2, 6 and 9 at the worst W that there is: 2 and 9 speak of iterates, here of
-# every W whose opt weights Lemmas 4 and 5 allow. With A_m = (x_{i,opt} - x_{i,t}) z_i^T
-# for the pairs m = (i, t),
-# -grad L is a sum of c_m A_m, c >= 0 under Assumption 2, and depends on W through its
-# margins <A_m, W> alone; of all W with the same margins the shortest is sum_m alpha_m
-# A_m, K alpha = margins, K the Gram matrix. So the search runs over margins, n (T-1)
-# numbers.
+# The functions below check Lemmas 2, 6 and 9 at the worst W that there is. Lemmas 2 and
+# 9 are about iterates; we check them at every W whose opt weights Lemmas 4 and 5 allow.
+# Let A_m = (x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t). Then -grad L is a sum
+# of c_m A_m, with c >= 0 under Assumption 2, and it depends on W only through the
+# margins <A_m, W>. Among all W with the same margins, the shortest is sum_m alpha_m
+# A_m, where K alpha = margins and K is the Gram matrix of the A_m. So we search over
+# the margins, which are n (T-1) numbers.
 
 
 def _pairs(tokens: TokenSet, run: int):
-    """Return A (m, d d_z) and K (m, m) of one run's pairs, and scores (n, T) with opt
-    first.
+    """Return the features A (m, d d_z) of one run's m pairs, their Gram matrix K (m,
+    m), and the scores (n, T), the opt token's first.
     """
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(
@@ -323,8 +331,10 @@ def _pairs(tokens: TokenSet, run: int):
 
 
 def _pulls(scores: np.ndarray, margins: np.ndarray):
-    """Return c (m,) in -grad L = sum_m c_m A_m at margins (m,), up to a positive
+    """Return the coefficients c (m,) of -grad L = sum_m c_m A_m, up to a positive
     factor.
+
+    W enters by its `margins` (m,), and `scores` (n, T) have the opt token's first.
     """
     opt = np.zeros((len(scores), 1))
     logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)
@@ -332,10 +342,11 @@ def _pulls(scores: np.ndarray, margins: np.ndarray):
 
 
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
-    """Judge <-grad L/||grad L||, W_mm> >= c = 1 / max_m ||A_m||.
+    """Check Lemma 6: <-grad L/||grad L||, W_mm> >= c, with c = 1 / max_m ||A_m||.
 
-    Measured is the left side divided by c. The bound is attained if one pair is left to
-    learn. So each pair in turn has margin 0, and the others have margin 40.
+    Measured is the left side divided by c. The bound is attained when only one pair is
+    not yet learnt. So we give each pair in turn the margin 0, and all others the margin
+    40.
     """
     smallest = np.inf
     for run in range(len(tokens.y)):
@@ -351,7 +362,13 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
 def _needed(
     tokens: TokenSet, solution: MaxMargin, run: int, multiple: float, starts: int
 ):
-    """Find the largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||."""
+    """Find the largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||.
+
+    Lemma 2 says that -grad L has nearly as large an inner product with W_mm/||W_mm|| as
+    with W/||W||, up to the factor 1 - epsilon. Returns the largest such epsilon (float)
+    in run `run`, from `starts` local searches over W; a W whose opt weights are below
+    1/(e T) is penalised.
+    """
     (A, K, scores) = _pairs(tokens, run)
     size = solution.norm[run]
     inverse = np.linalg.pinv(K, rcond=1e-12, hermitian=True)
@@ -386,11 +403,12 @@ def lemma2(
     radii: Sequence[float],
     starts: int,
 ) -> list[Claim]:
-    """Judge Lemmas 2 and 9 by the eps that they need at ||W|| = r ||W_mm||.
+    """Check Lemmas 2 and 9 by the eps that they need at ||W|| = r ||W_mm||.
 
     Lemma 2 says R_eps = O~(1/eps), so that eps r / log r does not grow with r. Lemma 9
     says that eps / log r falls at least like 1/r. These are our readings of O~. eps is
-    the maximum over W, searched from `starts` random starts, in the first `runs` runs.
+    the largest value over all W of this norm, found by local searches from `starts`
+    starts in each of the first `runs` runs.
     """
     needs = [
         [_needed(tokens, solution, run, r, starts) for r in radii]

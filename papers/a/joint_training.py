@@ -1,9 +1,10 @@
 """What paper A (2402.05738) states and shows about training head u and W together.
 
 gamma* = 1/||u_mm|| is the largest margin of a unit head, and eta the step size. Eq. 13
-steps by eta (t+1)^-2/3. Quantities that grow like t^{1/3} are compared with the sum of
-these steps, S_t = sum_{s<=t} s^{-2/3}, because the exponent of S_t itself in t is still
-0.36 from 500 to 5000 steps. If several runs enter a claim, the worst of them is judged.
+divides each of the two gradients by its own norm, and has the step size eta (t+1)^-2/3.
+Quantities that grow like t^{1/3} are compared with S_t = sum_{s<=t} s^{-2/3}, the sum
+of the step sizes divided by eta, because between 500 and 5000 steps S_t itself still
+grows like t^0.36. If several runs enter a claim, the claim is about the worst of them.
 """
 
 from collections.abc import Iterable
@@ -22,9 +23,9 @@ from papers.fits import fitted_slope, log_slope, path_sum
 
 claim = PAPER.claim
 
-# Values of `quantities` by iteration, computed independently of this library. They are
-# for one data set of (DM) with n = 8, T = 2, d = 400, noise^2 d = 1, signal 3, three
-# opt tokens as queries, and eta = 0.3.
+# Values of `quantities` by iteration, computed by code that does not use this library.
+# They are for one data set of (DM) with n = 8, T = 2, d = 400, noise^2 d = 1, signal 3,
+# three samples whose query is the opt token, and eta = 0.3.
 REFERENCE = {
     100: (-3.74, 3.03, 3.43, 0.132, 0.102, 0.959, 1.27, 3.3),
     1000: (-9.13, 7.83, 8.23, 0.050, 0.043, 0.990, 1.27, 8.3),
@@ -54,8 +55,8 @@ def path_exponent(
     """Fit the exponent a of values (runs, k) ~ (S_t - skipped)^a for t >= since,
     (runs,).
 
-    S_t is the sum of steps (t+1)^-decay. `skipped` is 1 if the first step, of length
-    one, does not count.
+    S_t is the sum of the step sizes (t+1)^-decay. `skipped` is 1 if the first step,
+    whose size is 1, is left out of the sum.
     """
     late = history.iterations >= since
     return log_slope(
@@ -66,10 +67,11 @@ def path_exponent(
 def growth(
     history: History, rule: str, decay: float, since: float, bound: str = ""
 ) -> list[Claim]:
-    """Judge that -log L, ||W|| and ||u|| grow like S_t with steps (t+1)^-decay.
+    """Check that -log L, ||W|| and ||u|| grow like S_t, the sum of step sizes
+    (t+1)^-decay.
 
-    Measured are the exponents in S_t for t >= since. W's first step does not count,
-    because the head is zero or random there.
+    Measured are the exponents in S_t for t >= since. For ||W|| the sum leaves out the
+    first step, at which the head is zero or random.
     """
     made = []
     series = {"-log L": -history.log_gap, "||W||": history.norm}
@@ -84,12 +86,12 @@ def growth(
 def eq13(
     history: History, tokens: TokenSet, head: MaxMargin, step_size: float, since: float
 ) -> list[Claim]:
-    """Judge Theorems 2-4 and 8-10 and Lemmas 12 and 13 on a run of Eq. 13.
+    """Check Theorems 2-4 and 8-10 and Lemmas 12 and 13 on a run of Eq. 13.
 
-    Exponents are over t >= since.
+    Exponents are fitted over t >= since.
 
-    * Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), our constant c = 1/4.
-      In the end log L falls by gamma* eta per unit of S_t (ours), because near
+    * Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), with our constant c =
+      1/4. In the end log L falls by gamma* eta per unit of S_t (ours), because near
       saturation -log L = gamma* ||u|| and ||u|| = eta S_t.
     * Theorem 3: W's direction error times log t stays bounded. The errors of W and u
       fall like 1/S_t (ours).
@@ -99,7 +101,8 @@ def eq13(
     * Lemma 13: score gaps grow at least like S_t, the losses of two samples stay within
       a factor 4 (our constant), and p_opt does not fall for t >= 1.
 
-    Eq. 14, p_opt >= 1/2, is about T = 2, where it follows from the start, 1/T.
+    Eq. 14, p_opt >= 1/2, is about T = 2. There it follows from the last part of Lemma
+    13, because p_opt starts at 1/T = 1/2.
     """
     t = history.iterations
     unit = 3 * step_size / head.norm
@@ -140,8 +143,10 @@ def eq13(
 
 
 def bounded_by_log(history: History) -> Claim:
-    """Judge Theorem 3: W's direction error times log t is not larger in the last
-    decade.
+    """Check Theorem 3: W's direction error times log t stays bounded.
+
+    Measured is its largest value in the last decade of iterations, divided by its
+    largest value before.
     """
     t = history.iterations[history.iterations >= 2]
     error = history.direction_error["W_mm"][:, history.iterations >= 2]
@@ -158,16 +163,18 @@ def head_direction(
     decay: float = 2 / 3,
     bound: str = "",
 ) -> Claim:
-    """Judge that u's direction error falls like 1/S_t for t >= since (ours, Theorem 4).
+    """Check that u's direction error falls like 1/S_t for t >= since.
 
-    Steps are (t+1)^-decay.
+    This sharpens Theorem 4 and is our own statement. The step sizes are (t+1)^-decay.
     """
     slopes = path_exponent(history, history.head_direction_error["u_mm"], decay, since)
     return claim("head", slopes, rule, bound=bound)
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
-    """Keep the opt tokens alone, each twice, so that W never moves and f_i = y_i u^T
+    """Return the same problem with only the opt tokens, each of them twice.
+
+    Its W never moves, so that the model is the linear predictor f_i = y_i u^T
     x_{i,opt}.
     """
     tokens = problem.tokens
@@ -180,13 +187,13 @@ def linear_predictor(problem: Minimal) -> Minimal:
 def lemma3(
     history: History, tokens: TokenSet, head: MaxMargin, since: float
 ) -> list[Claim]:
-    """Judge Lemma 3 and Remark 4 along Eq. 13.
+    """Check Lemma 3 and Remark 4 along Eq. 13.
 
-    The gradient has ||grad_u L|| >= c gamma* L, and on a step L is at most C times L
-    before it. Our constants are c = 1/2 and C = 1 + 1e-9, which means that the loss
-    does not rise. The third bound, on the curvature, has so much room that no row about
-    it could fail. Remark 4: ||grad_u L|| is of the order of L, and tends to gamma* L
-    (ours).
+    Lemma 3 says that ||grad_u L|| >= c gamma* L, and that on the segment between two
+    iterates L is at most C times L at the first of them. Our constants are c = 1/2 and
+    C = 1 + 1e-9, which means that the loss does not rise. Lemma 3 also bounds the
+    curvature, but so loosely that no claim about it could fail. Remark 4 says that
+    ||grad_u L|| is of the order of L. We add that it tends to gamma* L.
     """
     ratio = np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
     late = ratio[:, history.iterations >= since]
@@ -196,8 +203,9 @@ def lemma3(
 
 
 def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
-    """Return max L(theta')/L(theta_t) over 8 points of each recorded step, (runs,
-    steps).
+    """Return the largest L(theta')/L(theta_t) for each recorded step, (runs, steps).
+
+    theta' runs over 8 points of the segment from theta_t to theta_{t+1}.
     """
     margins, scores = joint_loss.opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -232,7 +240,8 @@ def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> d
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Judge that medians are within 1.5 times REFERENCE.
+    """Check that the median over runs of each quantity is within a factor 1.5 of
+    REFERENCE.
 
     `values` are {iteration: quantities(...)}.
     """
@@ -260,9 +269,10 @@ COMPARED = {  # (runs, k) each; larger means further ahead
 def slower_than_others(
     histories: dict[str, History], rule: str, rivals: Iterable[str]
 ) -> list[Claim]:
-    """Judge that `rule` ends with the largest loss and the smallest weights and norms.
+    """Check that `rule` ends with the largest loss, and the smallest softmax weights
+    and norms.
 
-    This must hold in every run.
+    This must hold in every run, compared with each of the `rivals`.
     """
     made = []
     for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):
@@ -277,8 +287,9 @@ def slower_than_others(
 def ahead(
     fast: History, slow: History, names: tuple[str, str], since: float
 ) -> list[Claim]:
-    """Judge that `fast` has larger norms, weights and alignments in every run for t >=
-    since.
+    """Check that `fast` has larger norms, softmax weights and alignments than `slow`.
+
+    This must hold in every run at every recorded t >= since.
     """
     late = fast.iterations >= since
     made = []

@@ -1,16 +1,18 @@
 """The ledger of paper A (2402.05738): every statement's rows.
 
-Four settings for a fixed head, all ours. "class means" and "antipodal" are as in our
-Figures 2 and 5, but smaller; their dimension is too low for our sufficient form of
-Assumption 1. "class means, high d" is Example 1 with four samples in so many dimensions
-that this form holds on every draw. "Gaussian tokens" is a second data model, for which
-a stricter form holds, that bounds inner products of opt tokens too. Three starts:
-"small" (Lemma 4), "opposite" (-W_mm), and "local", the token SVM's solution of another
-selection, where the local theory (2308.16898) says training may stay.
+A fixed head is tested in four settings, which we chose. "class means" and "antipodal"
+are as in our Figures 2 and 5, but smaller; their dimension is too low for our
+sufficient form of Assumption 1. "class means, high d" is Example 1 with four samples in
+so many dimensions that this form holds on every draw. "Gaussian tokens" is a second
+data model, for which a stricter form of the assumption holds, one that also bounds the
+inner products of two opt tokens. Training starts from one of three W: "small" (Lemma
+4), "opposite" (-W_mm), and "local", the solution of the token SVM for another
+selection, at which training may stay according to the local theory (2308.16898).
 
-Constants that the paper's text lost are ours. What holds with probability 1 - DELTA is
-checked by the upper end, at 95 %, of the probability that it fails, which must not
-exceed DELTA: 28 draws without a failure are too few.
+Where our copy of the paper lacks a constant, we use one of our own. If a statement
+holds with probability 1 - DELTA, we count the draws on which it fails. The 95 % upper
+confidence limit of the probability of a failure must not exceed DELTA. So 28 draws
+without a failure are too few.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +36,11 @@ from papers.fits import log_slope
 
 EXAMPLE_1 = "class means, high d"
 STARTS = ("small", "opposite", "local")
-HEAD_BEYOND = "-1 ± 0.05"  # of the head's direction error, likewise
-# Of exponents in S_t for T = 4 and a random start, which delay the growth
+# Bound on the exponent in S_t of the head's direction error, for other steps or data
+# than the paper's.
+HEAD_BEYOND = "-1 ± 0.05"
+# Bound on the exponents of -log L and ||W|| in S_t, for T = 4 and for a random start,
+# which delay the growth.
 BEYOND = "1 ± 0.05"
 
 
@@ -61,22 +66,23 @@ class Sizes:
     draws: int = 200
 
     def class_means(self, seeds: Sequence[int], **more: Any) -> TokenSet:
-        """Return data with fewer tokens than in our Figure 2, or with antipodal=True in
-        Figure 5.
+        """Return the data of our Figure 2, but with fewer tokens.
+
+        With antipodal=True they are the data of our Figure 5, with fewer tokens.
         """
         shape = self.n, self.T, self.d, self.signal, self.noise
         return tokens.class_mean_tokens(seeds, *shape, **more)
 
     def example_1(self, seeds: Sequence[int]) -> TokenSet:
-        """Return Example 1, class means, with so few samples in so many dimensions that
+        """Return Example 1 (class means) with few samples in many dimensions, so that
         Assumption 1 holds.
         """
         d = self.verified_d
         return tokens.class_mean_tokens(seeds, n=4, T=3, d=d, signal=2.0, noise=d**-0.5)
 
     def gaussian(self, seeds: Sequence[int]) -> TokenSet:
-        """Return Gaussian tokens in so many dimensions that opt tokens too are nearly
-        orthogonal.
+        """Return Gaussian tokens in so many dimensions that any two tokens are nearly
+        orthogonal, two opt tokens included.
         """
         return tokens.gaussian_tokens(seeds, n=4, T=3, d=self.verified_d)
 
@@ -92,6 +98,9 @@ SMALL = Sizes(seeds=2, steps=4000, draws=40)
 
 @cache
 def _problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
+    """Draw the four settings of a fixed head, by name, in coordinates of the tokens'
+    span.
+    """
     each = range(sizes.seeds)
     drawn = {
         "class means": sizes.class_means(each),
@@ -104,8 +113,11 @@ def _problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
 
 @cache
 def _solutions(sizes: Sizes, name: str):
-    """Solve the token SVMs of the opt tokens, of random others, and of others in one
-    sample.
+    """Solve the token SVM for three selections of tokens in the setting `name`.
+
+    Returns a tuple of three MaxMargin. The first selection is the opt tokens, the
+    second a random other token of every sample, and the third the opt tokens except in
+    the first sample, where it is the other token.
     """
     data = _problems(sizes)[name].tokens
     _, n, T, _ = data.shape
@@ -123,7 +135,9 @@ def _trained(
 ) -> dict[str, dynamics.History]:
     """Train NGD, GD, GD with growing steps, and Polyak's step from one of three starts.
 
-    For a loss other than the exponential one only NGD is trained.
+    For a loss other than the exponential one, only NGD is trained. Returns the
+    histories by the name of the rule, with the targets "W_mm", "local" and "exchanged",
+    which are the three selections of `_solutions`.
     """
     problem = _problems(sizes)[name]
     (true, local, exchanged) = _solutions(sizes, name)
@@ -144,7 +158,7 @@ def _trained(
         problem, named, sizes.steps, recorded, begin, targets=ends, loss=loss
     )
     if loss == "exponential":
-        # A fifth of the steps is enough. Each calls Python and is slow.
+        # A fifth of the steps is enough. Each step calls a Python function and is slow.
         growing = fixed_head.growing_steps(step_size)
         steps = sizes.steps // 5
         recorded = dynamics.log_spaced(steps, 120)
@@ -155,7 +169,7 @@ def _trained(
 
 
 def _fixed_head_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Theorems 1 and 5-7, Lemmas 1, 5, 7 and 10, Eq. 12, Remark 1 and Section
+    """Check Theorems 1 and 5-7, Lemmas 1, 5, 7 and 10, Eq. 12, Remark 1 and Section
     3.1.
     """
     seeds = sizes.seeds
@@ -183,7 +197,10 @@ def _fixed_head_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _nearer_to_local(histories: Mapping[str, dynamics.History]) -> Claim:
-    """How much better any run aligns with a rival's end point than with W_mm."""
+    """Check that no run ends better aligned with a rival's end point than with W_mm.
+
+    Measured is the largest difference of the two alignments over runs and rules.
+    """
     largest = -np.inf
     for history in histories.values():
         aligned = history.alignment
@@ -201,13 +218,13 @@ QUERIES = (
 
 
 def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemma 5 on Figure 5's own data and steps, with 100 seeds."""
+    """Check Lemma 5 on Figure 5's own data and steps, with 100 seeds."""
     named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
-    for first in range(
-        0, 100, 25
-    ):  # a weight falls in one draw of a hundred; all take 400 MB
+    # A weight falls in only one data set of a hundred, so that we need them all. At
+    # once they take 400 MB, so we train 25 at a time.
+    for first in range(0, 100, 25):
         seeds = range(first, first + 25)
         drawn = tokens.class_mean_tokens(seeds, 20, 10, 300, 3.0, 0.1, antipodal=True)
         problem = coordinates.minimal(drawn)
@@ -216,16 +233,15 @@ def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
         parts.append(
             [c for rule in named for c in fixed_head.lemma5(histories[rule], rule)]
         )
-    for claims in zip(
-        *parts, strict=True
-    ):  # what fails comes first, so that no NaN is lost
+    # A claim that fails comes before all others, so that a NaN is not lost.
+    for claims in zip(*parts, strict=True):
         worst = min(claims, key=lambda claim: (claim.holds, claim.measured))
         worst = remarked(worst, QUERIES)
         yield from PAPER.rows("Figure 5's data", 100, [worst])
 
 
 def _other_loss_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Section 3.2: Theorem 1 and Lemma 10 for every loss except the exponential
+    """Check Section 3.2: Theorem 1 and Lemma 10 for every loss except the exponential
     one.
     """
     number = "Section 3.2"
@@ -244,7 +260,7 @@ def _other_loss_rows(sizes: Sizes) -> Iterator[Claim]:
 def _growth_of_ngd(
     ngd: dynamics.History, target: svm.MaxMargin, step_size: float, late: float
 ) -> Claim:
-    """Lemma 10: the margins grow by eta / ||W_mm|| a step."""
+    """Check Lemma 10: under NGD the margins grow by eta / ||W_mm|| per step."""
     return fixed_head.margin_growth(ngd, "NGD", step_size / target.norm, late)
 
 
@@ -255,17 +271,18 @@ def _start_ratios(tokens: TokenSet, start: dynamics.Start, dimension: int):
     """Compare a Gaussian start with the bounds of Lemma 4.
 
     Lemma 4 says that |x^T W_0 z| <= c for all tokens with probability 1 - DELTA, if W_0
-    is Gaussian. Then T p_{i,t} is in [e^-2c, e^2c]. The union bound over Gaussian tails
-    gives c by sum 2 Q(c / (std ||x|| ||z||)) = DELTA. It is at most std B^2 sqrt(2
-    log(2 n T/DELTA)), where std is the size of the entries of W_0 and B the largest
-    norm of a token. ||W_0||_F is std d within 3 %, where d is the `dimension` of
-    tokens.
+    is Gaussian. Then T p_{i,t} is in [e^-2c, e^2c]. By the union bound over Gaussian
+    tails, c solves sum 2 Q(c / (std ||x|| ||z||)) = DELTA. So c is at most std B^2
+    sqrt(2 log(2 n T/DELTA)), where std is the standard deviation of the entries of W_0
+    and B the largest norm of a token. ||W_0||_F equals std d up to 3 %, where d is the
+    `dimension` of tokens.
 
     Returns
     -------
     ndarray (2, runs)
-        For a `start` with std 1: the largest logit divided by c, and ||W_0||_F divided
-        by d. They do not depend on std.
+        For a `start` with std 1, the first row is the largest logit divided by c, and
+        the second row is ||W_0||_F divided by d. Both would be the same for any other
+        std.
     """
     sizes = (
         np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
@@ -277,10 +294,11 @@ def _start_ratios(tokens: TokenSet, start: dynamics.Start, dimension: int):
 
 @cache
 def _thousand_starts(sizes: Sizes):
-    """Compute `_start_ratios` of 1000 starts, since fewer are too rough for 5 %.
+    """Compute `_start_ratios` (2, 1000) of 1000 starts; from fewer starts, a quantile
+    is not exact to 5 %.
 
-    A hundred at a time limit the memory: before they are reduced, the tokens of all
-    take 140 MB.
+    We draw a hundred at a time to limit the memory: before they are reduced to their
+    span, the tokens of all starts take 140 MB.
     """
     ratios = []
     for first in range(0, 1000, 100):
@@ -292,14 +310,17 @@ def _thousand_starts(sizes: Sizes):
 
 
 def _lemma4(ratios: np.ndarray):
-    """Judge `_start_ratios`."""
+    """Check Lemma 4, given `_start_ratios` (2, runs)."""
     logits, lengths = ratios
     share = np.quantile(logits, 1 - DELTA)
     return PAPER.claims({"lemma4.logits": share, "lemma4.norm": lengths.max()})
 
 
 def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
-    """Solve sum 2 Q(c / size) = delta for c (runs,), over the sizes (runs, n, T)."""
+    """Return the c (runs,) that solves sum 2 Q(c / size) = delta.
+
+    The sum is over the `sizes` (runs, n, T) of one run.
+    """
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
 
@@ -310,9 +331,10 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
 
 
 def _probability_at_most(failed: np.ndarray) -> float:
-    """Return the upper end, at 95 %, of the probability of a failure.
+    """Return the 95 % upper confidence limit of the probability of a failure.
 
-    `failed` (draws,) says which draws failed (Clopper and Pearson, 1934).
+    `failed` (draws,) says which draws failed. The limit is that of Clopper and Pearson
+    (1934).
     """
     k = int(failed.sum())
     draws = failed.size
@@ -322,8 +344,10 @@ def _probability_at_most(failed: np.ndarray) -> float:
 
 
 def _data_claims(tokens: TokenSet, why: str = ""):
-    """Judge that the opt token is the best, and how much room Assumptions 1 and 2
-    have.
+    """Check Definition 1 (the opt token has the best score) and Assumptions 1 and 2.
+
+    Assumption 2 says that all other tokens of a sample have one score. `why` is the
+    remark beside the room that Assumption 1 has. Returns three claims.
     """
     gap, imbalance = assumptions.score_gaps(tokens)
     room = assumptions.near_orthogonality(tokens)
@@ -333,20 +357,22 @@ def _data_claims(tokens: TokenSet, why: str = ""):
 
 
 def _how_often(id: str, room: np.ndarray):
-    """Judge by the claim `id` how probable it is that a draw has less `room` (draws,)
-    than 1.
+    """Check, as the claim `id`, that few draws have a `room` (draws,) below 1.
+
+    Measured is the 95 % upper confidence limit of the probability of such a draw.
     """
     return PAPER.claim(id, _probability_at_most(room < 1))
 
 
 def _lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
-    """Judge that norms and cross products in (DM) concentrate with probability 1 -
+    """Check Lemma 11: norms and cross products in (DM) concentrate with probability 1 -
     DELTA.
 
-    Let there be m tokens, s = log(2 m^2/DELTA), and r the norm scale of a token (noise,
-    or signal noise). Then | ||x||^2 / r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r
-    r' (sqrt(2 d s) + s) (Laurent and Massart, 2000; our constants). Measured is the
-    quantile of the draws, divided by its bound.
+    Let m be the number of tokens, s = log(2 m^2/DELTA), and r the standard deviation of
+    a token's entries (noise, or signal noise). Then | ||x||^2 / r^2 - d | <= 2 sqrt(d
+    s) + 2 s and |<x, x'>| <= r r' (sqrt(2 d s) + s) (Laurent and Massart, 2000; our
+    constants). Measured is, for either left side, its quantile 1 - DELTA over the
+    draws, divided by the right side.
     """
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / DELTA)
@@ -361,9 +387,10 @@ def _lemma11_exponents(
     draws: int,
     signal: float,
 ) -> list[Claim]:
-    """Judge that norms and cross products in (DM) spread like d^{1/2}.
+    """Check that the spread of norms and cross products in (DM) grows like d^{1/2}.
 
-    Measured is the median of draw(seeds, d), whose tokens have noise 1/sqrt(d).
+    Measured is the exponent in d of the median spread over `draws` data sets.
+    draw(seeds, d) returns data whose tokens have noise 1/sqrt(d).
     """
     sizes = (400, 1600, 6400)
     medians = []
@@ -379,8 +406,10 @@ def _lemma11_exponents(
 def _spreads(
     tokens: TokenSet, signal: float, noise: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest | ||x||^2 / r^2 - d | and |<x, x'>| / (r r') of each draw,
-    (runs,).
+    """Return the largest | ||x||^2 / r^2 - d | and the largest |<x, x'>| / (r r') of
+    each draw, both (runs,).
+
+    r is the standard deviation of a token's entries; see `_lemma11`.
     """
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]
@@ -392,8 +421,10 @@ def _spreads(
 
 
 def _lemma14(tokens: TokenSet, head: svm.MaxMargin) -> list[Claim]:
-    """Judge that u_mm separates y_i (p x_{i,opt} + (1-p) x_{i,t}) for all p in [1/2,
-    1].
+    """Check Lemma 14: u_mm separates y_i (p x_{i,opt} + (1-p) x_{i,t}) for all p in
+    [1/2, 1].
+
+    The score is linear in p, so that p = 1/2 and p = 1 suffice.
     """
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -403,7 +434,7 @@ def _lemma14(tokens: TokenSet, head: svm.MaxMargin) -> list[Claim]:
 
 
 def _data_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
+    """Check Definition 1, Assumptions 1 and 2, Example 1, Lemmas 4, 8, 11 and 14."""
     draws = range(sizes.draws)
     low, high = "d is too small for so many samples", "d is large for it; {room}"
     drawn = {
@@ -420,7 +451,7 @@ def _data_rows(sizes: Sizes) -> Iterator[Claim]:
             often = _how_often("strict", assumptions.strict_orthogonality(data))
             yield from PAPER.rows(name, sizes.draws, [often])
 
-    # Two samples: inner products that Assumption 1 excludes.
+    # Two samples whose inner products Assumption 1 excludes.
     two = phase_diagram.two_samples()
     named = {
         "NGD": rules.NGD(sizes.ngd_step),
@@ -455,7 +486,7 @@ def _data_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _worst_weights_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemma 6 at the worst W, and Lemmas 2 and 9 at the worst W with large opt
+    """Check Lemma 6 at the worst W, and Lemmas 2 and 9 at the worst W with large opt
     weights.
     """
     few = 1 if sizes.seeds < 20 else 3
@@ -481,8 +512,8 @@ def _longest_differences(tokens: TokenSet) -> np.ndarray:
 def _random_weights(
     draws: Iterable[np.random.Generator], shape: tuple[int, ...], norms: np.ndarray
 ):
-    """Draw Gaussian W (runs, d, d_z) with the norms (runs,), from one stream per
-    run.
+    """Draw Gaussian W (runs, d, d_z), from one stream per run, and scale them to
+    `norms` (runs,).
     """
     W = np.stack([draw.standard_normal(shape) for draw in draws])
     scales = norms / np.linalg.norm(W, axis=(1, 2))
@@ -492,19 +523,21 @@ def _random_weights(
 def _stationary(
     tokens: TokenSet, target: svm.MaxMargin, draws: int = 20
 ) -> list[Claim]:
-    """Judge Section 3.1: under Assumption 2 the gradient vanishes only if each p_opt is
+    """Check Section 3.1: under Assumption 2 the gradient vanishes only if each p_opt is
     0 or 1.
 
     Let S be the mean of |l'_i| Delta_i p_i (1 - p_i), which is zero only if every p_i
     is 0 or 1. Then -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm
-    has an inner product of at least 1 with each of them, so that S / ||W_mm|| <= ||grad
-    L||. Conversely ||grad L|| <= D S, where D is the length of the longest one.
-    Measured at Gaussian W of norms from 0.1 to 30 ||W_mm||.
+    has an inner product of at least 1 with each (x_opt - x) z^T, so that S / ||W_mm||
+    <= ||grad L||. Conversely ||grad L|| <= D S, where D is the length of the longest
+    (x_opt - x) z^T. Measured are the smallest ||grad L|| ||W_mm|| / S and the largest
+    ||grad L|| / (D S), at `draws` Gaussian W with norms from 0.1 to 30 ||W_mm||.
     """
     runs, _, T, _ = tokens.shape
     D = _longest_differences(tokens)
 
-    # The score of the opt token, and that of the others, which is one by Assumption 2.
+    # The score of the opt token, and the score that all other tokens share by
+    # Assumption 2.
     of_opt = tokens.opt[..., None]
     scores = attention.scores(tokens, tokens.u)
     opt_score = np.take_along_axis(scores, of_opt, -1)[..., 0]
@@ -529,8 +562,10 @@ def _stationary(
 
 
 def _query_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge footnote 3: the query is another token than the first, drawn for every
-    sample.
+    """Check footnote 3: Theorem 1 also holds if each sample's query is another of its
+    tokens.
+
+    The query is drawn at random for every sample, and is never its first token.
     """
     drawn = sizes.example_1(range(sizes.seeds))
     seeds = range(sizes.seeds)
@@ -560,9 +595,26 @@ def _query_rows(sizes: Sizes) -> Iterator[Claim]:
 def _joint_run(
     data: TokenSet, sizes: Sizes, decays: Sequence[float], u_std: float = 0.0
 ) -> tuple[TokenSet, svm.MaxMargin, dict[float, dynamics.History]]:
-    """Train by Eq. 13 with steps eta (t+1)^-p for every p in `decays`.
+    """Train u and W jointly by Eq. 13, once for every p in `decays`.
 
-    u and W start from zero or, if u_std > 0, from Gaussian entries.
+    Eq. 13 divides each gradient by its own norm:
+
+        W_{t+1} = W_t - eta (t+1)^-p grad_W L / ||grad_W L||,
+        u_{t+1} = u_t - eta (t+1)^-p grad_u L / ||grad_u L||.
+
+    In the paper p is 2/3. W starts from zero. u starts from data.u, which is zero for
+    (DM). If u_std > 0, both start from Gaussian entries with this standard deviation
+    instead.
+
+    Returns
+    -------
+    tokens : TokenSet
+        The data in coordinates of the tokens' span: X is (runs, n, T, r), where r is
+        the dimension of the span.
+    head : MaxMargin
+        The max-margin head u_mm of each run, (runs, r).
+    by_decay : dict of float to History
+        By p, the histories of all runs, with the targets "W_mm" of W and "u_mm" of u.
     """
     problem = coordinates.minimal(data)
     seeds = range(sizes.seeds)
@@ -571,10 +623,11 @@ def _joint_run(
     pairs = np.union1d(recorded, np.minimum(recorded + 1, sizes.joint_steps))
     head = svm.head_svm(problem.tokens)
 
-    # The start: zero, or u and W of Gaussian entries.
+    # The start: W = 0 and data.u, or u and W with Gaussian entries.
     from_start = problem
     start = None
     if u_std:
+        # The reduced dimension, that of the tokens' span, and not the tokens' own.
         d = problem.tokens.u.shape[1]
         u = np.stack(
             [u_std * stream(seed, "draws").standard_normal(d) for seed in seeds]
@@ -596,7 +649,7 @@ def _joint_run(
 
 
 def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Theorems 2-4 and 8-10, Lemmas 3, 12 and 13, Remarks 3 and 4, and Eq. 13."""
+    """Check Theorems 2-4 and 8-10, Lemmas 3, 12 and 13, Remarks 3 and 4, and Eq. 13."""
     late = sizes.joint_steps / 10
     step = sizes.joint_step
     drawn = sizes.data_model(range(sizes.seeds))
@@ -617,16 +670,13 @@ def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
     def slopes(run: dynamics.History, p: float):
         return joint_training.path_exponent(run, -run.log_gap, p, late)
 
-    for p in (
-        0,
-        1 / 2,
-        2 / 3,
-    ):  # -log L grows like the steps' sum, as for linear predictors
+    # Remark 3: -log L grows like the sum of the step sizes, as for a linear predictor.
+    for p in (0, 1 / 2, 2 / 3):
         pair = {"attention": by_decay[p], "linear predictor": linear[p]}
         for name, run in pair.items():
             claims.append(PAPER.claim("remark3", slopes(run, p), name, f"{p:.3g}"))
     claims.append(PAPER.claim("eq13.exponent", slopes(by_decay[4 / 5], 4 / 5)))
-    for p in (1 / 2, 4 / 5):  # Theorem 4 with other steps
+    for p in (1 / 2, 4 / 5):  # Theorem 4 with step sizes other than the paper's
         name = f"steps (t+1)^-{p:g}"
         claims.append(
             joint_training.head_direction(by_decay[p], late, name, p, HEAD_BEYOND)
@@ -637,9 +687,10 @@ def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _linear_rate(drawn: TokenSet, sizes: Sizes) -> Claim:
-    """Judge the second half of Remark 3.
+    """Check the second half of Remark 3.
 
-    Plain GD on the linear predictor turns to u_mm like 1/log t.
+    It says that under plain GD on the linear predictor, u's direction error falls like
+    1/log t.
     """
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
     ends = {"u_mm": svm.head_svm(problem.tokens)}
@@ -653,18 +704,21 @@ def _linear_rate(drawn: TokenSet, sizes: Sizes) -> Claim:
 
 
 def _beyond_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Section 4.1's small random start, and Section 4.2's T = 4.
+    """Check joint training from a small random start (Section 4.1) and with T = 4
+    (Section 4.2).
 
-    The other tokens are equal or nearly equal. ||W_0|| = 0.4 does not hide the growth
-    of ||W_t||. A random start and a weight of 1/4 delay the first steps, which changes
-    the exponents by 0.04.
+    With T = 4, the tokens of a sample other than the opt token are equal or nearly
+    equal. The random start has ||W_0|| = 0.4, which is too small to hide the growth of
+    ||W_t||. A random start, and a softmax weight of only 1/4 at the start, delay the
+    first steps. This changes the exponents by 0.04.
     """
     seeds = range(sizes.seeds)
     late = sizes.joint_steps / 10
     two = sizes.data_model(seeds)
     four = sizes.data_model(seeds, T=4)
     near = four.X.copy()
-    for run, seed in enumerate(seeds):  # other tokens move by a tenth of their length
+    # Every token except the opt token moves by about a tenth of its length.
+    for run, seed in enumerate(seeds):
         length = (
             0.1
             * np.linalg.norm(four.X[run], axis=-1, keepdims=True)

@@ -39,15 +39,16 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     """Decide whether one run from zero (n = T = 2) reaches its best tokens.
 
     The theory is "Two samples" in `notebooks/law_of_margins.md`; it needs a loss with
-    |l'| not increasing. Let K be the Gram matrix of the two pairs' features, with K_11
-    >= K_22.
+    |l'| not increasing. Let K be the Gram matrix of the features of the two pairs, with
+    K_11 >= K_22.
 
     Returns
     -------
     namespace
-        `threshold`: theta* = (|K_12| - K_22)/(K_11 - |K_12|), or -inf if K_12 >= 0.
-        `start` and `highest`: the R_0 and R_1 that it is compared with. `reached`:
-        the answer, or None if R_0 <= theta* < R_1 leaves it open.
+        `threshold` is theta* = (|K_12| - K_22)/(K_11 - |K_12|), or -inf if K_12 >= 0.
+        `start` and `highest` are R_0 and R_1, with which the threshold is compared.
+        `reached` is True if R_0 > theta*, False if R_1 <= theta*, and None in between,
+        where the theory leaves the answer open.
 
     Raises
     ------
@@ -96,7 +97,8 @@ def two_samples_of(
 ) -> TokenSet:
     """Build the samples {b_i, b_i + d_i}, where K is the Gram matrix of the d_i.
 
-    The tokens b_i have the scores `low`, the others score higher by `gaps`.
+    The tokens b_i have the scores `low`, and the tokens b_i + d_i have scores that are
+    higher by `gaps`.
     """
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
@@ -106,15 +108,20 @@ def two_samples_of(
 
 
 def theta_star(K: np.ndarray) -> float:
-    """theta* = (|K_12| - K_22)/(K_11 - |K_12|) of a Gram matrix K with K_12 < 0."""
+    """Return theta* = (|K_12| - K_22)/(K_11 - |K_12|) for a Gram matrix K with K_12 <
+    0.
+    """
     k = -K[0, 1]
     return (k - K[1, 1]) / (K[0, 0] - k)
 
 
 def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
-    """Judge how far -K_12 may exceed min(K_11, K_22) for small score gaps.
+    """Check how far -K_12 may exceed min(K_11, K_22) if the score gaps are small.
 
-    Runs are 2 % below and above our threshold theta*.
+    For each seed, the ratio of the two score gaps is 2 % below our threshold theta* in
+    one run, and 2 % above it in another. Only the second run should select its opt
+    tokens in the end. Measured is the share of runs for which theta* predicts this
+    rightly.
     """
     right = []
     for seed in seeds:
@@ -134,8 +141,11 @@ def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
 
 
 def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim]:
-    """Judge that on `two_samples` every rule ends at another selection's direction
-    (ours).
+    """Check that on `two_samples` every rule ends at the direction of another selection
+    than opt (our own statement).
+
+    Measured is, by rule, the alignment with that direction minus the alignment with
+    W_mm.
     """
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
@@ -152,9 +162,13 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
-    """Break Assumption 2: add to u a random vector orthogonal to all opt tokens, one
-    seed per run; the largest other score becomes in size spread times the smallest opt
-    score. ValueError unless 0 <= spread < 1 (others would be opt).
+    """Break Assumption 2 by adding to u a random vector that is orthogonal to all opt
+    tokens.
+
+    The vector has one seed per run. It is scaled such that it changes the score of
+    another token by at most `spread` times the smallest score of an opt token.
+
+    Raises ValueError unless 0 <= spread < 1, because other tokens would become opt.
     """
     if not 0 <= spread < 1:
         raise ValueError(
@@ -178,24 +192,28 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
 def bounded_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
 ) -> TokenSet:
-    """`class_mean_tokens`, noise `ratio` times as long as opt, the longer `size`."""
+    """Draw `class_mean_tokens` whose noise tokens are `ratio` times as long as opt
+    tokens.
+
+    The longer of the two kinds has the length `size`.
+    """
     signal = size * min(1.0, 1.0 / ratio)
     noise = size * min(1.0, ratio)
     return class_mean_tokens(seeds, n, T, d, signal, noise / np.sqrt(d))
 
 
 def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
-    """Return, by rule, the share of runs that reach W_mm, among those that have one.
+    """Return, by rule, the share of runs that reach W_mm.
 
-    It is NaN if no run has one.
+    Runs without a W_mm are left out, as no W selects their opt tokens. The share is NaN
+    if no run has a W_mm.
     """
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
         return dict.fromkeys(rules, np.nan)
     goal = {"W_mm": svm.token_svm(kept)}
-    with np.errstate(
-        invalid="ignore"
-    ):  # a run that stalled or diverged has not reached it
+    # A run that stalled or diverged has NaN here, so that it has not reached W_mm.
+    with np.errstate(invalid="ignore"):
         histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
         return {
             name: float(reached(history).mean()) for name, history in histories.items()
@@ -211,8 +229,9 @@ def phase_diagram(
     rules: Rules,
     steps: int,
 ) -> dict[str, np.ndarray]:
-    """Compute `fraction_reached` for every spread and cell (d, ratio), (spreads,
-    cells).
+    """Compute `fraction_reached` for every spread and every cell (d, ratio).
+
+    Returns {rule: shares (spreads, cells)}.
     """
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
 
@@ -228,7 +247,12 @@ def phase_diagram(
 def broken(
     diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]
 ) -> list[Claim]:
-    """Judge that all runs reach W_mm in the first cells, and not all in the others."""
+    """Check that all runs reach W_mm in the first cell of each diagram, and that some
+    cell has runs that do not.
+
+    In the first cell no assumption is broken. `diagrams` are results of
+    `phase_diagram`.
+    """
     intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
     worst = {
         rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules
@@ -238,8 +262,8 @@ def broken(
 
 
 def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
-    """Say for each draw whether a small weight of an opt token falls (Lemma 5), in
-    dimension d.
+    """Return whether Lemma 5 fails in each draw in dimension d: a small weight of an
+    opt token falls.
 
     Parameters
     ----------
@@ -276,7 +300,7 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
 
 
 def upper_end(failed: np.ndarray) -> float:
-    """Return the upper end, at 95 %, of the probability of a failure.
+    """Return the 95 % upper confidence limit of the probability of a failure.
 
     `failed` (draws,) says which draws failed.
     """
@@ -288,7 +312,8 @@ def upper_end(failed: np.ndarray) -> float:
 
 
 def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Claim]:
-    """Lemma 5 fails in many draws at the lowest dimension and in none at the highest.
+    """Check that Lemma 5 fails in many draws in the lowest dimension, and in none in
+    the highest.
 
     Parameters
     ----------
@@ -298,7 +323,7 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
     Returns
     -------
     list of Claim
-        Two claims a rule.
+        Two claims per rule.
     """
     lowest = min(falls)
     highest = max(falls)
@@ -314,10 +339,7 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
 def room_by_dimension(
     dimensions: Sequence[int], n: int, T: int, draws: int
 ) -> np.ndarray:
-    """Measure the room of class means under Assumption 1, (dimensions, draws).
-
-    It is `assumptions.near_orthogonality`.
-    """
+    """Return `assumptions.near_orthogonality` of class means, (dimensions, draws)."""
     rows = []
     for d in dimensions:
         per_draw = []

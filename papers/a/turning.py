@@ -27,7 +27,7 @@ HELD_AT_END = 1.4
 SIZE = (plots.WIDTH, 3.8)  # inches
 STILL = (plots.WIDTH, 2.7)
 LIMITS = (-2.45, 2.45)
-# The shortest arrow, and by how much the logarithm of its norm lengthens it.
+# An arrow of norm s is drawn with the length SHORTEST + LENGTHENED log(1 + s).
 SHORTEST = 0.4
 LENGTHENED = 0.38
 HEADLINE = "From a wrong start, the layer turns to the best token"
@@ -56,9 +56,10 @@ def directions(W: np.ndarray) -> np.ndarray:
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """Write the animation, and a still picture of its start and its end.
 
-    Tokens grow with their softmax weights. The arrow is W_t z_i. It turns by the same
-    angle between frames, and its length grows with the logarithm of the norm. The first
-    and the last frame are held for a moment.
+    Tokens are drawn larger the larger their softmax weights are. The arrow is W_t z_i.
+    Frames are chosen such that it turns by the same angle from each to the next, and
+    its length grows with the logarithm of its norm. The first and the last frame are
+    shown for longer.
 
     Parameters
     ----------
@@ -95,7 +96,11 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
 
 
 def _still(start: tuple, end: tuple, tokens: TokenSet, W_mm: np.ndarray) -> Figure:
-    """Draw both examples at the start, on the left, and at the end."""
+    """Draw both examples twice: at the start of training on the left, at its end on the
+    right.
+
+    `start` and `end` are (t, W) each.
+    """
     width, height = STILL
     figure = Figure(figsize=STILL, dpi=110)
     for left, (t, W) in ((0.0, start), (0.51, end)):
@@ -121,7 +126,7 @@ def _draw(
     t: int,
     W: np.ndarray,
 ) -> None:
-    """Draw one frame: both examples, and in words how far the direction is off."""
+    """Draw one frame: both examples, and above them the direction error as text."""
     for i, panel in enumerate(panels):
         _example(panel, i, tokens, W_mm, W)
     for text in list(figure.texts):
@@ -136,8 +141,8 @@ def _draw(
 def _example(
     panel: Axes, i: int, tokens: TokenSet, W_mm: np.ndarray, W: np.ndarray
 ) -> None:
-    """Draw the tokens of an example, their weights and scores, the arrow W z_i and the
-    ray.
+    """Draw an example: its tokens with their weights and scores, the arrow W z_i, and
+    the ray along W_mm z_i.
     """
     weights = attention.weights(tokens, W[None])[0, i]
     scores = attention.scores(tokens, tokens.u)[0, i]

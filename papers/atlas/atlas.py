@@ -15,7 +15,7 @@ from lib import attention, svm
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
 
-# the name in figures, and the norm as `svm.token_svm` takes it
+# By the name in figures: the norm as an argument of `svm.token_svm`.
 NORMS: dict[str, Any] = {
     "l_1": 1.0,
     "nuclear": "nuclear",
@@ -34,7 +34,8 @@ def column(name: str) -> int:
 
 
 def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """Return the token of largest logit, (runs, n), for W (runs, d, d_z).
+    """Return the index of each sample's token of largest logit, (runs, n), for W (runs,
+    d, d_z).
 
     If several tokens tie, it is the first of them.
     """
@@ -54,11 +55,12 @@ def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.
 
 
 def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute A_m = (x_s - x_t) z^T of the first run, for all pairs m of sample and
-    token.
+    """Compute A_m = (x_s - x_t) z^T of the first run, for all pairs m of a sample and a
+    token t that is not selected.
 
-    `selection` is (n,). Returns A (m, d, d_z), and the sample of each pair (m,),
-    ascending. Masked tokens have no pair.
+    x_s is the selected token of the sample, and `selection` is (n,). Returns A (m, d,
+    d_z) and the index of each pair's sample (m,), in ascending order. Masked tokens
+    have no pair.
     """
     delta = coordinates.differences(tokens, selection[None], masked_as_zero=True)[0]
     shown = coordinates.shown_pairs(tokens, selection[None])[0]  # (n, T-1)
@@ -67,7 +69,10 @@ def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 class BestMargins:
-    """The token SVMs of all runs and selections; each is solved once and then kept."""
+    """The token SVMs of all runs and selections.
+
+    Each is solved when it is first needed, and then remembered.
+    """
 
     def __init__(self, tokens: TokenSet) -> None:
         self.tokens = tokens
@@ -88,28 +93,29 @@ class BestMargins:
         return solved[norm]
 
     def gamma(self, run: int, selection: np.ndarray, norm: str) -> float:
-        """Return the largest margin gamma_N = 1 / ||W_mm||_N; arguments as in
-        `solution`.
+        """Return the largest margin gamma_N = 1 / ||W_mm||_N.
+
+        The arguments are those of `solution`.
         """
         return 1 / self.solution(run, selection, norm).norm[0]
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """The margin ratios of a rule's runs: `value` is (runs, k, norms in the order of
-    NORMS).
+    """The margin ratios of a rule's runs.
 
-    It is NaN for a run without a selection.
+    `value` is (runs, k, norms), with the norms in the order of NORMS. It is NaN for a
+    run that ends without a selection.
     """
 
     iterations: np.ndarray  # (k,)
     value: np.ndarray
     selection: np.ndarray  # (runs, n) at the last record
-    steady: np.ndarray  # (runs,) the same at half of the iterations
+    steady: np.ndarray  # (runs,) whether the selection halfway is already the last one
 
     @property
     def last(self) -> np.ndarray:
-        """The ratios at the last record, (runs, norms)."""
+        """Return the ratios at the last record, (runs, norms)."""
         return self.value[:, -1]
 
 
@@ -143,7 +149,8 @@ def atlas(paths: Mapping[str, History], best: BestMargins) -> dict[str, Ratios]:
 
 
 def fitted_rate(reached: Ratios, norm: int, decades: float = 1.0) -> np.ndarray:
-    """Fit the exponent b of 1 - ratio ~ t^b over the last decades, (runs,).
+    """Fit the exponent b of 1 - ratio ~ t^b, (runs,), over the last `decades` decades
+    of iterations.
 
     `norm` is the index of a norm in NORMS.
     """

@@ -21,7 +21,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     """Draw each rule's ratio in its predicted norm, and its best median in another
     norm.
 
-    Bars are the range over runs. Rules with a grey name were predicted to stay below
+    Bars show the range over runs. A rule with a grey name was predicted to stay below
     0.99.
     """
     # Rules that were predicted to reach their norm come first. A line separates the
@@ -45,7 +45,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
         )
         axis.plot(ends, [place] * 2, color=looks[own].colour, linewidth=2.2)
         axis.plot(medians[own], place, ms=5, clip_on=False, **looks[own].mark)
-        # visible around a mark at the same place
+        # The ring is larger than a mark, so that both can be seen at the same place.
         ring = dict(ms=7.5, mfc="none", clip_on=False)
         axis.plot(medians[rival], place, **ring, **looks[rival].mark)
     for norm in NORMS:
@@ -67,7 +67,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
 
 
 def _written(row: str) -> str:
-    """Write the name of a row as in figures, with its norm, beta_2 and Adam's
+    """Write the name of a row for a figure, with its norm, beta_2 and Adam's
     epsilon.
     """
     for name, label in LABELS.items():
@@ -80,10 +80,11 @@ def _written(row: str) -> str:
 def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
     """Draw 1 - ratio in each rule's norm over t, with fitted exponents.
 
-    There is a panel for each schedule of step sizes.
+    There is one panel for each schedule of step sizes.
     """
     figure, axes = plots.panels(1, len(panels), height=3.0)
-    alone = len(panels) == 1  # a single panel has its names at the ends of its lines
+    # In a single panel the names are written at the ends of the lines.
+    alone = len(panels) == 1
     small = dict(
         fontsize="x-small", title_fontsize="x-small", labelspacing=0.2, handlelength=1.8
     )
@@ -128,7 +129,7 @@ def memory(
     epsilons: Sequence[float],
     by_epsilon: Sequence[Ratios],
 ) -> Figure:
-    """Draw Adam's margin in three norms against its memory and its epsilon.
+    """Draw Adam's margin ratio in three norms, over its memory and over its epsilon.
 
     Parameters
     ----------
@@ -184,12 +185,13 @@ def memory(
 
 
 def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Figure:
-    """Draw each rule's margin in its own norm against the samples a step.
+    """Draw each rule's margin ratio in its own norm, over the number of samples per
+    step.
 
     Parameters
     ----------
     by_batch : mapping
-        By rule, by the number of samples a step, the ratios.
+        The ratios, by rule and then by the number of samples per step.
     norms : mapping of str to str
         The norm of each rule.
     """
@@ -213,8 +215,8 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
 def _shortfalls(
     axis: Axes, ends: Mapping[str, AtRest], looks: Sequence[plots.Look]
 ) -> None:
-    """Draw the law's relative error for the shortfall under the weakest decay, by
-    rule.
+    """Draw, by rule, how far 1 - ratio under the weakest decay deviates from the
+    law.
     """
     off_the_law = {}
     for name in DECAYED:
@@ -235,7 +237,7 @@ def _shortfalls(
 
 
 def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:
-    """Draw the per cent of samples that select other tokens, against the allowed
+    """Draw the per cent of samples that select other tokens, over the allowed
     margin.
     """
     allowed = ALLOWED[:-1]
@@ -268,12 +270,13 @@ def _own_norms(axis: Axes, own: Mapping[str, np.ndarray], by_rule: Reached) -> N
 
 
 def shortfalls(ends: Mapping[str, AtRest]) -> Figure:
-    """Draw how far the shortfall under weight decay is off the law, a row a rule.
+    """Draw how far 1 - ratio under weight decay deviates from the law, one row per
+    rule.
 
     Parameters
     ----------
     ends : mapping of str to AtRest
-        Where the rules come to rest under each strength of decay.
+        Where the runs of the rules have stopped moving, under each strength of decay.
     """
     figure, (axis,) = plots.panels(1, 1, height=2.7)
     _shortfalls(axis, ends, [plots.look(name) for name in DECAYED])
@@ -281,7 +284,8 @@ def shortfalls(ends: Mapping[str, AtRest]) -> Figure:
 
 
 def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
-    """Find how far the median run of each rule is off the law under the weakest decay.
+    """Find how far the median run of each rule deviates from the law under the weakest
+    decay.
 
     Parameters
     ----------
@@ -301,8 +305,8 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
 
 
 def used(own: Mapping[str, np.ndarray], by_rule: Reached, share: Mapping) -> Figure:
-    """Draw the other tokens under strong decay, and the margins in norms of a rule's
-    own.
+    """Draw how many samples select other tokens under strong decay, and the margin
+    ratios of rules with a norm of their own.
     """
     figure, axes = plots.panels(1, 2, height=2.9)
     _other_tokens(axes[0], share, [plots.look(name) for name in DECAYED])

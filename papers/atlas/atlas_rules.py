@@ -1,8 +1,9 @@
-"""The rules of the atlas: each with its step, its predicted norm and its claims.
+"""The rules of the atlas, each with its step size, its predicted norm and its claims.
 
-Predictions and criteria are those of notebooks/atlas_protocol.md. A `step` raises the
-margins by GROWTH on unit tokens with n = 6, T = 8, d = 10. On such tokens the largest
-margin of a W with norm 1 is about GAMMA.
+Predictions and criteria are those of notebooks/atlas_protocol.md. The function `step`
+returns the step size with which one step raises the margins by GROWTH, on unit tokens
+with n = 6, T = 8, d = 10. On such tokens the largest margin of a W with norm 1 is about
+GAMMA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,16 +39,18 @@ GAMMA |= {"spectral": 0.65, "l_inf": 2.3, "head-wise": 0.8}
 class Row:
     """A rule with its predictions.
 
-    It was predicted to reach the largest margin in the norm `reached`. In half of the
-    runs its largest ratio is predicted in the norm `highest`.
+    The protocol predicts that the rule reaches the largest margin in the norm
+    `reached`, or in no norm if this is None. It also predicts that in half of the runs
+    the ratio in the norm `highest` is larger than those in all other norms.
     """
 
     rule: dynamics.Rule
     reached: str | None
     highest: str
-    # Steps, for the cost of one or, with growing norms, the floats' range
+    # The largest number of steps. It is limited by the cost of a step, or by the range
+    # of floats if the norm grows fast.
     longest: int = 1_000_000
-    source: str = OURS  # whose theorem says so
+    source: str = OURS  # who predicts it: a theorem's paper, or we
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
@@ -56,8 +59,9 @@ def step(norm: str, growth: float = GROWTH) -> float:
 
 
 def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
-    """Return steepest descent in every norm of the atlas, which predicts its own
-    norm.
+    """Return steepest descent in every norm of the atlas.
+
+    Each is predicted to reach the largest margin in its own norm.
     """
     return {
         f"steepest, {name}": Row(
@@ -74,7 +78,7 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
 def rows() -> dict[str, Row]:
     """Return every row of the map.
 
-    The norm "head-wise" acts on the upper and the lower half of W.
+    The norm "head-wise" is that of the upper and the lower half of W.
     """
     sign, polar, frobenius, by_head = map(
         step, ("l_inf", "spectral", "Frobenius", "head-wise")
@@ -138,9 +142,9 @@ def rows() -> dict[str, Row]:
 
 
 def growing_rows() -> dict[str, Row]:
-    """Return steepest descent with steps like t^{1/2}.
+    """Return steepest descent with step sizes that grow like t^{1/2}.
 
-    Its margins grow by 1 or more per step from iteration 2,500 on.
+    From iteration 2,500 on, each step raises the margins by 1 or more.
     """
 
     def kept(row: Row):
@@ -153,9 +157,10 @@ def growing_rows() -> dict[str, Row]:
 
 
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
-    """Return four rules by the number of samples per step.
+    """Return four rules, each with several batch sizes: rows by rule and then by batch
+    size.
 
-    Their own norm is predicted only if a step takes all samples.
+    A rule is predicted to reach its own norm only if its batch has all samples.
     """
     rules = {
         "normalised GD": (dynamics.SteepestDescent(2, step("Frobenius")), "Frobenius"),
@@ -179,9 +184,10 @@ def trained(
     times: np.ndarray,
     folder: File,
 ) -> dict[str, History]:
-    """Train every row for `steps` steps, or for its `longest`, with records at `times`.
+    """Train every row for `steps` steps, or for its `longest` if that is less.
 
-    Finished runs are kept in `folder`.
+    `times` are the iterations to record. Finished runs are stored in `folder` and read
+    from there next time. Returns the histories by the name of the row.
     """
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
@@ -193,8 +199,8 @@ def trained(
 
 
 def _moved(rule: dynamics.Rule) -> str:
-    """Write a rule's move D as a formula in G, M (a mean of G) and v (a mean of
-    G^2).
+    """Write the direction D of a rule's step as a formula in G, M (a mean of G) and v
+    (a mean of G^2).
     """
     if isinstance(rule, dynamics.SteepestDescent):
         return _steepest(rule.norm)
@@ -224,7 +230,7 @@ def _moved(rule: dynamics.Rule) -> str:
 
 
 def _steepest(norm: float | str) -> str:
-    """Write the move of steepest descent in a norm as a formula."""
+    """Write the direction of steepest descent in a norm as a formula."""
     named = {
         1: "sgn of the largest entry of G, there",
         2: "G / |G|",
@@ -248,7 +254,9 @@ def _on_singular_values(rule: dynamics.Rule) -> str:
 
 
 def _formula(rule: dynamics.Rule) -> str:
-    """Write one step of a rule in a line: the move of W, then what D, G and W are."""
+    """Write one step of a rule as a line: first how W changes, then what D, G and W
+    are.
+    """
     decays = getattr(rule, "weight_decay", 0.0)
     parts = ["W = (1 - eta lambda) W + eta D" if decays else "W += eta D"]
     parts.append(f"D = {_moved(rule)}")
@@ -265,8 +273,8 @@ def _formula(rule: dynamics.Rule) -> str:
 
 
 def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
-    """List for every row its name, formula, predicted norm, and whose prediction it
-    is.
+    """List for every row its name, its formula, its predicted norm, and who predicted
+    it.
     """
     return [
         (
@@ -282,7 +290,7 @@ def listing(rows: Mapping[str, Row]) -> list[tuple[str, ...]]:
 def atlas_claim(
     id: str, values: Any, name: str, *say: str, by: str = OURS, **more: Any
 ) -> Claim:
-    """Judge the claim atlas.`id` for the rule `name`; `by` names who predicted it."""
+    """Check the claim atlas.`id` for the rule `name`; `by` names who predicted it."""
     if by != OURS:
         more["source"] = f"ours, measured; predicted by {by}"
     return claim(f"atlas.{id}", values, word(name), name, *say, **more)
@@ -294,8 +302,10 @@ def word(name: str) -> str:
 
 
 def _norm_reached(name: str, row: Row, ratios: Ratios):
-    """Judge the last ratio in the predicted norm, and how much lower the ratios in
-    other norms are.
+    """Check that a rule reaches its predicted norm: that the last ratio there is near
+    1, and that the ratios in all other norms are lower.
+
+    Yields the two claims.
     """
     at_end = ratios.value[..., column(row.reached)]
     rivals = np.delete(ratios.last, column(row.reached), 1).max(1)
@@ -308,10 +318,10 @@ def _norm_reached(name: str, row: Row, ratios: Ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """Return the share of runs whose largest ratio is in `norm`, and the norms of the
-    rest.
+    """Return the share of runs whose largest ratio is in `norm`, and in words the norms
+    in which any run has its largest ratio.
 
-    `last` is (runs, norms).
+    `last` (runs, norms) are the last ratios.
     """
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
@@ -319,8 +329,11 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
 
 
 def _none_reached(name: str, row: Row, ratios: Ratios):
-    """Judge the least ratio in every norm, and in how many runs `highest` is
-    largest.
+    """Check that a rule reaches no norm, and that most runs are nearest to the norm
+    `highest`.
+
+    Measured are the smallest ratio over runs in each norm, and the share of runs whose
+    largest ratio is in `highest`. Yields the two claims.
     """
     yield atlas_claim("none", ratios.last.min(0), name)
     share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
@@ -329,15 +342,15 @@ def _none_reached(name: str, row: Row, ratios: Ratios):
 
 
 def memories(by_rule: Reached) -> list[Claim]:
-    """Judge that Adam is nearer to l_inf with a short memory than with a long one."""
+    """Check that Adam is nearer to l_inf with a short memory than with a long one."""
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
 
 def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
-    """Judge the least ratio in a rule's own norm under growing steps.
+    """Check, under growing step sizes, the smallest ratio of each rule in its own norm.
 
-    Only one rule reaches its norm.
+    Only one rule is predicted to reach its norm.
     """
     claims = []
     for name, row in rows.items():
@@ -352,8 +365,8 @@ def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
 def batches(
     reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]
 ) -> list[Claim]:
-    """Judge that a rule misses its norm on fewer than all samples, and that more
-    samples help.
+    """Check that a rule does not reach its norm if a step has fewer than all samples,
+    and that it comes nearer with more samples.
     """
     claims = []
     for name, by_size in reached.items():
@@ -376,8 +389,9 @@ def _why(ratios: Ratios):
 
 
 def predictions(rows: Mapping[str, Row], reached: Reached) -> list[Claim]:
-    """Judge what the protocol predicts of every row; the first claim is that no ratio
-    exceeds 1.
+    """Check what the protocol predicts about every row.
+
+    The first claim is that no ratio exceeds 1.
     """
     largest = max(np.nanmax(ratios.value) for ratios in reached.values())
     claims = [claim("atlas.bounded", largest)]

@@ -1,12 +1,12 @@
-"""The atlas under practical conditions.
-
-These are weight decay, norms of a rule's own, variance reduction, and rotated factors.
+"""The atlas under practical conditions: weight decay, rules with a norm of their own,
+variance reduction, and rotated factors.
 
 Decoupled weight decay lambda keeps N(W) <= 1/lambda, where N is the norm of the rule's
-step. A run rests where log sum_m kappa_m e^{-g_m} is least in this ball, with g_m and
-kappa_m as in `margin_law`. By duality g_m = gamma_N / lambda + a_m. Here a_m =
-log(kappa_m / beta_m) minus its beta-weighted mean, and beta are the duals of the token
-SVM in N. To first order 1 - ratio = -min_m a_m lambda / gamma_N (our result).
+step. A run converges to the W at which log sum_m kappa_m e^{-g_m} is smallest in this
+ball, with the margins g_m and the weights kappa_m of `saturation`. By duality g_m =
+gamma_N / lambda + a_m. Here a_m = log(kappa_m / beta_m) minus its beta-weighted mean,
+and beta are the duals of the token SVM in N. To first order 1 - ratio = -min_m a_m
+lambda / gamma_N (our result).
 
 A rule whose divisors converge, so that D = H^{-1} G, is gradient descent in the norm
 N(W)^2 = <W, H W>. The largest margin in this norm is 1 / ||V||_F, where V is the
@@ -37,7 +37,9 @@ from papers.ours import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
-OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
+# The rows of the atlas whose rules have a norm of their own, and who predicts this
+# norm.
+OWN_SOURCES = {
     "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 "
     "for linear models",
     "AdaGrad": "ours, measured; predicted by arXiv 1906.03559 for linear models",
@@ -45,18 +47,25 @@ OWN_SOURCES = {  # of the norms of their own, by the rows of the atlas
     "SOAP": "ours",
 }
 QUICK = 2 * GROWTH  # growth of margins per step under weight decay
-ALLOWED = (1, 3, 10, 30, 100)  # gamma_N / lambda, for the typical gamma_N
-SLOW = "AdamW, 0.999, 100"  # the roots of its second moments forget 0.0005 a step
-# Of an eigenvalue, or of an entry, beside the largest: below it nothing was pulled
+# The largest margins that the decays allow, gamma_N / lambda. These are margins and not
+# norms: weight decay keeps N(W) <= 1 / lambda, and in this ball no margin is larger
+# than gamma_N / lambda. gamma_N is the typical one, GAMMA.
+ALLOWED = (1, 3, 10, 30, 100)
+# AdamW with the long memory 0.999, so that sqrt(v) decays by only 0.0005 per step.
+SLOW = "AdamW, 0.999, 100"
+# An eigenvalue or entry below this share of the largest is zero up to rounding.
 FLOOR = 1e-12
-SETTLED = 1e-9  # largest relative change of the fixed point's s in its last step
+SETTLED = 1e-9  # the fixed point has converged if s changes relatively by less
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 
 
 @dataclass(frozen=True)
 class _Decayed:
-    """A rule under decay: the norm of its steps, who proved it, and a function from a
-    step size to the rule.
+    """A rule under weight decay.
+
+    `norm` is the norm of its steps, `source` is who proved that it keeps to the ball,
+    and `of` returns the rule for a step size. The rule has a step size that is `slower`
+    times smaller.
     """
 
     norm: str
@@ -65,9 +74,9 @@ class _Decayed:
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
-        """Return the rule with the decay that allows margins of `allowed`.
+        """Return the rule with the decay that allows margins up to `allowed`.
 
-        It takes so many steps that the start is forgotten.
+        The row has so many steps that the start no longer matters at the end.
         """
         gamma = GAMMA[self.norm]
         rule = replace(
@@ -92,7 +101,10 @@ DECAYED = {
 
 
 def decay_rows() -> dict[str, Row]:
-    """Return every rule of DECAYED at every margin, under "rule, allowed", and SLOW."""
+    """Return every rule of DECAYED with every margin of ALLOWED, and SLOW.
+
+    A name is the rule and the allowed margin, such as "GD, 10".
+    """
     rows = {f"{k}, {m}": rule.row(m) for k, rule in DECAYED.items() for m in ALLOWED}
     return rows | {
         SLOW: _Decayed(norm="l_inf", source=ADAMW, of=dynamics.Adam).row(ALLOWED[-1])
@@ -100,8 +112,8 @@ def decay_rows() -> dict[str, Row]:
 
 
 def other_rows() -> dict[str, Row]:
-    """Return variance-reduced rules on single samples, and OLion, the sign of a polar
-    factor.
+    """Return three variance-reduced rules on single samples, and OLion, which steps by
+    the sign of a polar factor.
     """
     rules = {
         "NGD": ("Frobenius", 2),
@@ -121,16 +133,17 @@ def other_rows() -> dict[str, Row]:
 
 @dataclass(frozen=True)
 class AtRest:
-    """Where runs under one weight decay rest; arrays are (runs,).
+    """Where runs under one weight decay have stopped moving; arrays are (runs,).
 
     Parameters
     ----------
     size : ndarray
         N(W) times the decay; 1 on the boundary of the ball.
     missing : ndarray
-        1 - ratio, NaN for a run without a selection.
+        1 - ratio as measured. It is NaN for a run without a selection.
     law : ndarray
-        The law's 1 - ratio, NaN also without positive score gaps.
+        1 - ratio as the law predicts it. It is also NaN for a run with a score gap that
+        is not positive.
     selection : ndarray of int (runs, n)
         The selected tokens.
     allowed : ndarray
@@ -145,9 +158,9 @@ class AtRest:
 
 
 def at_rest(row: Row, path: History, best: atlas.BestMargins) -> AtRest:
-    """Measure where the runs of a row of `decay_rows` rest.
+    """Measure where the runs of a row of `decay_rows` have stopped moving.
 
-    `identity` measures in the Frobenius norm in place of the row's norm.
+    Norms and margins are measured in the norm of the row's steps.
     """
     tokens = best.tokens
     W = path.W[:, -1]
@@ -177,8 +190,19 @@ def at_rest(row: Row, path: History, best: atlas.BestMargins) -> AtRest:
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Judge the norm times the decay, and at the weakest decay the shortfall against
-    the law.
+    """Check that weight decay keeps runs on the boundary of its ball, and the law of
+    the margins there.
+
+    Three kinds of claims:
+
+    * For every rule of DECAYED, N(W) times the decay is 1 with every decay of ALLOWED.
+      Measured is the largest deviation.
+    * With the weakest decay, which allows the largest margin, 1 - ratio is what the law
+      predicts. Measured is the relative deviation of each run.
+    * AdamW with the long memory 0.999 (SLOW) must stay inside the ball. Measured is its
+      N(W) times the decay.
+
+    `ends` has the result of `at_rest` for each row of `decay_rows`.
     """
     claims = []
     for name, rule in DECAYED.items():
@@ -198,16 +222,21 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
 
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
-    """Count by row the runs whose decay allows no margin of 1, or that have no
+    """Count, by row, the runs whose decay does not allow a margin of 1, or that have no
     selection.
+
+    Rows without such runs are left out.
     """
     counts = {name: int((~(end.allowed >= 1)).sum()) for name, end in ends.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
-    """Judge that where strong decay selects other tokens, these have a larger
-    margin.
+    """Check that if strong decay makes a run select other tokens than weak decay, these
+    allow a larger margin.
+
+    `by_rule` is the result of `chosen`. Measured is the share of such runs in which
+    this is true.
     """
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
@@ -221,9 +250,9 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
     """Compare the selections under each decay with those under the weakest decay.
 
-    Returns by (rule, allowed margin): the number of samples with another token, the
-    number of samples, the runs with such a sample, and in how many of these runs
-    gamma_N is larger under the strong decay.
+    Returns four counts by (rule, allowed margin): the samples with another token, all
+    samples, the runs with such a sample, and the runs among these in which the tokens
+    under the strong decay have the larger gamma_N.
     """
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
@@ -240,7 +269,7 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
 
 
 def turns(seeds: Sequence[int], columns: int) -> np.ndarray:
-    """A random orthogonal matrix of each seed, (runs, columns, columns)."""
+    """Return a random orthogonal matrix for each seed, (runs, columns, columns)."""
     drawn = [
         stream(seed, "draws").standard_normal((columns, columns)) for seed in seeds
     ]
@@ -252,10 +281,10 @@ def turned_back(
     seeds: Sequence[int],
     steps: int,
 ) -> dict:
-    """Measure how far rotating the factors changes the trained W, by rule.
+    """Measure by how much a rotation of the factors changes the trained W.
 
-    W' is trained from (K R, Q R), where R is `size` times an orthogonal matrix. Returns
-    ||W' - W||/||W||, (runs,). `identity` takes R = `size` times the identity.
+    W is trained from (K, Q), and W' from (K R, Q R), where R is the orthogonal matrix
+    of `turns`. Returns, by rule, ||W' - W||/||W|| (runs,).
     """
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     R = turns(seeds, K.shape[-1])
@@ -276,7 +305,9 @@ def turned_back(
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Judge that rotated factors give the same W under GD, NGD and polar steps only."""
+    """Check that rotated factors give the same W under GD, NGD and polar steps, and
+    under no other rule.
+    """
     why = "{:.0e} in the best run: rounding grows along some runs"
     return [
         atlas_claim("gauge", x, name, why=why.format(x.min()))
@@ -287,10 +318,11 @@ def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
 def own_claims(
     own: Mapping[str, np.ndarray], by_rule: Mapping[str, atlas.Ratios]
 ) -> list[Claim]:
-    """Judge that rules reach the largest margin in their own norms.
+    """Check that rules reach the largest margin in their own norms.
 
-    Adam on single samples is judged by its ratio. For other rules it is judged whether
-    the ratio in the own norm is above those in the seven norms.
+    For Adam on single samples, measured is the ratio in its own norm. For the other
+    rules, measured is the share of runs in which the ratio in the own norm is larger
+    than the ratios in all seven norms.
     """
     claims = []
     for name, value in own.items():
@@ -313,7 +345,8 @@ def own_claims(
 
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the shortest V (k,) with rows V >= 1, for `rows` (m, k), and its duals (m,).
+    """Return the shortest V (k,) with rows V >= 1, for `rows` (m, k), and its duals
+    (m,).
 
     Raises RuntimeError if the accuracy GAP is not reached.
     """
@@ -338,9 +371,10 @@ def _fixed_point(
 ) -> tuple[np.ndarray, float, int]:
     """Find Adam's s (d, d_z) on single samples, by iteration.
 
-    It solves s = sqrt(sum_i (sum_t beta_it A_it)^2) up to scale, for the pairs A (m, d,
-    d_z) with samples `sample` (m,). Returns s, its last relative change, and the number
-    of iterations, at most `most`.
+    It solves s = sqrt(sum_i (sum_t beta_it A_it)^2) up to scale. A (m, d, d_z) are the
+    features of all pairs (i, t), `sample` (m,) is the index i of each pair, and beta
+    are the duals of the shortest vector for s. Returns s, its relative change in the
+    last iteration, and the number of iterations, which is at most `most`.
     """
     s = np.ones(A.shape[1:])
     flat = A.reshape(len(A), -1)
@@ -360,8 +394,9 @@ def _fixed_point(
 
 
 def _power(M: np.ndarray, exponent: float):
-    """Return M^exponent of a symmetric M >= 0; for a negative exponent of its
-    pseudo-inverse.
+    """Return M^exponent for a symmetric positive semidefinite M (d, d).
+
+    Eigenvalues that are zero up to rounding stay zero, also for a negative exponent.
     """
     values, vectors = np.linalg.eigh(M)
     kept = values > FLOOR * values[-1]
@@ -369,9 +404,9 @@ def _power(M: np.ndarray, exponent: float):
 
 
 def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarray):
-    """Return W's share of the largest margin in the norm <W, H W>.
+    """Return the margin of W divided by the largest one in the norm N(W)^2 = <W, H W>.
 
-    `root` is H^{1/2} W, and `inverse` is H^{-1/2} A (m, d, d_z).
+    `root` (d, d_z) is H^{1/2} W, and `inverse` (m, d, d_z) is H^{-1/2} A.
     """
     V, _ = _shortest(inverse.reshape(-1, W.size))
     margin = np.einsum("mde,de->m", A, W).min()
@@ -379,8 +414,8 @@ def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarr
 
 
 def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
-    """Return W's share of the largest margin in N(W)^2 = sum_j s_j W_j^2, for s (d,
-    d_z).
+    """Return the margin of W divided by the largest one in the norm N(W)^2 = sum_j s_j
+    W_j^2, for s (d, d_z).
     """
     root = np.sqrt(np.maximum(s, FLOOR * s.max()))
     return _quadratic(A, W, root * W, A / root)
@@ -393,9 +428,9 @@ def _in_turned(
     left: np.ndarray,
     right: np.ndarray,
 ) -> float:
-    """Return W's share of the largest margin in the norm max |Q_L^T W Q_R|.
+    """Return the margin of W divided by the largest one in the norm max |Q_L^T W Q_R|.
 
-    `left` is Q_L and `right` is Q_R.
+    `left` is Q_L (d, d) and `right` is Q_R (d_z, d_z).
     """
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
@@ -412,11 +447,11 @@ def _own(
     left: np.ndarray,
     right: np.ndarray,
 ):
-    """Return a run's ratio in the own norm of the rule `name`, and the fixed point's
-    residual.
+    """Return a run's margin ratio in the own norm of the rule `name`, and the residual
+    of `_fixed_point`, which is 0 for rules that need none.
 
-    `second`, `left` and `right` are the rule's moments; the metric is the identity if
-    `second` is None.
+    `second` (d, d_z), `left` (d, d) and `right` (d_z, d_z) are the rule's moments. If
+    `second` is None, the norm is the Frobenius norm.
     """
     if name == "SOAP":
         return _in_turned(tokens, selection, W, left, right), 0.0
@@ -440,10 +475,10 @@ def own_ratios(
     path: History,
     reached: atlas.Ratios,
 ) -> np.ndarray:
-    """Return the last ratio in a rule's own norm, and the residual of its s, (runs,)
-    each.
+    """Return the last ratio in a rule's own norm, and the residual of `_fixed_point`,
+    (runs,) each.
 
-    The ratio is NaN for a run without a selection.
+    Both are NaN for a run without a selection.
     """
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):

@@ -1,11 +1,11 @@
-"""The atlas with factors (K, Q) trained, and the norms of W = K Q^T that they induce.
+"""The atlas with trained factors (K, Q), and the norms of W = K Q^T that they induce.
 
 A norm N of factors with m columns induces F_N(W) = min {max(N(K), N(Q))^2 : K Q^T = W}.
-The spectral norm induces ||W||_2, and the Frobenius norm ||W||_* if m >= rank W. For
-the largest entry m F_N(W) >= ||W||_sgn, with equality in the limit of many columns. The
-sign norm is ||W||_sgn = min {sum_r w_r : W = sum_r w_r x_r y_r^T, w_r >= 0, x_r, y_r in
-{-1, 1}^d}. It is dual to ||G||_{inf -> 1} = max_{x, y} x^T G y over sign vectors, of
-which every x is tried.
+The spectral norm induces ||W||_2, and the Frobenius norm induces ||W||_* if m >= rank
+W. If N is the size of the largest entry, then m F_N(W) >= ||W||_sgn, with equality in
+the limit of many columns. The sign norm is ||W||_sgn = min {sum_r w_r : W = sum_r w_r
+x_r y_r^T, w_r >= 0, x_r, y_r in {-1, 1}^d}. It is dual to ||G||_{inf -> 1} = max_{x, y}
+x^T G y over sign vectors x and y. We compute the maximum by trying every x.
 
 Predictions and their criteria are those of notebooks/networks_protocol.md. Factors of
 norm 2 eta sqrt(t) have a product of norm 4 eta^2 t.
@@ -31,10 +31,10 @@ from papers.ours import claim
 SIGN = "sign factors"  # the name of ||.||_sgn in NORMS
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
 NORMS = (*WHOLE, SIGN)  # the protocol's seven norms; none divides W into blocks
-WIDEST = 14  # most rows of W: with 14 rows 2^13 sign vectors are tried each time
+WIDEST = 14  # W may have at most so many rows, for which we try 2^13 sign vectors
 ACCURACY = 1e-9
-PRODUCTS = 300  # products that are added to a program at once
-SLACK = 0.4  # a product with a larger slack is removed; it may come back
+PRODUCTS = 300  # how many products are added to a linear program at once
+SLACK = 0.4  # a product with a larger slack is removed; it may be added again
 GREEDY = 20
 ROUNDS = 500
 
@@ -46,12 +46,12 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 @dataclass(frozen=True)
 class _FactorRow:
-    """A rule on K and on Q with its prediction, and the same rule on W alone."""
+    """A rule for K and Q with its prediction, and the same rule for W itself."""
 
     rule: dynamics.Rule
     norm: str  # the norm whose ratio was predicted to be the largest
-    always: bool  # whether in every run, or in half of them
-    least: float  # the least ratio that was predicted
+    always: bool  # whether this was predicted of every run, or of half of the runs
+    least: float  # the smallest ratio that was predicted
     alone: dynamics.Rule
     alone_norm: str
 
@@ -60,8 +60,8 @@ Table = Mapping[str, _FactorRow]
 
 
 def step(norm: str) -> float:
-    """Return eta_0 of eta_t = eta_0 (t+1)^{-1/2} on each factor, for the maximised
-    norm.
+    """Return eta_0 of the step size eta_t = eta_0 (t+1)^{-1/2} of each factor, for a
+    rule that maximises the margin in `norm`.
     """
     return float(np.sqrt(GROWTH / (4 * GAMMA[norm])))
 
@@ -69,7 +69,8 @@ def step(norm: str) -> float:
 def rows() -> dict[str, _FactorRow]:
     """Return the rows of the map: steepest descents, and Adam.
 
-    The steps on K and Q decay; those of the same rule on W alone are constant.
+    The step sizes for K and Q decay. When the same rule trains W itself, its step size
+    is constant.
     """
 
     def steepest(alone_norm: str, norm: float | str, least: str):
@@ -110,7 +111,8 @@ def run(
 ) -> tuple[Reached, Reached, float]:
     """Train every rule on (K, Q) from small starts, and on W from zero.
 
-    Returns the last ratios of both, and the largest duality gap of the SVMs.
+    Returns the last ratios by rule of (K, Q), those of W, and the largest duality gap
+    of the SVMs.
     """
     best = atlas.BestMargins(tokens)
     known = {}
@@ -126,7 +128,7 @@ def run(
 
 
 def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
-    """Judge what part 1 of the protocol predicts of every rule."""
+    """Check what part 1 of the protocol predicts of every rule."""
     ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
     claims = [claim("factors.bounded", np.nanmax(ratios))]
     for name, row in table.items():
@@ -158,8 +160,10 @@ def _signs(d: int) -> np.ndarray:
 
 
 def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
-    """Return the `count` largest x^T G y, one for each x, and their x y^T (count, d,
-    e).
+    """Return the largest x^T G y for the `count` best x, (count,), and their products x
+    y^T, (count, d, e).
+
+    x is one of the `signs` (2^(d-1), d), and y is the best sign vector for this x.
     """
     image = signs @ G
     value = np.abs(image).sum(1)
@@ -171,10 +175,11 @@ def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
 def _sign_norm(W: np.ndarray) -> float:
     """Compute ||W||_sgn of one matrix (d, e), to relative ACCURACY, by cutting planes.
 
-    A linear program solves the dual, max {<Y, W> : |x^T Y y| <= 1 for all signs x, y},
-    with the constraints of some products only. Y proves the value once ||Y||_{inf -> 1}
-    <= 1 + ACCURACY. Raises ValueError if entries are not finite or W has too many rows,
-    and RuntimeError if the programs do not converge.
+    The dual is max {<Y, W> : |x^T Y y| <= 1 for all sign vectors x and y}. Linear
+    programs solve it with only some of these constraints, and more are added after
+    each. The value is proved as soon as the solution Y has ||Y||_{inf -> 1} <= 1 +
+    ACCURACY. Raises ValueError if entries are not finite or W has too many rows, and
+    RuntimeError if the programs do not converge.
     """
     if not np.isfinite(W).all():
         raise ValueError("W holds NaN or infinite values")
@@ -186,8 +191,8 @@ def _sign_norm(W: np.ndarray) -> float:
     rows = _first_products(W / size, signs)
     before = -np.inf
     for _ in range(ROUNDS):
-        # No variable is an integer. `milp` is used because it bounds a row from both
-        # sides.
+        # No variable is an integer. We use `milp` because its constraints have a lower
+        # and an upper bound.
         solved = milp(
             -flat, constraints=LinearConstraint(rows, -1, 1), bounds=(-np.inf, np.inf)
         )
@@ -206,8 +211,11 @@ def _sign_norm(W: np.ndarray) -> float:
 
 
 def _first_products(W: np.ndarray, signs: np.ndarray):
-    """Return products that span all matrices, and GREEDY ones that fit the remainder
-    best.
+    """Return the products x y^T of the first linear program, one per row, (products,
+    W.size).
+
+    They span all matrices. GREEDY of them are chosen one after the other, each to fit
+    best what the earlier ones leave of W.
     """
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]
@@ -221,14 +229,14 @@ def _first_products(W: np.ndarray, signs: np.ndarray):
 def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
     """Solve max {min_m <A_m, W> : ||W||_sgn <= 1} for A (pairs, d, e).
 
-    Returns the margin, and its gap to the dual.
+    Returns the margin and its duality gap, two floats.
     """
     pairs, d, e = A.shape
     signs = _signs(d)
     _, columns = _largest_products(A.mean(0), signs, PRODUCTS)
     for _ in range(ROUNDS):
         gains = np.einsum("mde,kde->mk", A, columns)
-        # max t: gains w >= t, sum w = 1, w >= 0
+        # Maximise t, subject to gains w >= t, sum w = 1 and w >= 0.
         rows = np.hstack([-gains, np.ones((pairs, 1))])
         cost = np.r_[np.zeros(len(columns)), -1.0]
         total = np.r_[np.ones(len(columns)), 0.0][None]
@@ -247,11 +255,11 @@ def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
 
 
 def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratios:
-    """Compute the ratios at the last record of a path of W or of factors, (runs, 1,
-    NORMS).
+    """Return the Ratios at the last record of a path of W or of factors.
 
-    `known` caches (largest margin in ||.||_sgn, its gap) by run and selection; this
-    function adds to it.
+    Their `value` is (runs, 1, norms), with the norms in the order of this module's
+    NORMS. `known` caches (largest margin in ||.||_sgn, its duality gap) by run and
+    selection; this function adds to it.
     """
     ratios = atlas.ratios(path, best)
     runs = len(path.W)

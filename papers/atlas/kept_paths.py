@@ -1,4 +1,4 @@
-"""Keep runs on disk one by one, so that an interrupted map of many runs can resume."""
+"""Store runs on disk one by one, so that an interrupted map of many runs can resume."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ def train_kept(
     record: Sequence[int],
     folder: Path,
 ) -> dict[str, History]:
-    """Train by every rule from W_0 = 0, and keep each run in a file under `folder`.
+    """Train by every rule from W_0 = 0, and store each run in a file under `folder`.
 
-    A run that is on disk is read in place of being trained. The name of its file is a
-    hash of tokens, rule, horizon, records and the loop's code. Raises OSError if a file
-    cannot be written.
+    A run that is already on disk is read instead of trained. The name of its file is a
+    hash of the tokens, the rule, the number of steps, the recorded iterations and the
+    code of the training loop. Raises OSError if a file cannot be written.
     """
     folder = Path(folder)
     kept: dict[tuple[str, int], History] = {}
@@ -83,7 +83,7 @@ def _code() -> str:
 
 
 def _together(histories: Sequence[Any]) -> Any:
-    """Join records of one run each, with the same iterations, into one record of all
+    """Join histories of one run each, with the same iterations, into one history of all
     runs.
     """
     first = histories[0]
@@ -105,7 +105,7 @@ def _together(histories: Sequence[Any]) -> Any:
 
 
 def _apart(history: Any, run: int) -> Any:
-    """Extract the record of one run from a record of several."""
+    """Extract the history of one run from a history of several."""
     row = slice(run, run + 1)
     arrays = {}
     for name in (field.name for field in fields(history)):

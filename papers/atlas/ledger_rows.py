@@ -1,7 +1,7 @@
 """The ledger rows of the atlas under practical conditions, at small size.
 
-Each row fails with the identity in place of its metric, or in the wrong world that
-FAILS_IF names.
+Each claim must fail if its metric is replaced by the identity, or in the altered copy
+(wrong world) that FAILS_IF gives for it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,15 +14,16 @@ from lib.attention import TokenSet, tokens
 from papers.atlas import atlas, atlas_rules, atlas_used
 
 Size = tuple[int, int]  # samples, tokens
-SMALL: Size = 5, 4  # of seeds that no judged run uses
-SEEDS = 100, 101
+SMALL: Size = 5, 4
+SEEDS = 100, 101  # no run of the pages uses these seeds
 STEPS = 200_000  # at most
 IDENTITY = "identity for the metric"
 OFF = "constant off"
 ANCHOR = "variance reduction left out"
 _OFF = "decay.norm.GD", "decay.law.GD", "gauge.GD", "gauge.NGD", "gauge.polar_steps"
 _ANCHOR = "own.NGD_variance_reduced", "lower.NGD_variance_reduced"
-# The world in which a claim fails; these claims have the identity as their metric.
+# The altered copy in which a claim must fail. The metric of these claims is already the
+# identity.
 FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
     f"atlas.{id}": ANCHOR for id in _ANCHOR
 }
@@ -50,7 +51,7 @@ def _rows(claims: Iterable[Claim]) -> Iterator[Claim]:
 
 
 def _decay(size: Size) -> Iterator[Claim]:
-    """Judge weight decay: norm times decay, and the shortfall of the law."""
+    """Check where runs under weight decay stop moving."""
     _, best = _problem(*size)
     ends = {}
     for name, row in atlas_used.decay_rows().items():
@@ -60,7 +61,7 @@ def _decay(size: Size) -> Iterator[Claim]:
 
 
 def _own_norms(size: Size) -> Iterator[Claim]:
-    """Judge the norms that rules make themselves, on three samples of three tokens."""
+    """Check rules with a norm of their own, on three samples of three tokens."""
     data, best = _problem(3, 3)
     own = {}
     by_rule = {}
@@ -73,7 +74,7 @@ def _own_norms(size: Size) -> Iterator[Claim]:
 
 
 def _others(size: Size) -> Iterator[Claim]:
-    """Judge variance reduction on single samples, and OLion."""
+    """Check variance reduction on single samples, and OLion."""
     _, best = _problem(*size)
     table = atlas_used.other_rows()
     by_rule = {}
@@ -83,7 +84,7 @@ def _others(size: Size) -> Iterator[Claim]:
 
 
 def _gauge(size: Size) -> Iterator[Claim]:
-    """Judge that (K R, Q R) trains like (K, Q) if R is orthogonal."""
+    """Check that (K R, Q R) trains like (K, Q) if R is orthogonal."""
     data, _ = _problem(*size)
     moved = atlas_used.turned_back(data, SEEDS, 200)
     yield from _rows(atlas_used.gauge_claims(moved))

@@ -1,11 +1,11 @@
 """Parts 2 and 3 of notebooks/networks_protocol.md.
 
-Part 2 lets selections compete in the attention model, part 3 measures a vision
-transformer. Its head h gives token t, seen from query z, the logit x_t^T W z with W =
-W_K^T W_Q / sqrt(d_h). W_K and W_Q are (d_h, d), and x and z are tokens after the
-layer's LayerNorm. The margin of a query is the largest logit minus the second largest.
-Rules are compared by a low quantile of the margins over all queries, divided by N(W)
-and by the mean of ||x||^2. No SVM is solved.
+Part 2 asks which of several selections a rule ends in, in the attention model. Part 3
+measures the heads of a vision transformer. In a head, token t has the logit x_t^T W z
+for the query z, with W = W_K^T W_Q / sqrt(d_h). W_K and W_Q are (d_h, d), and x and z
+are tokens after the layer's LayerNorm. The margin of a query is the largest logit minus
+the second largest. Rules are compared by a low quantile of the margins over all
+queries, divided by N(W) and by the mean of ||x||^2. No SVM is solved.
 """
 
 import math
@@ -41,7 +41,7 @@ HALF = 0.5
 ADAM = "Adam, 0.999"
 FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}
 MOMENTUM = 0.9
-LEAD = 0.01  # score by which the best token leads in nearly tied samples
+LEAD = 0.01  # how much higher the best score is in nearly tied samples
 HOLD = 5.0  # margin that a wrong start gives to the wrong tokens
 SHAPE = dict(n=6, T=8, d=10)
 # constants of Adam
@@ -84,10 +84,10 @@ class _ByMatrix(torch.optim.Optimizer):
     """Optimise the matrices of the blocks by one rule, and all other parameters by
     Adam.
 
-    A step is M <- M - rate D(m), where m is a moving average of gradients (MOMENTUM)
-    and D the rule's entry in DIRECTIONS. W_Q, W_K and W_V are treated as three
-    matrices. Adam has the rate REST_RATE. Raises ValueError for an unknown rule or a
-    rate that is not positive.
+    A step for a matrix M is M <- M - rate D(m), where m is a moving average of
+    gradients (MOMENTUM), and D is the entry of the rule in DIRECTIONS. W_Q, W_K and W_V
+    are three matrices, although they are stored as one. Adam has the rate REST_RATE.
+    Raises ValueError for an unknown rule or a rate that is not positive.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float) -> None:
@@ -138,8 +138,10 @@ class _ByMatrix(torch.optim.Optimizer):
 
 @dataclass(frozen=True)
 class Setting:
-    """A network and its data: the image set, how many rows to train on and to hold out,
-    sizes.
+    """A network and its data.
+
+    `name` is the image set, `rows` and `held_out` are the numbers of images to train on
+    and to hold out, and `shape` has the sizes of the network.
     """
 
     rows: int
@@ -179,7 +181,8 @@ def trained(
 ) -> tuple[Any, np.ndarray]:
     """Train the network by `rule` on the ImageSet `data`.
 
-    Returns the network and the loss of every step, NaN after a run has diverged.
+    Returns the network and the loss at every step (steps,), which is NaN after a run
+    has diverged.
     """
     model = _untrained(setting, data, seed)
     batches = Batches(
@@ -198,9 +201,9 @@ def trained(
 def tuned(
     setting: Setting, data: Any, rates: Mapping[str, Sequence[float]], last: int
 ) -> dict:
-    """Train every rule at every rate, and return the mean of the `last` losses.
+    """Train every rule at every rate, and return the mean loss of the `last` steps.
 
-    The result is {rule: {rate: loss}}, infinite for a run that diverged.
+    The result is {rule: {rate: loss}}. The loss is infinite for a run that diverged.
     """
 
     def end(rule: str, rate: float):
@@ -216,10 +219,11 @@ def tuned(
 
 @dataclass(frozen=True)
 class _MarginReading:
-    """What the heads of a network show: arrays are (layers, heads, ...).
+    """The margins of a network's heads.
 
-    `ratio` (..., NORMS) is the low quantile of the margins divided by norm and token
-    size, `quantile` this quantile, W (..., d, d).
+    `quantile` (layers, heads) is a low quantile of the margins over all queries.
+    `ratio` (layers, heads, norms) is this quantile divided by N(W) and by the mean of
+    ||x||^2, with the norms in the order of NORMS. `W` is (layers, heads, d, d).
     """
 
     ratio: np.ndarray
@@ -249,9 +253,10 @@ def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
 
 
 def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """Return N(W) for the norms of NORMS, (..., norms), from the factors of W.
+    """Return N(W) for the norms of NORMS, (..., norms), from the factors K and Q (...,
+    d_h, d) of W.
 
-    For the sign norm it is an upper bound.
+    For the sign norm it is only an upper bound of N(W).
     """
     W = _product(K, Q)
     root = math.sqrt(K.shape[-2])
@@ -286,7 +291,7 @@ def read(
         x = entered.double().numpy()  # (b, T, d)
         scale[layer] = (x**2).sum(-1).mean()
         for head in range(heads):
-            # The margin of a query is the lead of its token of largest logit.
+            # The margin of a query is its largest logit minus the second largest.
             logits = x @ W[layer, head].T @ np.swapaxes(x, 1, 2)
             ascending = np.sort(logits, -1)
             leads = ascending[..., -1] - ascending[..., -2]
@@ -299,10 +304,11 @@ Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
 def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Count the disputes that the run's own selection wins, and all disputes, (seeds,)
+    """Count the disputes that a rule's own selection wins, and all disputes, (seeds,)
     each.
 
-    It wins if it has the larger margin in the rule's own norm.
+    In the dispute of rules a and b, the selection of a wins if it has a larger margin
+    than that of b, in the norm of a (see `disputes`).
     """
     values = np.array(
         [v for (a, b), v in disputes.items() if a in rules and b in rules]
@@ -311,10 +317,10 @@ def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarra
 
 
 def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
-    """Return the share of won disputes among all `asked`, and the ends of a 95 %
-    bootstrap.
+    """Return the share of won disputes, and the ends of its 95 % bootstrap interval.
 
-    The bootstrap draws seeds.
+    `count` and `asked` (seeds,) are the disputes won and all disputes, from `won`. The
+    bootstrap resamples the seeds.
     """
     if not asked.any():
         return np.nan, np.nan, np.nan
@@ -328,8 +334,8 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
     """Count the pairs of rules whose norms prefer different selections.
 
-    Returns in how many of them each norm prefers its own rule's selection, and how many
-    there are.
+    Returns two counts: the pairs in which each norm prefers the selection of its own
+    rule, and all pairs in which the two norms prefer different selections.
     """
     pairs = np.array(
         [(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)]
@@ -339,10 +345,10 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
 
 
 def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
-    """Judge part 2 of the protocol.
+    """Check part 2 of the protocol.
 
-    `optimal` and `disputes` hold, for each way in `settings`, what the functions of
-    these names return.
+    `optimal` and `disputes` have, for each entry of `settings`, the result of the
+    function of the same name.
     """
     steepest = [name for name in optimal["from zero"] if name != ADAM]
 
@@ -380,8 +386,9 @@ def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
 
 
 def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
-    """Return how far `rule` is ahead of every other rule in a norm: differences
-    (seeds,).
+    """Return by how much `rule` is ahead of every other rule in a norm.
+
+    The result has, by the other rule, the differences of the levels (seeds,).
     """
     levels = {
         name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()
@@ -396,7 +403,8 @@ def deciding_lead(
 ) -> tuple[str, str, verdicts.Interval]:
     """Decide whether `rule` has the largest ratio in a norm.
 
-    Returns the verdict, the rival that decides it, and the paired interval of the lead.
+    Returns the verdict, the nearest rival, which decides it, and the paired interval of
+    the lead over this rival.
     """
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
@@ -410,7 +418,7 @@ def deciding_lead(
 
 
 def ranking_claims(readings: Readings) -> list[Claim]:
-    """Judge part 3 of the protocol: which rule has the largest ratio in four norms."""
+    """Check part 3 of the protocol: which rule has the largest ratio in four norms."""
     claims = []
     for norm, rule in FIRST.items():
         word, rival, interval = deciding_lead(readings, rule, norm)
@@ -435,9 +443,10 @@ def ranking_claims(readings: Readings) -> list[Claim]:
 
 
 def counted(readings: Readings) -> np.ndarray:
-    """Return the share of layers, heads and seeds in which a rule's ratio is largest.
+    """Return, for each rule, the share of all heads in which its ratio is the largest,
+    (rules, norms).
 
-    The result is (rules, norms).
+    The share is over layers, heads and seeds.
     """
     ratios = np.array(
         [[reading.ratio for reading in seeds] for seeds in readings.values()]
@@ -447,8 +456,10 @@ def counted(readings: Readings) -> np.ndarray:
 
 
 def _near_ties(tokens: TokenSet):
-    """Move the second-best token of each sample to a score that is LEAD below the
-    best.
+    """Return a TokenSet in which the second-best token of each sample has a score that
+    is only LEAD below the best.
+
+    The token is moved along the head u.
     """
     scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
@@ -465,8 +476,8 @@ def _near_ties(tokens: TokenSet):
 
 
 def _wrong_start(tokens: TokenSet, seeds: Sequence[int]):
-    """Return W_0 (runs, d, d_z): HOLD times the token SVM of random tokens other than
-    opt.
+    """Return W_0 (runs, d, d_z): HOLD times the solution of the token SVM that selects
+    random tokens other than opt.
     """
     _, n, T, _ = tokens.shape
     starts = []
@@ -486,12 +497,15 @@ class _Ended(NamedTuple):
     """Where the runs of a rule ended: their selections, and whether these are final."""
 
     selection: np.ndarray  # (runs, n)
-    kept: np.ndarray  # (runs,) the same since half time, and ahead of all other tokens
+    # (runs,) whether the selection is the same as at half of the steps, and its tokens
+    # have the largest logits without a tie.
+    kept: np.ndarray
 
 
 def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
-    """Return the ways in which selections compete: (tokens, W_0 or None for zero) by
-    name.
+    """Return three problems in which selections compete, by name.
+
+    A problem is the tokens and W_0, which is None for a start from zero.
     """
     data = unit_tokens(seeds, **SHAPE)
     return {
@@ -520,7 +534,7 @@ def ended(
 
 
 def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
-    """Return the share of samples in which each rule's runs selected the opt token,
+    """Return, by rule, the share of samples in which a run selected the opt token,
     (runs,).
     """
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
@@ -529,10 +543,10 @@ def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarra
 def disputes(rows: Mapping, runs: Mapping, best: atlas.BestMargins) -> dict:
     """Compare two rules' selections by the largest margin that each allows.
 
-    A dispute is a run in which the rules a and b end, finally, in different selections
-    s_a and s_b. Its value is log(gamma_N(s_a) / gamma_N(s_b)), where N is the norm of
-    a, and gamma_N(s) = max {min_m <A_m, W> : N(W) <= 1} is the largest margin for the
-    selection s.
+    A dispute is a run in which the rules a and b end in different selections s_a and
+    s_b, both of which are final. Its value is log(gamma_N(s_a) / gamma_N(s_b)), where N
+    is the norm of a, and gamma_N(s) = max {min_m <A_m, W> : N(W) <= 1} is the largest
+    margin for the selection s.
 
     Returns
     -------

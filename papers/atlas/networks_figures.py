@@ -73,7 +73,8 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
 def _disputes_won(
     disputes: network.Disputes, rules: list[str], steepest: list[str]
 ) -> list[tuple]:
-    """Return the disputes won and all disputes, (seeds,) each, for every rule.
+    """Return, for every rule, the disputes that its own selection wins and all its
+    disputes, (seeds,) each.
 
     The last entry is for all rules in `steepest` together.
     """
@@ -93,8 +94,8 @@ def _shares_won(
 ) -> list[tuple]:
     """Draw the share of disputes won with 95 % intervals, with a row for each rule.
 
-    Marks are the ways in which selections compete. Returns the labels at the panel's
-    end.
+    There is a mark for each of the problems in which selections compete. Returns the
+    labels for the right end of the panel.
     """
     labels = []
     for shift, (way, look) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
@@ -117,7 +118,7 @@ def _shares_won(
 def selections(optimal: Mapping) -> Figure:
     """Draw the share of samples that select the best token, with a row for each rule.
 
-    Near ties are coloured. The other two ways in which selections compete are grey.
+    The problem with near ties is coloured, and the other two are grey.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     rules = list(optimal["near ties"])
@@ -135,7 +136,7 @@ def selections(optimal: Mapping) -> Figure:
         axis.plot(share, row, ms=8, **look.mark)
         words = f"{share:.0f} %"
         pieces.beside(axis, share, row, words, look.colour, (0, -6))
-    # The last rule's marks lie apart, so that they have room for the names.
+    # The names are written at the marks of the last rule, which are far enough apart.
     last = rules[-1]
     for way in optimal:
         colour = look.colour if way == "near ties" else plots.GREY
@@ -151,7 +152,9 @@ def selections(optimal: Mapping) -> Figure:
 
 
 def _rule_names(rules: list[str]) -> list[str]:
-    """Write rules as in figures: steepest descent by its norm."""
+    """Return the names of the rules for a figure, with steepest descent named by its
+    norm.
+    """
     short_names = [rule.replace("steepest, ", "") for rule in rules]
     return [
         f"steepest, {LABELS[name]}" if name in LABELS else name for name in short_names
@@ -195,7 +198,7 @@ def ranking(readings: network.Readings) -> Figure:
                 points=tuple(interval.values),
             )
         )
-    # What is decided comes first.
+    # Norms for which the ranking is decided come first.
     bars.sort(key=lambda bar: bar.look != verdicts.REPRODUCED)
     drawn = [value for bar in bars for value in (bar.low, bar.high, *bar.points)]
     pieces.forest(axis, bars, (1.1 * min(0.0, *drawn), 1.1 * max(drawn)))

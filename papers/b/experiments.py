@@ -65,8 +65,10 @@ def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Start:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """Return rules and starts by name, from "spectral, P, R" (Algorithm 1) to "random"
-    (SGD).
+    """Return all combinations of start, preconditioner P and regulariser R: rules and
+    starts by name.
+
+    "spectral, P, R" is Algorithm 1, and "random", without P and R, is SGD.
     """
     rules = {}
     starts = {}
@@ -82,11 +84,12 @@ def ablation(
 
 
 def factor_effect(excess: Excess, mark: str) -> np.ndarray:
-    """Return the last excess with one part divided by the last excess without it,
+    """Return the final excess with one part, divided by the final excess without it,
     (seeds,).
 
-    The part is `mark`, "P" or "R". The ratio is the geometric mean over the other part
-    being on and off. Names are those of `ablation`.
+    The part is `mark`, "P" or "R". There are two such ratios, with the other part on
+    and off; the result is their geometric mean. All runs have the random start. The
+    names in `excess` are those of `ablation`.
     """
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
@@ -96,8 +99,8 @@ def factor_effect(excess: Excess, mark: str) -> np.ndarray:
 
 
 def optimisers() -> dict[str, Callable]:
-    """Return functions from step size to rule: Algorithm 1, SGD and the optimisers of
-    paper B.
+    """Return, by name, functions from a step size to a rule: Algorithm 1, SGD, and the
+    optimisers that paper B compares.
     """
     with warnings.catch_warnings():
         # warnings about progress bars that are never drawn
@@ -123,18 +126,19 @@ def conditioning(
     of_seeds: Sequence[int],
     level: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Measure how the iterations to a loss depend on the condition number of Sigma.
+    """Measure how many iterations a loss needs, depending on the condition number of
+    Sigma.
 
-    Runs begin at the random start. `build` makes the experiment of an eigenvalue floor.
-    Returns the condition numbers, and by rule the iterations to (L - L*)/L* <= level or
-    inf, all (floors, seeds).
+    Runs begin at the random start. `build` returns the experiment whose Sigma has a
+    given smallest eigenvalue, one of `floors`. Returns the condition numbers (floors,
+    seeds), and by rule the iterations until (L - L*)/L* <= level, (floors, seeds),
+    which are infinite for a run that does not get there.
     """
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each = [build(floor) for floor in floors]
     shape = (len(floors), len(of_seeds))
-    # All floors are trained in one loop, as if the data sets of a floor were more
-    # seeds.
+    # All floors are trained in one loop, as if they were further seeds.
     problems = [problem for part in each for problem in part.problems]
 
     def joined(name: str):
@@ -182,8 +186,9 @@ def tune(
     """Choose the best step size in `grid` for each maker, a function from step size to
     rule.
 
-    If every seed ends with (L - L*)/L* <= level, the step with the fewest iterations to
-    this level is best, otherwise the one with the smallest last excess. Both are
+    We prefer step sizes with which every seed ends at (L - L*)/L* <= level. Of these,
+    the best is the one that needs the fewest iterations to this level. If there is
+    none, the best is the one with the smallest final excess. Iterations and excess are
     medians over seeds.
     """
     best = {}
@@ -204,7 +209,10 @@ def tune(
 
 
 def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
-    """Judge paper B's Figures 1 and 2 by the worst seed of the `ablation`."""
+    """Check what paper B's Figures 1 and 2 show, on the worst seed of the `ablation`.
+
+    Returns the claims on Figure 1, and those on Figure 2.
+    """
     ours, sgd = (excess[name] for name in ("spectral, P, R", "random"))
     random = excess["random, P, R"][:, -1].max()
     end = sgd[:, -1].min()
@@ -217,11 +225,12 @@ def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
 def ablation_claims(
     excess: Excess, effects: Mapping, times: Mapping, steps: int
 ) -> list[Claim]:
-    """Judge the effects of the parts of Algorithm 1 (Appendix A, Section 5).
+    """Check the effects of the parts of Algorithm 1 (Appendix A, Section 5).
 
-    The start has its effect at once, P and R in the end. `effects` are those of
-    `factor_effect`, by mark. `times` are those of `conditioning`, with the worst
-    condition in the last row. A run that does not arrive counts as `steps`.
+    The effect of the start is measured at iteration 0, the effects of P and R at the
+    last iteration. `effects` are the results of `factor_effect`, by mark. `times` are
+    those of `conditioning`, with the worst condition number in the last row. For a run
+    that does not reach the level, `steps` is used.
     """
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (
@@ -238,8 +247,8 @@ def ablation_claims(
 
 
 def against_best_sgd(excess: Excess) -> Claim:
-    """Judge that Algorithm 1 ends below SGD in the median seed, each at its best step
-    (ours).
+    """Check that in the median seed Algorithm 1 ends below SGD, if both have their best
+    step size (our own statement).
     """
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
@@ -248,8 +257,8 @@ def against_best_sgd(excess: Excess) -> Claim:
 def ill_conditioned(
     condition: float, seed: int, d: int = 4, k: int = 6, signal: float = 0.2
 ) -> Regression:
-    """Build a problem whose Sigma has eigenvalues from 1 to 1/condition, evenly in the
-    log.
+    """Build a problem whose Sigma has eigenvalues from 1 to 1/condition, evenly spaced
+    in the logarithm.
     """
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
@@ -269,11 +278,11 @@ def ill_conditioned(
 def condition_numbers(
     conditions: Sequence[float], of_seeds: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Predict the iterations that cut the distance to the minima by 10^6, (conditions,
-    seeds).
+    """Predict how many iterations divide the distance to the minima by 10^6.
 
-    With the step 1/lambda_max the slowest mode shrinks by 1 - lambda_min/lambda_max per
-    iteration.
+    With the step size 1/lambda_max the slowest mode shrinks by the factor 1 -
+    lambda_min/lambda_max per iteration. Returns, by the name of the preconditioner,
+    arrays (conditions, seeds).
     """
 
     def iterations(condition: float, seed: int, name: str):
@@ -289,8 +298,8 @@ def condition_numbers(
 
 
 def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
-    """Fit the exponents of iterations (conditions, seeds) in the condition number,
-    (seeds,).
+    """Fit, for each seed, the power of the condition number with which `iterations`
+    (conditions, seeds) grow, (seeds,).
     """
     return np.polyfit(np.log(conditions), np.log(iterations), 1)[0]
 
@@ -298,9 +307,11 @@ def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
 def gains(
     conditions: Sequence[float], iterations: Mapping[str, np.ndarray]
 ) -> list[Claim]:
-    """Judge that Algorithm 1 gains a factor of ten at the last condition number.
+    """Check that Algorithm 1 needs a tenth of the iterations at the last condition
+    number.
 
-    A second claim is that the two-sided rule never needs more iterations.
+    It is compared with the rule without a preconditioner. A second claim is that the
+    iterations of the two-sided rule do not grow with the condition number.
     """
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slope = growth(conditions, iterations["left_right"]).max()

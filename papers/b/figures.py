@@ -28,9 +28,11 @@ def _time_axis(axis: Axes, title: str, steps: int) -> None:
 
 
 def _last(axis: Axes, excess: Excess, looks: Mapping[str, str] = {}) -> None:
-    """Write each rule and its median last excess to the right of the panel.
+    """Write each rule's name and the median of its final excess to the right of the
+    panel.
 
-    `looks` maps a name to the name whose look it has; by default that is itself.
+    `looks` maps a name in `excess` to the rule in whose colour it is written. A name
+    that is not in `looks` is such a rule itself.
     """
     labels = []
     for name, values in excess.items():
@@ -43,8 +45,8 @@ def _last(axis: Axes, excess: Excess, looks: Mapping[str, str] = {}) -> None:
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
-    """Draw the loss and the excess of the rule `ours` with SGD's, from a random
-    start.
+    """Draw the loss and the excess of the run `ours` of Algorithm 1, beside those of
+    SGD.
 
     `label` says where `ours` starts. SGD always has the random start.
     """
@@ -58,7 +60,7 @@ def against_sgd(
         plots.band(relative, recorded, values, rule)
         starts[np.median(values[:, 0])] = plots.look(rule).colour
 
-    # The paper's panel: the loss itself.
+    # The paper's panel shows the loss itself.
     loss.axhline(optimum, zorder=3, **plots.PREDICTED)
     pieces.beside(loss, recorded[-1], optimum, "optimum $L^*$", place=(-4, -4))
     loss.set(title="Population loss $L(Z_t)$", yscale="log", xlabel="iteration $t$")
@@ -67,7 +69,7 @@ def against_sgd(
     sgd = optimum * (1 + np.median(excess["random"][:, middle]))
     pieces.beside(loss, recorded[middle], sgd, "SGD", plots.look("SGD").colour, (4, 6))
 
-    # Ours: how far above the optimum, from the first step on.
+    # Our panel shows how far the loss is above the optimum, from the first step on.
     first, colours = [*starts], [*starts.values()]
     for start, colour in zip(first, colours, strict=True):
         if start > 1:
@@ -121,7 +123,8 @@ def conditioning(steps: int, conditions: np.ndarray, times: Excess) -> Figure:
     Parameters
     ----------
     steps : int
-        The iterations of a run. What has not arrived by then is drawn there.
+        The iterations of a run. A run that has not reached the loss by then is drawn at
+        this height.
     conditions : ndarray (floors, seeds)
         The condition numbers.
     times : mapping of str to ndarray (floors, seeds)
@@ -153,7 +156,8 @@ def conditioning(steps: int, conditions: np.ndarray, times: Excess) -> Figure:
 
 
 def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
-    """Theorem 2: descent by the exact gradient of n samples, and its floor over n.
+    """Draw Theorem 2: how the excess loss falls to a floor for each n, and the floor as
+    a function of n.
 
     Parameters
     ----------
@@ -194,7 +198,9 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
 def _slope(
     axis: Axes, sizes: Sequence[int], power: float, height: float, words: str
 ) -> None:
-    """Draw a short piece of a power of n at a free height, with words at its end."""
+    """Draw a short line with the slope of a power of n, at a height of our choice, with
+    words at its end.
+    """
     first, last = sizes[0], sizes[-1]
     stub = first * (last / first) ** 0.1, first * (last / first) ** 0.4
     plots.power_law(axis, stub, power, height, words)
@@ -242,7 +248,8 @@ def start_and_bias(
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping, step_size: float
 ) -> Figure:
-    """Iterations to within 10 % of L*, a row a rule with its best step, a mark a seed.
+    """Draw the iterations to within 10 % of L*: one row per rule at its best step size,
+    one mark per seed.
 
     Parameters
     ----------
@@ -251,9 +258,9 @@ def optimisers(
     excess : mapping of str to ndarray (seeds, records)
         (L - L*)/L* by rule.
     step_sizes : mapping of str to float
-        The best steps of a grid.
+        The best step size of each tuned rule.
     step_size : float
-        The step of the rules that are not in it.
+        The step size of the rules that are not in `step_sizes`.
     """
     steps = recorded[-1]
     figure, (reached,) = plots.panels(1, 1, height=3.1)
@@ -263,7 +270,7 @@ def optimisers(
         f"{name}, step {step_sizes.get(name, step_size):g}": needed[name]
         for name in order
     }
-    # What has not arrived stands beyond the last iteration.
+    # A run that has not reached the loss is drawn beyond the last iteration.
     earliest = min(steps, *(row.min() for row in rows.values()))
     ends = max(1, 0.6 * earliest), 1.8 * steps
     said = []

@@ -1,10 +1,11 @@
-"""Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7, Eqs. 3,
-4.
+"""Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7 and 8,
+Eqs. 3 and 4.
 
 Constants that are blank in our copy of the paper are derived here. Below, M Sigma^{1/2}
 has the singular values sigma_1 >= sigma_2 >= ..., the layer is Z = (A; B), and Z_pi is
-the projection of Z onto the minima. `named` is the problem whose closed forms are used,
-which a wrong world alters.
+the projection of Z onto the minima. The closed forms are those of the problem `named`.
+It is the same as `problem`, except in an altered copy (a wrong world, in which the
+claims must fail).
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +23,8 @@ from papers.b.statements import PAPER
 
 
 def _standard_errors(estimates: np.ndarray, expected: np.ndarray | float) -> float:
-    """Return the largest |mean - expected| of estimates (draws, ...), in standard
-    errors.
+    """Return the largest |mean - expected| of `estimates` (draws, ...), divided by its
+    standard error.
     """
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
@@ -32,7 +33,8 @@ def _standard_errors(estimates: np.ndarray, expected: np.ndarray | float) -> flo
 def _ratio_errors(named: Regression, X: np.ndarray, w: np.ndarray) -> float:
     """Compare sampled means with E e^{x.w} = e^{w.Sigma.w / 2} and E[x e^{x.w}].
 
-    The second one is Sigma w e^{w.Sigma.w / 2}. The result is in standard errors.
+    The closed form of the second one is Sigma w e^{w.Sigma.w / 2}. Returns the largest
+    deviation, in standard errors.
     """
     weight = np.exp(X @ w)
     sampled = np.column_stack([weight, X * weight[:, None]])
@@ -47,10 +49,10 @@ def _population_loss_error(
     samples: tuple[np.ndarray, np.ndarray],
     layer: np.ndarray,
 ) -> float:
-    """Compare L(A, B) with the mean loss of queries that attend to infinitely many
-    keys.
+    """Compare L(A, B) with the mean loss of sampled queries that attend to infinitely
+    many keys.
 
-    The result is in standard errors.
+    Returns the deviation in standard errors. `layer` is A above B.
     """
     X, Y = samples
     A, B = np.split(layer, [problem.k])
@@ -62,7 +64,8 @@ def _population_loss_error(
 def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> float:
     """Compare E e^{c x^T B x} with its closed form at the worst minimum.
 
-    c is 0.4 times the largest moment. The result is in standard errors.
+    c is 0.4 times the largest c for which the moment is finite. Returns the deviation
+    in standard errors.
     """
     # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at
     # R = V^T.
@@ -83,12 +86,13 @@ def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> floa
 def by_monte_carlo(
     problem: Regression, seed: int, draws: int, named: Regression | None = None
 ) -> list[Claim]:
-    """Judge closed forms against `draws` samples.
+    """Check closed forms against `draws` samples.
 
-    They are the ratio identity E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}, the
-    population loss L(Z), and the integrability threshold. For the threshold E e^{c x^T
-    B x} is taken at 0.4 of the largest moment, where the variance is also finite, at
-    the worst minimum. Deviations are in standard errors. `named` defaults to `problem`.
+    The closed forms are the ratio identity E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w /
+    2}, the population loss L(Z), and the threshold up to which moments are finite. For
+    the threshold we compare E e^{c x^T B x} at the worst minimum, where c is 0.4 times
+    the threshold, so that the variance is finite too. Deviations are in standard
+    errors. `named` defaults to `problem`.
     """
     rng = seeds.stream(seed, "draws")
     named = named or problem
@@ -151,9 +155,10 @@ def regularised_excess(problem: Regression, Z: np.ndarray) -> float:
 def minima(
     problem: Regression, points: np.ndarray, distance: float, named: Regression
 ) -> list[Claim]:
-    """Judge Theorem 1.2: the points Z_Q are minima, and a search finds no others.
+    """Check Theorem 1.2: the points Z_Q are minima, and a search finds no others.
 
-    `points` must have no excess loss and R = 0. `distance` is the result of `search`.
+    At each of the `points` the excess loss and R must be 0. `distance` is the result of
+    `search`.
     """
     A = points[:, : named.k]
     B = points[:, named.k :]
@@ -174,8 +179,8 @@ def _random_layers(problem: Regression, count: int) -> np.ndarray:
 def _hessian(
     gradient: Callable[[np.ndarray], np.ndarray], at: np.ndarray
 ) -> np.ndarray:
-    """Compute the Hessian (D, D) at `at` by central differences of a linear
-    gradient.
+    """Compute the Hessian (D, D) at `at` by central differences, which are exact for a
+    linear gradient.
     """
     columns = []
     for unit in np.eye(at.size):
@@ -186,8 +191,8 @@ def _hessian(
 
 
 def convexity(problem: Regression, named: Regression) -> list[Claim]:
-    """Check that L is strongly convex in A and in B, and not jointly (paper B, Theorem
-    1.1).
+    """Check that L is strongly convex in A and in B, but not in both jointly (paper B,
+    Theorem 1.1).
 
     The Hessian in A has the smallest eigenvalue lambda_min(Sigma B^T Sigma B Sigma),
     and the one in B has lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At Z = 0 the
@@ -198,12 +203,12 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
     problem : Regression
         The problem whose loss is measured.
     named : Regression
-        The problem whose closed forms are taken.
+        The problem whose closed forms are used.
 
     Returns
     -------
     list of Claim
-        The measured curvatures over their closed forms.
+        The measured curvatures divided by their closed forms.
     """
     k = problem.k
     ratios = {"convex.A": [], "convex.B": []}
@@ -249,14 +254,15 @@ def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
     problem : Regression
         The problem from which the samples are drawn.
     named : Regression
-        The problem whose closed form is taken.
+        The problem whose closed form is used.
     draws : int
         How many data sets of n = 5 samples are drawn.
 
     Returns
     -------
     Claim
-        n (mean of L^ - L) over its closed form, tr(A Sigma A^T) / 2 - tr(M Sigma A^T).
+        n (mean of L^ - L) divided by its closed form, tr(A Sigma A^T) / 2 - tr(M Sigma
+        A^T).
     """
     n = 5
     A = -problem.M  # both terms of the closed form have the same sign here
@@ -280,12 +286,13 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
     problem : Regression
         The problem, onto whose minima Z is projected in the "left" norm.
     named : Regression
-        The problem whose Sigma and Sbar = diag(I, Sigma) are taken.
+        The problem whose Sigma and Sbar = diag(I, Sigma) are used.
 
     Returns
     -------
     Claim
-        The largest norm of the matrix minus its transpose over the matrix's norm.
+        The largest norm of the matrix minus its transpose, divided by the norm of the
+        matrix.
     """
     space = manifold.of(problem)
     asymmetries = []
@@ -302,8 +309,10 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
 def lemma8_formulas(
     X: np.ndarray, w: np.ndarray, s: np.ndarray, l: int
 ) -> dict[str, np.ndarray]:
-    """Lemma 8's ds/dx_l (n, d) and dc/dx_l (d, d), of keys X (n, d), s = softmax(X w)
-    and c = X^T s, for a key l that is not the query.
+    """Return Lemma 8's formulas for ds/dx_l (n, d) and dc/dx_l (d, d), by claim.
+
+    s = softmax(X w) are the weights of the keys X (n, d), and c = X^T s. The key l must
+    not be the query.
     """
     n, d = X.shape
     c = s @ X
@@ -328,7 +337,7 @@ def lemma8(problem: Regression) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The largest error of each identity over the identity's size.
+        The largest error of each identity, divided by the norm of its right side.
     """
     n = 6
     d = problem.d
@@ -366,18 +375,20 @@ def lemma8(problem: Regression) -> list[Claim]:
 
 
 def lemma1(problem: Regression) -> list[Claim]:
-    """Judge Lemma 1's inequalities at the rotations at which they are attained.
+    """Check Lemma 1's inequalities at the rotations at which they are attained.
 
-    R pairs the weakest direction of the signal with the strongest of Sigma, or
-    strongest with weakest. Measured is the extreme singular value divided by its bound.
+    Measured are the ratios of `lemma1_ratios`.
     """
     return PAPER.claims(lemma1_ratios(problem))
 
 
 def lemma1_ratios(problem: Regression) -> dict[str, float]:
-    """Lemma 1's inequalities, measured over bound, at the rotations that attain them: R
-    pairs the signal's weakest direction with Sigma's strongest, or strongest with
-    weakest.
+    """Return the two sides of Lemma 1's inequalities, divided by each other, by claim.
+
+    They are the extreme singular values of a minimum, divided by their bounds. The
+    minimum is at a rotation at which the bound is attained: R pairs the weakest
+    direction of the signal with the strongest direction of Sigma, or the strongest with
+    the weakest.
     """
     values, vectors = np.linalg.eigh(problem.Sigma)
     space = manifold.of(problem)
@@ -392,8 +403,8 @@ def lemma1_ratios(problem: Regression) -> dict[str, float]:
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
     """Find the largest eigenvalue of sym(Sigma^{1/2} B Sigma^{1/2}) over all minima.
 
-    It is divided by sigma_1^{1/2}, and is found by L-BFGS on S in R = R_0 e^S, from
-    random R_0.
+    Returns this eigenvalue divided by sigma_1^{1/2}. The search is by L-BFGS over the
+    antisymmetric S in R = R_0 e^S, from `starts` random R_0.
     """
     space = manifold.of(problem)
     d = problem.d
@@ -419,14 +430,15 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
 
 
 def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
-    """Return the best beta of Eq. 4 and of Lemma 2 within the radius r, and where it is
-    needed.
+    """Return the best beta of Eq. 4 and of Lemma 2 within the radius r, and the point Z
+    that needs them.
 
     The norm is "left_right". Both constants are attained at the same Z (k + d, d),
-    which is our result. In Y = Sbar^{1/2} Z Sigma^{1/2}, the terms of the gradient of
-    order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2} ||Delta|| and
-    ||Delta||^2 / 2, each times ||Delta||. With a = r / (2 sigma_1)^{1/2} their sum is
-    sigma_1 (2 + a)(1 + a) times ||Delta||. Integrated, Lemma 2 gets sigma_1 (2 + a)^2 /
+    which is our own result. In Y = Sbar^{1/2} Z Sigma^{1/2}, the terms of the gradient
+    of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2} ||Delta||
+    and ||Delta||^2 / 2, each times ||Delta||. With a = r / (2 sigma_1)^{1/2} their sum
+    is sigma_1 (2 + a)(1 + a) times ||Delta||. Integrated, Lemma 2 gets sigma_1 (2 +
+    a)^2 /
     2. Both bounds are attained if Y_pi grows along sigma_1 alone.
 
     Returns
@@ -451,15 +463,15 @@ def curvatures(
 
     Paper B, Eqs. 3 and 4. Convexity is min <grad, Delta> / ||Delta||^2, divided by the
     convexity constant (theory: at least 1). Smoothness is max ||grad|| / ||Delta||,
-    divided by the smoothness constant (theory: at most 1). Both are searched by L-BFGS
-    at `fractions` of the radius, from `starts` random directions each, around minima at
-    random R. In the norm "left_right" smoothness is divided by the best beta, and is
-    also measured at the point of `_steepest`.
+    divided by the smoothness constant (theory: at most 1). Both extremes are searched
+    by L-BFGS at distances that are `fractions` of the radius, from `starts` random
+    directions each, around minima with random R. In the norm "left_right" smoothness is
+    divided by the best beta, and is also measured at the point of `_steepest`.
 
     Returns
     -------
     dict of str to ndarray (2,)
-        Convexity and smoothness, by norm.
+        The two ratios, convexity and smoothness, by norm.
     """
     space = manifold.of(problem)
     worst = {}
@@ -512,7 +524,7 @@ def curvatures(
 
 
 def one_point(worst: dict[str, np.ndarray]) -> list[Claim]:
-    """Judge Eqs. 3 and 4 with our constants, from `curvatures`."""
+    """Check Eqs. 3 and 4 with our constants, given the result of `curvatures`."""
     sides = {}
     for norm, values in worst.items():
         sides[f"convex.{norm}"], sides[f"smooth.{norm}"] = values
@@ -522,8 +534,8 @@ def one_point(worst: dict[str, np.ndarray]) -> list[Claim]:
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     """Return the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) of Lemma 2.
 
-    Z are random points within the radius. In the norm "left_right" beta is the best
-    one, and the Z at which it is attained is added.
+    The Z are `draws` random points within the radius. In the norm "left_right", beta is
+    the best possible constant, and the Z at which it is attained is tried as well.
     """
     space = manifold.of(problem)
     rng = seeds.stream(1, "draws")
@@ -546,8 +558,8 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
 
 
 def _on_layers(problem: Regression, Sigma: np.ndarray) -> np.ndarray:
-    """Return diag(I_k, Sigma), acting from the left on layers (k + d, d), as a
-    matrix.
+    """Return the matrix (D, D) of the map from a layer Z (k + d, d) to diag(I_k, Sigma)
+    Z, with D entries of Z.
     """
     on_rows = block_diag(np.eye(problem.k), Sigma)
     return np.kron(on_rows, np.eye(problem.d))
@@ -567,18 +579,20 @@ def _population_hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
 def _best_constants(
     G: np.ndarray, S: np.ndarray, across: np.ndarray, error: float
 ) -> tuple[float, float]:
-    """Compute alpha' and beta' of `sample_constants`.
+    """Compute alpha' and beta' of `sample_constants`, two floats.
 
-    G is the Hessian in the "left" norm, S as there, and `across` spans the directions
-    orthogonal to the manifold. S enters the remainders of the gradient by the factor
-    `error`.
+    G is the Hessian in the "left" norm, S is defined in `sample_constants`, and the
+    columns of `across` span the directions orthogonal to the manifold. `error` is 1 if
+    the gradient has an error, and 0 if it is exact, which leaves out the terms with
+    ||S||^2 / 4.
     """
-    # alpha': the least <P grad, Delta> over the norm below, for Delta across.
+    # alpha' is the least <P grad, Delta> divided by ||Delta||^2 + ||S Delta||^2 / 4,
+    # over Delta across the manifold.
     inner = across.T @ (S @ G + G @ S) @ across / 2
     square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
     alpha = eigh(inner, square, eigvals_only=True)[0]
 
-    # beta': infinite if the errors of the gradient may outweigh it.
+    # beta' is infinite if the error of the gradient can be larger than the gradient.
     size = error * np.linalg.norm(S, 2)
     if size >= 2:
         return alpha, np.inf
@@ -600,14 +614,15 @@ def sample_constants(
         alpha' = min <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 / 4),
         beta' = max ||P grad|| / ||Delta|| (1 - ||S||^2 / 4)^{-1/2},
 
-    over Delta orthogonal to the manifold. For the true covariance they are 4/5 and
+    over Delta orthogonal to the manifold. Both are divided by the constants of Sigma
+    with an exact gradient. For the true covariance the two ratios are 4/5 and
     (4/3)^{1/2}.
     """
     space = manifold.of(problem)
     H = _population_hessian(problem, space.point(Q))
 
-    # The Hessian in the "left" norm, and the directions across the manifold, whose
-    # tangents are its zeros.
+    # The Hessian in the "left" norm, and the directions across the manifold. The
+    # Hessian is zero along the manifold.
     inverse_root = _on_layers(problem, space.inverse_root)  # Sbar^{-1/2}
     symmetric = inverse_root @ (H + H.T) @ inverse_root / 2
     eigenvalues, eigenvectors = np.linalg.eigh(symmetric)

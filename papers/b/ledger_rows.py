@@ -46,16 +46,16 @@ def _problem(sizes: Sizes, seed: int = 0) -> Regression:
 def _quiet(sizes: Sizes) -> Regression:
     """Return the ledger's problem with a quarter of its signal.
 
-    A3 then holds with c = 2, so that means over the query expand in 1/n up to the
-    second order.
+    A3 then holds with c = 2. So the mean over the query of a quantity has an expansion
+    in 1/n up to the second order.
     """
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
 
 def _not_exceeded(values: np.ndarray):
-    """Return the 90 % quantiles in quarters of the draws.
+    """Return the 90 % quantile of the draws in each of four quarters of them.
 
-    `values` are (..., draws, sizes), the result is (..., 4, sizes).
+    `values` are (..., draws, sizes), and the result is (..., 4, sizes).
     """
     return np.quantile(
         values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2
@@ -70,12 +70,12 @@ def _self_logits(sizes: Sizes) -> np.ndarray:
 
 
 def _assumptions(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Assumptions 1-3 on twenty data sets, and closed forms against samples.
+    """Check Assumptions 1-3 on twenty problems, and closed forms against samples.
 
     The exact condition of A3 is found by a search. The closed forms are those of
     Theorem 1.1 and Lemma 7.
     """
-    # Assumptions 1-3 on twenty problems: the least of each number.
+    # For each of Assumptions 1-3, the problem of twenty with the least room.
     problems = [_problem(sizes, seed) for seed in range(20)]
     A1 = [problem.assumptions()["A1"][0] for problem in problems]
     A2 = [problem.assumptions()["A2"][0] for problem in problems]
@@ -89,7 +89,7 @@ def _assumptions(sizes: Sizes) -> Iterator[Claim]:
     exact = PAPER.claim("a3.exact", furthest(_self_logits(sizes), 1.0))
     yield from PAPER.rows("3 draws", 3, [exact])
 
-    # Closed forms against samples.
+    # Closed forms are compared with means over samples.
     problem = problems[0]
     sampled = landscape.by_monte_carlo(problem, 0, sizes.monte_carlo, problem)
     yield from PAPER.rows("one draw", None, sampled)
@@ -101,8 +101,9 @@ def _assumptions(sizes: Sizes) -> Iterator[Claim]:
 def _landscape_measured(sizes: Sizes):
     """Measure the loss around its minima.
 
-    Returns Z_Q of 100 random Q, (100, k + d, d); how far a search from 20 starts ends;
-    the worst curvature around the minima by norm; and Lemma 2's ratio.
+    Returns four things: the minima Z_Q of 100 random Q, (100, k + d, d); the largest
+    distance to the minima at which a search from 20 starts ends;
+    `landscape.curvatures`; and by norm the ratio of Lemma 2.
     """
     problem = _problem(sizes)
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
@@ -115,8 +116,8 @@ def _landscape_measured(sizes: Sizes):
 
 
 def _landscape(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Theorem 1.2 (the minima, and a search for others), Lemmas 1 and 2, Eqs. 3
-    and 4.
+    """Check Theorem 1 (the minima, a search for others, convexity), Lemmas 1 and 2,
+    Eqs. 3 and 4.
     """
     problem = _problem(sizes)
     points, distance, worst, ratios = _landscape_measured(sizes)
@@ -134,10 +135,11 @@ def _landscape(sizes: Sizes) -> Iterator[Claim]:
 
 @cache
 def _starts_measured(sizes: Sizes):
-    """Measure Lemmas 3 and 4 at n = 4000, 16,000 and 64,000, (draws, sizes).
+    """Measure what Lemmas 3 and 4 bound, at n = 4000, 16,000 and 64,000.
 
-    They are the two events of the spectral start, and `landscape.sample_constants` at
-    random minima.
+    Returns the sizes n and four arrays (draws, sizes): the two of
+    `scaling.spectral_distances` for Lemma 3, and the two of
+    `landscape.sample_constants` at random minima for Lemma 4.
     """
     problem = _problem(sizes)
     ns = (4000, 16_000, 64_000)
@@ -152,8 +154,8 @@ def _starts_measured(sizes: Sizes):
 
 
 def _starts(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemmas 3-6 over data sets: the sample preconditioner and the spectral
-    start.
+    """Check Lemmas 3-6, on the sample preconditioner and the spectral start, over many
+    data sets.
     """
     ns, near, inverse, low, high = _starts_measured(sizes)
     problem = _problem(sizes)
@@ -187,9 +189,10 @@ def _starts(sizes: Sizes) -> Iterator[Claim]:
 def _in_parts(
     values: Iterable[np.ndarray], measure: Callable[[np.ndarray], np.ndarray]
 ):
-    """Apply `measure` to ten parts of each size's draws, and return (10, sizes).
+    """Divide the draws of each size into ten parts, and apply `measure` to each part.
 
-    `measure` takes (10, draws, entries).
+    `values` has one array per size, with the draws on its first axis. `measure` gets an
+    array (10, draws, entries) and returns (10,). The result is (10, sizes).
     """
     parts = ([v[r::10][: len(v) // 10] for r in range(10)] for v in values)
     each = (np.stack(part).reshape(10, len(part[0]), -1) for part in parts)
@@ -200,7 +203,9 @@ def _variances(values: Iterable[np.ndarray]):
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
-LEMMAS = {  # the lemmas on a sum's bias, its variance, and its bias over all queries
+# By the name of a sum: the claims on its bias, on its variance, and on its bias
+# integrated over all queries.
+LEMMAS = {
     "mean": ("lemma11.4", "lemma14.6", "lemma13.5"),
     "outer": ("lemma15.7", "lemma19.9", "lemma18.8"),
     "covariance": ("lemma20.10", "lemma23.12", "lemma22.11"),
@@ -209,10 +214,11 @@ LEMMAS = {  # the lemmas on a sum's bias, its variance, and its bias over all qu
 
 @cache
 def _softmax(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, dict[str, np.ndarray]]:
-    """Measure what each of Lemmas 9-23 bounds, (10, sizes), by row, at a minimum.
+    """Measure what each of Lemmas 9-23 bounds, at a minimum of the loss.
 
-    "one query" has a query of length d^{1/2}, the other entry averages over 200 queries
-    of the quiet problem.
+    Returns two dicts, each with values (10, sizes) by the id of the claim. "one query"
+    is for a query of length d^{1/2}. "200 queries" averages over 200 random queries of
+    the quiet problem.
     """
     return {
         "one query": _of_one_query(sizes, ns),
@@ -229,8 +235,10 @@ def _logit_matrix(problem: regression.Regression) -> np.ndarray:
 
 
 def _of_one_query(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Measure moments of the softmax weights, and bias and variance of the sums of
-    `LEMMAS`.
+    """Measure, for one query, moments of its softmax weight, and bias and variance of
+    the sums in `LEMMAS`.
+
+    Returns values (10, sizes) by the id of the claim.
     """
     query = np.ones(sizes.d)
     u = _logit_matrix(_problem(sizes)).T @ query
@@ -256,14 +264,16 @@ def _of_one_query(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def _over_queries(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Integrate the bias of the sums of `LEMMAS` over 200 queries."""
+    """Average the bias of the sums in `LEMMAS` over 200 queries, (10, sizes) by the id
+    of the claim.
+    """
     L = _logit_matrix(_quiet(sizes))
     over = scaling.integrated(L, ns, 200, sizes.softmax_draws // 200)
     return {integral: over[name] for name, (_, _, integral) in LEMMAS.items()}
 
 
 def _concentration(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemmas 8-11, 13-15, 18-20, 22 and 23, which are about sums over softmax
+    """Check Lemmas 8-11, 13-15, 18-20, 22 and 23, which are about sums over softmax
     weights.
     """
     identities = landscape.lemma8(_problem(sizes))
@@ -275,7 +285,7 @@ def _concentration(sizes: Sizes) -> Iterator[Claim]:
         yield from PAPER.rows(f"n = 100 to 800, {queries}", None, claims)
 
 
-# Why Theorem 4's row fails if A3 only holds with c = 1.
+# Why the claim on Theorem 4 fails if A3 holds only with c = 1.
 LOUD = (
     "the order after 1/n holds the moment E e^(3 |Sigma^(1/2) B'x|^2), infinite from |M"
     " Sigma^(1/2)| = 1/6 on, so that the exponent is reached slowly; where A3 "
@@ -286,11 +296,11 @@ LOUD = (
 
 @cache
 def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Measure the largest biases near minima of the quiet problem, (repeats, sizes), by
-    name.
+    """Measure the norm of the gradients' bias near minima of the quiet problem.
 
-    "L^", "R^" and "L^ + R^" are at four points. "loud" is L^ at one point with the full
-    signal.
+    Returns arrays (repeats, sizes) by name. "L^", "R^" and "L^ + R^" are the largest
+    norm at four points. "loud" is the norm for L^ at one point of the problem with the
+    full signal.
     """
     quiet = _quiet(sizes)
     loud = _problem(sizes)
@@ -308,7 +318,7 @@ def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]
 
 
 def _biases(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Theorems 3, 4 and 5: the bias of the gradients of L^ + R^, L^ and R^."""
+    """Check Theorems 3, 4 and 5: the bias of the gradients of L^ + R^, L^ and R^."""
     ns = (25, 50, 100, 200)
     quiet = f"n = 25 to 200, 4 points, signal {sizes.signal / 4:g}"
     loud = f"n = 25 to 200, one point, signal {sizes.signal:g}"
@@ -331,11 +341,11 @@ def _floors(sizes: Sizes):
 
 @cache
 def _algorithm_1(sizes: Sizes, ns: tuple[int, ...]):
-    """Run Algorithm 1 as written, from `draws` data sets of each size n.
+    """Run Algorithm 1 as the paper writes it, on `draws` data sets of each size n.
 
-    It has the sample covariance, the spectral start, and oracle gradients of fresh
-    batches. Returns the last excess without the oracle's noise, and the excess of L + R
-    at the mean iterate, (draws, sizes) each.
+    It uses the sample covariance, the spectral start, and the oracle's gradients from
+    fresh batches. Returns two arrays (draws, sizes): the final excess loss without the
+    oracle's noise, and the excess of L + R at the mean of the late iterates.
     """
     problem = _problem(sizes)
     each = range(sizes.draws)
@@ -360,8 +370,8 @@ def _algorithm_1(sizes: Sizes, ns: tuple[int, ...]):
 
 
 def _scaling(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Theorem 2 and its remark by what 90 % of Algorithm 1's runs do not exceed,
-    by n.
+    """Check Theorem 2 and its remark: how the excess that 90 % of Algorithm 1's runs do
+    not exceed falls with n.
     """
     where = "Algorithm 1, n = 50 to 800"
     ns = (50, 200, 800)
@@ -384,8 +394,8 @@ def _scaling(sizes: Sizes) -> Iterator[Claim]:
         f"{sizes.signal / 4:g}"
     )
     yield from PAPER.rows(where, len(values), [floor])
-    # The term e^{-cT}: on the population loss, along the slowest mode, log(L - L*)
-    # falls at the linearised rate.
+    # For the term e^{-cT}: on the population loss, along the slowest mode, log(L - L*)
+    # falls at the rate of the linearised problem.
     problem = _problem(sizes)
     rates, _ = regression.modes(problem)
     source = regression.population(problem)

@@ -1,5 +1,5 @@
-"""Paper B in the number of samples n: softmax sums, starts, gradient bias, Theorem 2's
-floor.
+"""How paper B's quantities depend on the number of samples n: softmax sums, starts,
+gradient bias, and the floor of Theorem 2.
 
 Each function returns values over a range of sizes n, and the claims are about their
 exponents in n. Sums are in whitened coordinates: keys are g ~ N(0, I), and one of them
@@ -34,9 +34,10 @@ def _draws(rng: np.random.Generator, draws: int, n: int, d: int):
 def repeated(
     measure: Callable, sizes: Sequence[float], draws: int, role: str
 ) -> np.ndarray:
-    """Evaluate measure(size, rng) for every size and draw, (..., draws, sizes).
+    """Evaluate measure(size, rng) for every size and draw.
 
-    Every draw has a random stream of its own.
+    Every draw has a random stream of its own, named after `role`. Returns (..., draws,
+    sizes), where ... is the shape of a result of `measure`.
     """
     streams = [seeds.stream(r, role) for r in range(draws)]
     values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
@@ -53,16 +54,17 @@ def softmax_sums(
     Returns
     -------
     dict
-        Lists over `sizes` of (draws, ...). "weight": n s_1, with s_1 the weight of the
-        query itself. "mean": c = sum s_i g_i. "outer": c c^T. "covariance": C = sum s_i
-        g_i (g_i - c)^T. "mean bias", "outer bias" and "covariance bias": these minus
-        their limits u, u u^T and I, and minus their first-order change with the other
-        keys, whose mean is zero.
+        Each entry is a list with one array (draws, ...) per size. "weight" is n s_1,
+        where s_1 is the softmax weight of the query itself. "mean" is c = sum s_i g_i,
+        "outer" is c c^T, and "covariance" is C = sum s_i g_i (g_i - c)^T. "mean bias",
+        "outer bias" and "covariance bias" are the last three minus their limits u, u
+        u^T and I, and minus their first-order change with the keys other than the
+        query, which has mean zero.
 
     Notes
     -----
-    A bias has the quantity's own bias as its mean. Its spread is of the same order 1/n,
-    while the quantities themselves spread like n^{-1/2}.
+    For example, "mean bias" has the same mean as c - u. But its spread is only of the
+    order 1/n, while that of c is of the order n^{-1/2}.
     """
     rng = seeds.stream(seed, "draws")
     sums = {}
@@ -76,7 +78,11 @@ def softmax_sums(
 
 
 def _sums(u: np.ndarray, query: np.ndarray, g: np.ndarray):
-    """Compute `softmax_sums` of keys g (draws, n, d), whose first becomes the query."""
+    """Return the `softmax_sums` of the keys g (draws, n, d), by name, (draws, ...)
+    each.
+
+    The first key is replaced by the query.
+    """
     g[:, 0] = query
     n = g.shape[1]
 
@@ -115,15 +121,16 @@ def integrated(
 ) -> dict:
     """Estimate Theorem 4's integrals over the query g ~ N(0, I), with u = L^T g.
 
-    A power of a mean is a product of independent estimates of the mean, so that noise
-    does not add to it: two estimates from 2 `draws` sets of keys each, and for the
-    fourth power four from `draws` each.
+    The square of a mean is estimated as the product of two independent estimates of the
+    mean, so that noise does not add to it. Each of the two uses 2 `draws` sets of keys.
+    The fourth power is a product of four estimates, each from `draws` sets of keys.
 
     Returns
     -------
     dict of str to ndarray (repeats, sizes)
-        "mean": E |g|^2 |E[c | g] - u|^2, "outer": E |E[c c^T | g] - u u^T|^2,
-        "covariance": E |E[C | g] - I|^4.
+        "mean" is E |g|^2 |E[c | g] - u|^2, "outer" is E |E[c c^T | g] - u u^T|^2, and
+        "covariance" is E |E[C | g] - I|^4. Each of the `repeats` averages over its own
+        part of the queries.
     """
     powers = {
         name: np.empty((queries, len(sizes)))
@@ -148,9 +155,11 @@ def integrated(
 def leading(
     sizes: Sequence[int] | np.ndarray, values: np.ndarray, since: float = 0
 ) -> np.ndarray:
-    """Fit the exponent a of values (repeats, sizes) = C n^a (1 + b/n), (repeats,).
+    """Fit values (repeats, sizes) = C n^a (1 + b/n), and return the exponents a
+    (repeats,).
 
-    The fit is a regression on log n and 1/n over at least three sizes, from `since` on.
+    The logarithm of the values is regressed on log n and 1/n, over all sizes n >=
+    since, which must be at least three.
     """
     n = np.asarray(sizes, float)
     late = n >= since
@@ -162,9 +171,10 @@ def leading(
 def least_squares_errors(
     problem: Regression, sizes: Sequence[int], draws: int
 ) -> np.ndarray:
-    """Return ||(M^ - M) Sigma^{1/2}||^2 divided by its mean, (draws, sizes).
+    """Return ||(M^ - M) Sigma^{1/2}||^2 divided by its expectation, (draws, sizes).
 
-    M^ is the least-squares estimate of M. The mean is k noise^2 d/(n-d-1).
+    M^ is the least-squares estimate of M. The expectation is k noise^2 d/(n-d-1) (Lemma
+    6).
     """
 
     def square(n: int, rng: np.random.Generator):
@@ -178,10 +188,11 @@ def least_squares_errors(
 def perturbed_starts(
     problem: Regression, sizes: Sequence[float], draws: int
 ) -> np.ndarray:
-    """Return the distance to the minima of the start that belongs to Sigma + s S, M + s
-    N.
+    """Return how far a start is from the minima if it is computed from perturbed Sigma
+    and M.
 
-    The result is (draws, sizes), for random S and N and the sizes s.
+    The start is a minimum for Sigma + s S and M + s N, with random S and N of norm 1.
+    The result is (draws, sizes), for the `sizes` s.
     """
     space = manifold.of(problem)
     distances = np.empty((draws, len(sizes)))
@@ -200,10 +211,11 @@ def perturbed_starts(
 def spectral_distances(
     problem: Regression, sizes: Sequence[int], repeats: int
 ) -> np.ndarray:
-    """Measure the two events of Lemma 3 on fresh data sets, (2, repeats, sizes).
+    """Measure the two quantities that Lemma 3 bounds, on fresh data sets, (2, repeats,
+    sizes).
 
-    They are the distance of the spectral start to the minima, and ||Sigma^{1/2}
-    Sigma^^{-1} Sigma^{1/2} - I|| with the sample covariance Sigma^.
+    The first is the distance of the spectral start to the minima. The second is
+    ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||, where Sigma^ is the sample covariance.
     """
 
     def events(n: int, rng: np.random.Generator):
@@ -235,8 +247,8 @@ def regulariser_bias(
 ) -> np.ndarray:
     """Estimate E grad R^(Z) - grad R(Z), where R^ has X^T X / n in place of Sigma.
 
-    The first-order change of R^ with X^T X / n has mean zero and is subtracted. The
-    result is (repeats, sizes, k + d, d).
+    The part of grad R^ that is linear in X^T X / n - Sigma has mean zero; we subtract
+    it, to reduce the spread. The result is (repeats, sizes, k + d, d).
     """
     rng = seeds.stream(seed, "draws")
     step = 1e-4
@@ -286,7 +298,9 @@ def loss_bias(
 def gradient_bias(
     problem: Regression, sizes: Sequence[int], draws: int, repeats: int
 ) -> np.ndarray:
-    """Return ||E grad L^ - grad L|| at one point by batch size, (repeats, sizes)."""
+    """Return ||E grad L^ - grad L|| at one point, for each batch size, (repeats,
+    sizes).
+    """
     bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
     return np.linalg.norm(bias, axis=(-1, -2))
 
@@ -294,13 +308,13 @@ def gradient_bias(
 def tail_excess(
     problem: Regression, history: RegressionHistory, since: int
 ) -> np.ndarray:
-    """Estimate the excess loss at which a run on a noisy oracle settles, without its
-    noise.
+    """Estimate the excess loss to which a run on a noisy oracle converges, without the
+    oracle's noise.
 
-    The loss depends on the map A Sigma B^T alone. The map's error is averaged over the
-    earlier and over the later half of the records from iteration `since` on. Half the
-    inner product of the two means contains no independent noise, which half a squared
-    norm would contain. The result is (seeds,).
+    The loss depends only on the map A Sigma B^T. We divide the records from iteration
+    `since` on into an earlier and a later half, and average the error of the map over
+    each half. The result (seeds,) is half the inner product of the two means. Half the
+    squared norm of one mean would also contain the square of its noise.
     """
     late = history.iterations >= since
     A = history.A[:, late]
@@ -336,7 +350,11 @@ def from_slowest_mode(
     steps: int,
     runs: int = 1,
 ) -> RegressionHistory:
-    """Run Algorithm 1, eta = 1/lambda_max, from `distance` along its slowest mode."""
+    """Run Algorithm 1 with eta = 1/lambda_max, from a start along its slowest mode.
+
+    The start has the given `distance` from the minima. All `runs` have the same start
+    and the true covariance. Every iteration is recorded.
+    """
     space = manifold.of(problem)
     k = problem.k
     rates, directions = regression.modes(problem)
@@ -349,11 +367,11 @@ def from_slowest_mode(
 
 @dataclass(frozen=True)
 class Floors:
-    """Runs for Theorem 2 at iterations (K,).
+    """Runs for Theorem 2, recorded at `iterations` (K,).
 
-    `excess` (sizes, seeds, K) is the excess loss, and `floor` (sizes, seeds) its floor.
-    `exact` (K,) is the excess on the population loss, which falls by `factor` = (1 -
-    eta lambda_min)^2 per iteration.
+    `excess` (sizes, seeds, K) is the excess loss, and `floor` (sizes, seeds) is the
+    level to which it falls. `exact` (K,) is the excess of a run on the population loss.
+    It is multiplied by `factor` = (1 - eta lambda_min)^2 per iteration.
     """
 
     sizes: np.ndarray
@@ -371,9 +389,10 @@ def scaling(
     draws: int,
     of_seeds: Sequence[int],
 ) -> Floors:
-    """Run Algorithm 1 on an oracle with each number of samples.
+    """Run Algorithm 1 on oracles with each number of samples in `sizes`.
 
-    Runs start at the radius of the one-point bounds.
+    At the start, the distance from the minima is the radius within which the one-point
+    bounds hold.
     """
     radius = manifold.of(problem).constants().radius
     count = len(of_seeds)
@@ -394,7 +413,7 @@ def scaling(
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Judge that the excess falls geometrically to a floor, which falls like n^-2.
+    """Check that the excess falls geometrically to a floor, which falls like n^-2.
 
     The rate must be that of the linearised problem.
     """
@@ -412,8 +431,8 @@ def powers(
     bias_sizes: Sequence[int],
     bias: np.ndarray,
 ) -> list[Claim]:
-    """Judge that `distances` fall like n^{-1/2} (Lemma 3), and `bias` like 1/n (Theorem
-    4).
+    """Check that `distances` fall like n^{-1/2} (Lemma 3), and that `bias` falls like
+    1/n (Theorem 4).
 
     Both are (repeats, sizes).
     """

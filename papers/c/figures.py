@@ -22,7 +22,8 @@ def _look(p: float) -> plots.Look:
 
 
 def divergences(histories: Histories, table: Mapping, caption: str) -> Figure:
-    """Draw the divergence of every run from every SVM, a panel an exponent.
+    """Draw the divergence of every run from every SVM, one panel per exponent of
+    training.
 
     Parameters
     ----------
@@ -58,7 +59,8 @@ def rays(
     solutions: Mapping[float, np.ndarray],
     caption: str,
 ) -> Figure:
-    """Draw two weights as training moves them, beside each exponent's solution.
+    """Draw the path of two weights during training, beside the SVM solution of each
+    exponent.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def _direction_path(
     Returns the label at the path's end: its height, how far it ends from the target,
     and its colour.
     """
-    above = 2 + (_look(p).dash != "-")  # so that dashes show on a solid line
+    above = 2 + (_look(p).dash != "-")  # a dashed line is drawn above a solid one
     axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
     axis.plot(*target, markerfacecolor="none", zorder=above, **_look(p).mark)
     miss = np.linalg.norm(path[-1] - target)
@@ -114,7 +116,7 @@ def _directions(axis: Axes, histories: Histories, ends: Mapping) -> None:
 
 
 def _joint_divergences(axis: Axes, divergences: Mapping, of: str) -> None:
-    """Draw a divergence (records,) of `of` from its own SVM's solution, by exponent.
+    """Draw, by exponent, the divergence of `of` from the solution of its SVM.
 
     `divergences` maps an exponent to its iterations and its divergences.
     """
@@ -136,7 +138,7 @@ def joint(
     caption: str,
 ) -> Figure:
     """Draw joint training: the directions of W, and the divergences of W and of the
-    head.
+    head from their SVM solutions.
     """
     figure, axes = plots.panels(1, 3, height=3.0)
     _directions(axes[0], histories, ends)
@@ -188,7 +190,8 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
 
 
 def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
-    """Draw the share of starts that keep their cone's selection, a line a length.
+    """Draw the share of starts whose runs end at the selection of their cone, one line
+    per ||W_0||.
 
     Parameters
     ----------
@@ -227,7 +230,7 @@ def parents(recorded: np.ndarray, alignments: Mapping, caption: str) -> Figure:
     recorded : ndarray (records,)
         The iterations.
     alignments : mapping
-        By what is trained and the norm of the SVM, (runs, records).
+        Alignments (runs, records), by (what is trained, norm of the SVM).
     caption : str
     """
     trained = list(dict.fromkeys(what for what, _ in alignments))
@@ -252,7 +255,8 @@ def parents(recorded: np.ndarray, alignments: Mapping, caption: str) -> Figure:
 def ranks(
     by_dimension: tuple[Sequence[int], Mapping], several: Mapping, caption: str
 ) -> Figure:
-    """Draw ranks of nuclear-norm SVMs, and alignments where several tokens are kept.
+    """Draw ranks of nuclear-norm SVMs, and alignments when several tokens per sample
+    are selected.
 
     Parameters
     ----------
@@ -289,12 +293,13 @@ def ranks(
 def least_loss(
     multiples: Sequence[float], by_p: Mapping[float, Mapping], caption: str
 ) -> Figure:
-    """Draw where descent from zero ends, a row an exponent, and the path of least loss.
+    """Draw where descent from zero ends, one row per exponent, and the path of least
+    loss.
 
     Parameters
     ----------
     multiples : sequence of float
-        Norms of W over that of W_mm.
+        Norms of W, divided by that of W_mm.
     by_p : mapping of float to mapping
         By exponent the path's divergences, and the ends of descents: their norm, their
         divergence and whether their tokens are globally optimal.

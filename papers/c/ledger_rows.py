@@ -1,4 +1,4 @@
-"""The ledger of paper C (2410.14581): its rows."""
+"""The ledger of paper C (2410.14581): every statement's rows."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -48,17 +48,20 @@ def _data(sizes: Sizes) -> TokenSet:
 
 @cache
 def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
-    """The locally optimal selections that training with p finds from random starts."""
+    """Return the locally optimal selections that training with p finds from random
+    starts.
+    """
     return lemmas.found_selections(
         _data(sizes), range(sizes.seeds), p, sizes.find_steps
     )
 
 
 def _inequalities(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemmas 12-15 on random matrices and numbers, and where they are attained.
+    """Check Lemmas 12-15 on random matrices and numbers, and at points at which they
+    are attained.
 
-    Many of the numbers are zero or tiny. Measured is the smallest ratio of the larger
-    to the smaller side over all EXPONENTS.
+    Many of the numbers are zero or tiny. Measured is, for each lemma, the smallest
+    value over all EXPONENTS of the larger side divided by the smaller one.
     """
     draw = stream(0, "draws")
     count = sizes.draws
@@ -92,15 +95,17 @@ def _inequalities(sizes: Sizes) -> Iterator[Claim]:
             floor = 1e-7 if lemma == "lemma13" else 0.0
             lowest = _least_ratio(sides, floor)
             ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
-    # No count of draws: the power of these rows, measured with fewer, is found by their
-    # id.
+    # The setting does not name the number of draws. The power of these rows was
+    # measured with fewer draws, and is looked up by their id and setting.
     for lemma, ratio in ratios.items():
         claim = PAPER.claim(lemma, ratio)
         yield from PAPER.rows("p from 1.05 to 10", None, [claim])
 
 
 def _least_ratio(sides: Iterable[tuple[np.ndarray, np.ndarray]], floor: float) -> float:
-    """The least larger / smaller side, of smaller sides above the floor."""
+    """Return the smallest ratio of the larger to the smaller side, where the smaller
+    side exceeds `floor`.
+    """
     least = np.inf
     for smaller, larger in sides:
         usable = (smaller > floor) & np.isfinite(larger)
@@ -109,7 +114,7 @@ def _least_ratio(sides: Iterable[tuple[np.ndarray, np.ndarray]], floor: float) -
 
 
 def _gradients(sizes: Sizes) -> Iterator[Claim]:
-    """Lemmas 16 and 18 at matrices of all sizes."""
+    """Check Lemmas 16 and 18 at matrices of all sizes."""
     drawn = _data(sizes)
     matrices = lemmas.random_matrices(drawn, 40)
     gradient = [lemmas.lemma18(drawn, matrices, p) for p in sizes.exponents]
@@ -121,18 +126,20 @@ def _gradients(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _pairs(steps: int):
-    """Return iterations t, t+1 for t = 0 and 40 values evenly spaced in log t.
+    """Return the iterations t and t+1, for t = 0 and for 40 values of t evenly spaced
+    in log t.
 
-    They are rounded down, so that some coincide.
+    The values are rounded down, so that some coincide and are returned once.
     """
     first = np.concatenate([[0], np.geomspace(1, steps - 1, 40).astype(int)])
     return np.union1d(first, first + 1)
 
 
 def _steps(sizes: Sizes) -> Iterator[Claim]:
-    """Judge the steps of plain lp-AttGD.
+    """Check the steps of plain lp-AttGD.
 
-    Lemma 4 is judged from W_mm, Lemmas 22, 24 and 25 from a random start.
+    Lemma 4 is checked on runs from W_mm, and Lemmas 22, 24 and 25 on runs from a random
+    start.
     """
     drawn = _data(sizes)
     start = gaussian_start(_data(sizes), range(sizes.seeds))
@@ -154,9 +161,7 @@ def _steps(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _cones(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemmas 19-21, 27, 28 and 30 on the edge of the cone of mu_0 and inside
-    it.
-    """
+    """Check Lemmas 19-21, 27, 28 and 30 in the cone of mu_0 and on its edge."""
     for p in sizes.exponents:
         selection = _selections(sizes, p)
         count = len(selection.solution.W)
@@ -172,19 +177,19 @@ def _cones(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _on_the_edge(selection: lemmas.Selection) -> list[Claim]:
-    """Lemmas 19, 20 and 21 at matrices on the edge of the cone."""
+    """Check Lemmas 19, 20 and 21 at matrices on the edge of the cone."""
     multiples = np.geomspace(5, 5e6, 13)
     positive, rate = lemmas.lemma20(selection, multiples, 10)
     claims = [lemmas.lemma19(selection), rate, positive]
-    # At p = 1.3 mu_0 is 2e-6 at most: W and W_mm hardly differ in such a cone, whatever
-    # direction is named, so that a row could not fail.
+    # At p = 1.3, mu_0 is at most 2e-6. In such a cone W and W_mm hardly differ,
+    # whatever the direction of W_mm is, so that a claim could not fail.
     if selection.p >= 1.5:
         claims.append(lemmas.lemma21(selection, multiples, 3))
     return claims
 
 
 def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
-    """Judge Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
+    """Check Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
     p = selection.p
     mu = lemmas.radius(selection)
     inside = lemmas.on_the_edge(selection, mu / 4, 1, seed=4)[0]
@@ -195,7 +200,9 @@ def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
 
 
 def _logarithmic_growth(selection: lemmas.Selection, steps: int) -> list[Claim]:
-    """Judge Lemma 30: plain lp-AttGD from W_mm grows like the logarithm of the time."""
+    """Check Lemma 30: under plain lp-AttGD from W_mm, ||W|| grows like the logarithm of
+    the iteration.
+    """
     p = selection.p
     tokens = selection.tokens
     rule = MirrorDescent(p, 1.0, normalised=False)
@@ -208,9 +215,9 @@ def _logarithmic_growth(selection: lemmas.Selection, steps: int) -> list[Claim]:
 def _near_runs(selection: lemmas.Selection, steps: int) -> tuple[list[History], float]:
     """Train normalised runs with a small step in the cone of mu_0 and R_pi.
 
-    The cone is around the selection's target. One run starts at the target's own
-    direction, another one at a random direction with D = mu_0/4, both at ||W_0|| =
-    R_pi. Returns the histories and the step size.
+    The cone is around the selection's W_mm. One run starts at the direction of W_mm,
+    and another at a random direction with D = mu_0/4, both with ||W_0|| = R_pi. Returns
+    the two histories and their step size.
     """
     shape = selection.solution.W.shape
     multiple = lemmas.lemma21_radius(selection)
@@ -260,7 +267,7 @@ def _far_out(
 
 
 def _rates(sizes: Sizes) -> Iterator[Claim]:
-    """Judge Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
+    """Check Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step
@@ -271,14 +278,16 @@ def _rates(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _rate_claims(history: History, solution: MaxMargin, p: float) -> list[Claim]:
-    """Lemma 29 and the last D of runs towards a solution."""
+    """Check Lemma 29, and that the last D from the `solution` is small."""
     divergence = history.divergence(solution.W, p)
     end = PAPER.claim("convergence", divergence[:, -1].max(), p)
     return [*lemmas.lemma29(history, p, divergence), end]
 
 
 def _paths(sizes: Sizes) -> Iterator[Claim]:
-    """Judge the regularisation paths: of W alone, and of v and W together."""
+    """Check two regularisation paths: that of W with a fixed head, and that of v and W
+    together.
+    """
     few = _data(replace(sizes, seeds=sizes.path_seeds))
     instance = section5.joint_instance()
     for p in (1.75, 2, 3):
@@ -295,9 +304,10 @@ def _paths(sizes: Sizes) -> Iterator[Claim]:
 def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     """Measure the rate in k of plain steps from D = 0.05 and ||W_0|| = 3 ||W_mm||.
 
-    This is no row of the ledger. For the worst run it returns the last D divided by its
-    bound (constant 1), relative to the largest such ratio since a tenth of
-    `rate_steps`. It also returns the last ||W||/||W_mm|| and the last D of this run.
+    The ledger does not use it. Let the ratio be D divided by its bound with constant 1.
+    Returns three floats for the worst run: its last ratio divided by its largest
+    earlier ratio since a tenth of `rate_steps`, its last ||W||/||W_mm||, and its last
+    D.
     """
     selections = _selections(sizes, p)
     solution = selections.solution

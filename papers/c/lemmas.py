@@ -3,9 +3,9 @@
 Lemmas 4, 12-16, 18, 22, 24, 25 and 30 are about steps. Eqs. 4-8 and Lemmas 19-21 and
 27-29 are about cones around locally optimal selections.
 
-An inequality is returned as its two sides, (smaller, larger), for matrices whose last
-axis holds the entries. If several runs or iterations enter, the worst of them is
-judged.
+A function that returns an inequality returns its two sides, (smaller, larger), for
+matrices whose last axis holds the entries. A claim about several runs or iterations is
+about the worst of them.
 
 A selection alpha picks a token of every sample, and W_mm is the solution of its l_p
 SVM. Its support tokens T_i are those of margin 1. W+ is the iterate after W, L+ its
@@ -39,8 +39,8 @@ from papers.fits import fitted_slope
 ROUNDING = 1e-12
 SUPPORT = 1e-6  # a token with a margin of at most 1 + SUPPORT is a support token
 RESOLVED = 1e-14  # rounding makes an error of about 1e-16 in D
-MOVED = 1e-3  # least relative change of D in a run that counts as moving
-PI = 1e-3  # Lemma 27's pi, a tenth of the smallest change of a wrong world
+MOVED = 1e-3  # a run has moved if its D has changed by at least this share
+PI = 1e-3  # Lemma 27's pi: a tenth of the smallest change in an altered copy
 THIN = (
     "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: "
     "the row notices "
@@ -58,8 +58,8 @@ def spread(tokens: TokenSet, q: float) -> np.ndarray:
 
 
 def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
-    """Draw W (draws, runs, d, d_z) with sizes from 0.01 to 1000, evenly in the
-    logarithm.
+    """Draw W (draws, runs, d, d_z) with entries of sizes from 0.01 to 1000, evenly
+    spaced in the logarithm.
     """
     shape = draws, len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
     sizes = np.geomspace(0.01, 1000, draws)[:, None, None, None]
@@ -67,11 +67,12 @@ def random_matrices(tokens: TokenSet, draws: int) -> np.ndarray:
 
 
 def lemma16(tokens: TokenSet, matrices: np.ndarray) -> list[Claim]:
-    """Judge L_min <= L(W) <= L_max.
+    """Check Lemma 16: L_min <= L(W) <= L_max.
 
-    The bounds are the losses of each sample's best and worst score (our constants).
-    They are tested at `matrices` (m, runs, d, d_z) and far along two SVM directions, at
-    which they are attained.
+    Our constants L_min and L_max are the losses if every sample attends only to its
+    token of the best score, or of the worst. They are tested at `matrices` (m, runs, d,
+    d_z), and far along the directions of the SVMs for these two selections, where they
+    are attained.
     """
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
@@ -112,13 +113,13 @@ def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
 
 
 def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
-    """Judge ||grad L||_{q,q} <= G, with our constant G.
+    """Check Lemma 18: ||grad L||_{q,q} <= G, with our constant G.
 
     G is the mean over i of G_i spread_i / 4, where G_i is the range of sample i's
-    scores. For sum_t p_t (gamma_t - f) x_t is a covariance under the softmax weights,
-    which is at most a quarter of the product of the ranges (Gruess), and |l'| <= 1. The
-    bound is tested at `matrices` (m, runs, d, d_z), and at W = 0 for two misclassified
-    tokens, where it is attained.
+    scores. This holds because sum_t p_t (gamma_t - f) x_t is a covariance under the
+    softmax weights, which is at most a quarter of the product of the ranges (Gruess),
+    and because |l'| <= 1. The bound is tested at `matrices` (m, runs, d, d_z), and at W
+    = 0 for two misclassified tokens, where it is attained.
     """
     q = dual_exponent(p)
     pair = _two_misclassified_tokens()
@@ -134,8 +135,9 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
 
 
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """Return L(W) minus its limit for the opt selection, (runs,), exact down to
-    e^-300.
+    """Return L(W) minus the loss of attending only to the opt tokens, (runs,).
+
+    The difference is exact even if it is as small as e^-300.
     """
     logits = attention.logits(tokens, W)
     scores = attention.scores(tokens, tokens.u)
@@ -151,8 +153,8 @@ class Steps:
 
     The arrays W, W+ and the gradient are (runs, pairs, D), with D entries of W; the
     step sizes eta are divided by ||grad L||_{q,q} if steps are normalised. Gradients
-    and losses are computed again from W, so that the claims test the training loop and
-    not only algebra.
+    and losses are computed again from the recorded W. So the claims also test the
+    training loop, and not only the algebra.
     """
 
     def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent) -> None:
@@ -179,7 +181,8 @@ class Steps:
             self.eta = self.eta / norm(self.gradient, dual_exponent(self.p))
 
 
-def _growth(step: Any):  # what one step adds to the norm of the mirror image
+def _growth(step: Any):
+    """Return what one step adds to the norm of the mirror image, (runs, pairs)."""
     return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (
         step.p - 1
     )
@@ -242,25 +245,26 @@ def lemma15(
 
 
 def lemma4(steps: Steps) -> Claim:
-    """Judge ||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}.
+    """Check Lemma 4: ||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}.
 
-    Measured is the largest ratio of the two sides.
+    Measured is the left side divided by the right side, at its largest.
     """
     bound = steps.eta * norm(steps.gradient, dual_exponent(steps.p))
     return claim("lemma4", (_growth(steps) / bound).max(), steps.p)
 
 
 def step_claims(steps: Steps) -> list[Claim]:
-    """Judge Lemmas 22, 24 and 25 on every step.
+    """Check Lemmas 22, 24 and 25 on every step.
 
-    Lemmas 22 and 24 say that (23 is 24 for V = 0)
+    Lemmas 22 and 24 say that
 
         eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1},
         (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>.
 
-    Measured is the slack, divided by the term with the gradient. For Lemma 25 it is eta
-    (L - L+) divided by <nabla psi(W) - nabla psi(W+), W - W+>, which is 1 for small
-    eta, and -inf if L rises.
+    (Lemma 23 is Lemma 24 for V = 0.) Measured is the right side minus the left side,
+    divided by the term with the gradient. For Lemma 25, measured is eta (L - L+)
+    divided by <nabla psi(W) - nabla psi(W+), W - W+>. This is 1 for small eta; we set
+    it to -inf if L rises in any step.
     """
     W = steps.W
     later = steps.later
@@ -285,12 +289,13 @@ def step_claims(steps: Steps) -> list[Claim]:
 def lemma30(
     history: History, p: float, size: np.ndarray, since: float, stay: np.ndarray
 ) -> list[Claim]:
-    """Judge ||W(k)||_{p,p} = Omega(log k) on iterations k >= `since`.
+    """Check Lemma 30: ||W(k)||_{p,p} = Omega(log k), on iterations k >= `since`.
 
-    Let r be the norm. We require 0.9 times the sharp slope dr/dlog k = ||W_mm||/(1 +
-    (p-2) ||W_mm||/r), which is ours: the gradient and the growth of r^{p-1} fall like
-    e^{-r/||W_mm||}. `size` (runs,) is ||W_mm||, and `stay` marks the runs that keep its
-    tokens.
+    Let r be the norm. The gradient and the growth of r^{p-1} fall like e^{-r/||W_mm||},
+    from which we derive the slope dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r). We
+    require that every run has at least 0.9 times this slope. A second claim, our own,
+    is that the median run has this slope. `size` (runs,) is ||W_mm||. `stay` (runs,) is
+    True for the runs that still select its tokens at the end.
     """
     late = history.iterations >= since
     slope = (
@@ -310,8 +315,9 @@ def lemma30(
 
 @dataclass(frozen=True)
 class Selection:
-    """A selection, stored as the opt tokens of `tokens`, and its max-margin
-    solution.
+    """A selection of tokens per run, and the solution of its l_p SVM.
+
+    The selection is stored as the opt tokens of `tokens`.
     """
 
     tokens: TokenSet
@@ -338,8 +344,10 @@ def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """Check Definition 3: selected tokens score higher than their support tokens,
-    (runs,).
+    """Return whether each run's selection is locally optimal (Definition 3), (runs,).
+
+    Definition 3 says that every selected token scores higher than the support tokens of
+    its sample. A support token is one whose margin is exactly 1.
     """
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
@@ -351,17 +359,18 @@ def locally_optimal(selection: Selection) -> np.ndarray:
 
 
 def _delta(selection: Selection):
-    """Return delta of Eq. 4: (m - 1)/2, with m the least margin of a token off the
-    support.
+    """Return delta of Eq. 4, (runs,): (m - 1)/2, with m the least margin of a token
+    that is no support token.
     """
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
 def _nearness(selection: Selection):
-    """Return min(delta, 1/2).
+    """Return min(delta, 1/2), (runs,).
 
-    At norms of ||W_mm|| divided by this, softmax separates support tokens from others.
+    If ||W|| is ||W_mm|| divided by this, softmax begins to tell support tokens from
+    others.
     """
     return np.minimum(_delta(selection), 0.5)
 
@@ -369,9 +378,9 @@ def _nearness(selection: Selection):
 def radius(selection: Selection) -> np.ndarray:
     """Return mu_0 of Eq. 4, (runs,), with our constant.
 
-    Lemma 19 follows with it from Lemmas 12 and 13. It is rho^p / (p 2^p) for p >= 2,
-    and (p-1)/2 (rho D^{1/2-1/p})^2 for p < 2, with D the number of entries of W. Here
-    rho = min(delta, 1/2) / (A ||W_mm||), and A is the largest `spread`.
+    With this mu_0, Lemma 19 follows from Lemmas 12 and 13. It is rho^p / (p 2^p) for p
+    >= 2, and (p-1)/2 (rho D^{1/2-1/p})^2 for p < 2, with D the number of entries of W.
+    Here rho = min(delta, 1/2) / (A ||W_mm||), and A is the largest `spread`.
     """
     p = selection.p
     entries = selection.direction.shape[-1]
@@ -385,8 +394,8 @@ def radius(selection: Selection) -> np.ndarray:
 def on_the_edge(
     selection: Selection, mu: np.ndarray, draws: int, seed: int = 0
 ) -> np.ndarray:
-    """Draw unit directions at D = mu (runs,) from the selection's, (draws, runs,
-    entries).
+    """Draw random directions of norm 1 at divergence D = mu (runs,) from W_mm, (draws,
+    runs, entries).
     """
     directions = stream(seed, "draws").standard_normal(
         (draws, *selection.direction.shape)
@@ -395,10 +404,10 @@ def on_the_edge(
 
 
 def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
-    """Return the first direction W_mm/||W_mm|| + s E, s > 0, at which D = mu, with norm
-    1.
+    """Go from W_mm/||W_mm|| along E until D = mu, and return the direction there.
 
-    E is (draws, runs, entries).
+    E is (draws, runs, entries), and so is the result: W_mm/||W_mm|| + s E at the
+    smallest s > 0 with D = mu, scaled to norm 1.
     """
     direction = selection.direction
     p = selection.p
@@ -423,9 +432,10 @@ def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
 
 
 def _worst_edges(selection: Selection):
-    """Return +-sgn(A) |A|^{q-1} for every constraint A.
+    """Return +-sgn(A) |A|^{q-1} for every constraint <A, W> >= 1, (directions, runs,
+    entries).
 
-    The margin of A changes most along this direction.
+    Along this direction the margin <A, W> changes most.
     """
     tokens = selection.tokens
     rows = coordinates.constraint_rows(
@@ -436,13 +446,13 @@ def _worst_edges(selection: Selection):
 
 
 def _slack(selection: Selection, mu: np.ndarray):
-    """Return the least slack of Eqs. 12a-c on the edge of the cone of mu (runs,).
+    """Return how well Eqs. 12a-c hold on the edge of the cone {D <= mu}, mu (runs,).
 
-    The equations hold if it is 1 or more. Let m be the margins under W of norm
-    ||W_mm||, m_t that of a support token and m_tau that of another token. The slacks
-    are (m_tau - m_t)/delta for (12a), (m_tau - 1)/delta for (12b), and 2 m_t and 3/2
-    divided by m_t for (12c). The least is over all tokens, runs and directions of
-    `_worst_edges`.
+    The result is a float, and the equations hold if it is 1 or more. Let m be the
+    margins under a W of norm ||W_mm||, m_t the margin of a support token, and m_tau
+    that of another token. The result is the smallest of (m_tau - m_t)/delta for (12a),
+    (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c). It is the smallest
+    over all tokens, runs and directions of `_worst_edges`.
     """
     tokens = selection.tokens
     solution = selection.solution
@@ -462,8 +472,9 @@ def _slack(selection: Selection, mu: np.ndarray):
 
 
 def lemma19(selection: Selection) -> Claim:
-    """Judge Eqs. 12a-c in the cone of mu_0, and find the widest 10^k mu_0 in which they
-    hold.
+    """Check Lemma 19: Eqs. 12a-c hold in the cone {D <= mu_0}.
+
+    The claim also says up to which 10^k mu_0 they hold.
     """
 
     def slack(k: Any):
@@ -478,10 +489,10 @@ def lemma19(selection: Selection) -> Claim:
 
 
 def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
-    """Return <-grad L(W), V> without underflow, as a factor and the log of a scale,
-    (runs,).
+    """Return <-grad L(W), V> as a factor and the logarithm of a scale, (runs,) each.
 
-    The product is factor times e^{log scale}. W and V = `toward` are flat.
+    The product is the factor times e^{log scale}; in this form it does not underflow. W
+    and V = `toward` are flat, (runs, entries).
     """
     tokens = selection.tokens
     shape = selection.solution.W.shape
@@ -493,18 +504,23 @@ def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
 
 
 def _radii(selection: Selection, multiples: np.ndarray):
+    """Return the ||W||/||W_mm|| at which lemmas are tested: `multiples` (m,) divided by
+    `_nearness`, (m, runs).
+    """
     return np.asarray(multiples, float)[:, None] / _nearness(selection)
 
 
 def lemma20(
     selection: Selection, multiples: np.ndarray, draws: int = 20
 ) -> list[Claim]:
-    """Judge that -grad L(W) has a positive product with every V in the cone of mu_0.
+    """Check Lemma 20: -grad L(W) has a positive inner product with every V in the cone
+    of mu_0.
 
-    Lemma 20 says <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||} > 0. W
-    and V are `draws` random directions on the edge of the cone, and ||W|| is multiple
-    ||W_mm||/delta, with delta of `_nearness`. The smallest c at any of the ascending
-    `multiples` (m,) must not be below that at the first.
+    Lemma 20 says <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||} > 0. We
+    test it at `draws` random pairs of directions W and V on the edge of the cone, with
+    ||W|| = multiple ||W_mm||/delta, where delta is `_nearness`. c is the smallest
+    constant at one of the ascending `multiples` (m,). It must nowhere be smaller than
+    at the first of them.
     """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive = np.inf
@@ -535,12 +551,12 @@ def _excess(selection: Selection, W: np.ndarray):
 
 
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
-    """Judge that for every pi there is an R_pi ~ (C/pi) log(C/pi).
+    """Check Lemma 21: for every pi there is an R_pi ~ (C/pi) log(C/pi).
 
-    This means that the largest pi at radius R falls at least like log R / R. So pi R /
-    log R is compared at the radii of `lemma20`; it must not be largest at the last. The
-    directions are on edges from mu_0 to 10^-10 mu_0, because directions that favour W
-    most lie near W_mm.
+    This means that the largest pi that occurs at radius R falls at least like log R /
+    R. So we compute pi R / log R at the radii of `lemma20`; it must not be largest at
+    the last radius. The directions of W are on the edges of cones from mu_0 to 10^-10
+    mu_0, because pi is largest for directions near that of W_mm.
     """
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii = _radii(selection, multiples)
@@ -556,7 +572,8 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
 
 
 def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
-    r"""R_pi of Lemma 21 over ||W_mm||, from the data alone.
+    r"""Return R_pi of Lemma 21 divided by ||W_mm||, which depends only on the data and
+    pi.
 
     Parameters
     ----------
@@ -595,8 +612,8 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
     4. The other tokens have h >= 1 + delta and |v| <= pi m_max + nu. They subtract at
        most c_max N (pi m_max + nu) G e^{-r (1 + delta)}.
 
-    With kappa = c_max G / (c_min g_min), steps 3 and 4 each take at most half of step 2
-    from
+    With kappa = c_max G / (c_min g_min), what steps 3 and 4 subtract is each at most
+    half of what step 2 adds, if r is at least
 
         r = max( log(8 kappa N nu / pi) / pi,
                  log(8 kappa N (pi m_max + nu) / pi) / delta,
@@ -615,8 +632,8 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
     gap = np.where(margins <= 1 + SUPPORT, selected - others, np.inf).min((1, 2))
     score_range = np.ptp(scores, axis=-1).max(-1)
 
-    # The slopes -l'(f) = 1 / (1 + e^f) of the logistic loss, f between a sample's
-    # scores.
+    # The slopes -l'(f) = 1 / (1 + e^f) of the logistic loss; f lies between the
+    # smallest and the largest score of a sample.
     steepest = (1 / (1 + np.exp(scores.min(-1)))).max(-1)
     flattest = (1 / (1 + np.exp(scores.max(-1)))).min(-1)
     kappa = steepest * score_range / (flattest * gap)
@@ -632,8 +649,8 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
 
 
 def small_step(selection: Selection, multiple: np.ndarray) -> float:
-    """The step of normalised lp-AttGD that is small enough for Lemma 24 at `multiple`
-    ||W_mm||.
+    """Return a step size of normalised lp-AttGD that is small enough for Lemma 24 at
+    ||W|| = `multiple` ||W_mm||.
 
     Parameters
     ----------
@@ -645,17 +662,16 @@ def small_step(selection: Selection, multiple: np.ndarray) -> float:
     Returns
     -------
     float
-        Half the largest step that the argument below allows, of the run that allows
-        least.
+        Half of the largest step size that the argument below allows for every run.
 
     Notes
     -----
     Lemma 24 needs eta D_L(W+, W) <= D_psi(W+, W). Let A be the largest `spread`. A step
-    of length ||W+ - W|| moves a logit by at most A ||W+ - W||, and the weights off the
-    selected tokens carry at most <-grad L, W_mm> <= ||grad L||_{q,q} ||W_mm||. So eta
-    D_L is at most step ||W_mm|| A^2 ||W+ - W||^2 / 2. For p <= 2, D_psi is at least
-    (p-1) ||W||^{p-2} ||W+ - W||^2 / 2. We use min(p-1, 1) for p > 2 as well, which is
-    no bound.
+    of length ||W+ - W|| moves a logit by at most A ||W+ - W||, and the softmax weights
+    of tokens that are not selected enter with at most <-grad L, W_mm> <= ||grad
+    L||_{q,q} ||W_mm||. So eta D_L is at most step ||W_mm|| A^2 ||W+ - W||^2 / 2. For p
+    <= 2, D_psi is at least (p-1) ||W||^{p-2} ||W+ - W||^2 / 2. We use the same with
+    min(p-1, 1) for p > 2, where it is not a proved bound.
     """
     A = spread(selection.tokens, dual_exponent(selection.p)).max(-1)
     size = selection.solution.norm
@@ -669,25 +685,25 @@ def lemma27(
     step_size: float,
     pi: float = PI,
 ) -> Claim:
-    """Eq. 25 at every recorded step in the cone of mu_0 and R_pi, with pi fixed
-    beforehand.
+    """Check Lemma 27: Eq. 25 holds at every recorded step in the cone of mu_0 and R_pi,
+    with pi fixed beforehand.
 
     Parameters
     ----------
     selection : Selection
-        The selection with the target W_mm that the lemma names.
+        The selection; its W_mm is the target in the lemma.
     histories : sequence of History
         Normalised runs on the selection's data that start in the cone.
     step_size : float
-        The step size that their rule names.
+        The step size of their rule.
     pi : float
         Lemma 27's pi.
 
     Returns
     -------
     Claim
-        The smallest slack of Eq. 25 over its left side; NaN, which fails, if a run
-        does not start in the cone.
+        About the smallest value of left side minus right side of Eq. 25, divided by the
+        left side. It is NaN, and the claim fails, if a run does not start in the cone.
 
     Notes
     -----
@@ -696,16 +712,17 @@ def lemma27(
         <nabla psi(W+) - nabla psi(W), W_mm/||W_mm||>
             >= (||W+||^{p-1} - ||W||^{p-1}) / (1 + pi) + eta (L+ - L) / ||W||.
 
-    The left side is eta <-grad L(W), W_mm/||W_mm||> with the step that the rule names.
-    At R_pi the gradient and the fall of the loss underflow, so that both are divided by
-    the same factor.
+    The left side is eta <-grad L(W), W_mm/||W_mm||>, where eta is the rule's
+    `step_size` divided by ||grad L||_{q,q}. At R_pi the gradient and the fall of the
+    loss underflow, so we divide both by the same factor.
 
-    Beforehand means that neither pi nor R_pi depends on a run. `PI` is a tenth of the
-    smallest change of a wrong world, 1 %, so that a step 1 % off is larger than what pi
-    allows. R_pi follows from pi and the data (`lemma21_radius`). The runs start around
-    the target that the world names, one at its own direction. If that is not W_mm's,
-    the path goes to larger margins inside the cone. Lemma 21 is false there once the
-    smallest margin has grown by more than pi.
+    "Beforehand" means that neither pi nor R_pi depends on a run. The smallest change
+    that an altered copy (a wrong world) makes is a step size that is 1 % off. `PI` is a
+    tenth of this, so that such a change is larger than what pi allows. R_pi follows
+    from pi and the data (`lemma21_radius`). One run starts at the direction of the
+    target of this copy, the others near it. If an altered copy has another target than
+    W_mm, the path goes to larger margins inside the cone, and Lemma 21 is false there
+    once the smallest margin has grown by more than pi.
     """
     slacks = []
     shares = []
@@ -723,7 +740,7 @@ def lemma27(
     multiples = lemma21_radius(selection, pi)
     ends = f"{multiples.min():,.0f}", f"{multiples.max():,.0f}"
     words = f"{100 * np.mean(shares):.0f}", f"{pi:g}", *ends
-    # At p = 3 the row even passes with a target that is rotated by 30 %.
+    # At p = 3 the claim holds even with a target that is rotated by 30 %.
     remark = THIN if selection.p > 2 else ""
     return claim("lemma27", np.min(slacks), selection.p, say=words, remark=remark)
 
@@ -737,10 +754,11 @@ def _turning(
     mu: np.ndarray,
     least: np.ndarray,
 ):
-    """Return whether record k is in the cone, and Eq. 25's slack divided by its left
-    side.
+    """Return whether record k is in the cone, and left minus right side of Eq. 25,
+    divided by its left side.
 
-    Both are (runs,).
+    Both are (runs,). `mu` and `least` (runs,) are the cone's largest D and its smallest
+    ||W||.
     """
     tokens = selection.tokens
     p = selection.p
@@ -754,7 +772,8 @@ def _turning(
     D = directional_bregman(flat, selection.direction, p)
     inside = (D <= mu) & (size >= least)
 
-    # eta grad L and eta over e^s; the step names eta as a multiple of 1 / ||grad L||.
+    # eta grad L, where eta is the rule's step size divided by ||grad L||. Here grad L
+    # is divided by e^s, with s the log scale, and eta multiplied by it.
     at = attention.slopes(attention.logits(tokens, W), scores, "logistic")
     down = np.einsum("rnt,rntd,rne->rde", at.pull, tokens.X, tokens.z).reshape(
         len(W), -1
@@ -762,8 +781,8 @@ def _turning(
     eta = step_size / norm(down, dual_exponent(p))
     left = eta * (down * selection.direction).sum(-1)
 
-    # L+ - L over e^s, to first order in the weights off the selected tokens, which are
-    # e^-r.
+    # L+ - L divided by e^s, to first order in the softmax weights of the tokens that
+    # are not selected. These are about e^-r.
     after = attention.slopes(attention.logits(tokens, later), scores, "logistic")
     selected = np.take_along_axis(scores, tokens.opt[..., None], -1)
     gap = selected - scores
@@ -785,10 +804,12 @@ def _turning(
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
-    """Judge that runs from a thin cone, with D (runs, k), stay in that of mu (runs,).
+    """Check Lemma 28: runs that start in a thinner cone stay in the cone {D <= mu}.
 
-    The constant is ours. mu must exceed RESOLVED; the result is NaN if no run does or
-    if D hardly moves. The remark gives the last D divided by the first.
+    `D` (runs, k) is the divergence along the runs, and `mu` (runs,) is our constant.
+    Runs with mu <= RESOLVED are left out, as rounding would decide. The measured value
+    is NaN, and the claim fails, if this leaves no run or if D hardly changes. The
+    remark gives the last D divided by the first.
     """
     wide = mu > RESOLVED
     course = D[wide, -1] / D[wide, 0]
@@ -807,8 +828,28 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int
 ) -> Selection:
-    """Find the locally optimal selections in which training with p from random starts
-    ends.
+    """Train by lp-AttGD from random starts, and keep the runs that end at a locally
+    optimal selection.
+
+    Locally optimal (Definition 3) means that every selected token scores higher than
+    the support tokens of its sample, which are those of margin 1.
+
+    Parameters
+    ----------
+    tokens : TokenSet
+        Data sets, one per run.
+    seeds : sequence of int
+        The seed of each run's start.
+    p : float
+        The exponent of the mirror map.
+    steps : int
+        The number of iterations.
+
+    Returns
+    -------
+    Selection
+        The data sets of the runs that are kept, with the tokens they select at the last
+        iteration as opt tokens. It usually has fewer runs than `tokens`.
     """
     start = gaussian_start(tokens, seeds)
     rule = relative_rule(start, p, 0.02)
@@ -819,10 +860,11 @@ def found_selections(
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorDescent:
-    """Return normalised lp-AttGD with a step relative to the size of the start.
+    """Return normalised lp-AttGD whose step size is relative to the size of the start.
 
-    The first step is `relative_step` times ||nabla psi(W_0)||, W_0 = `start` (runs, d,
-    d_z), in the median run. Then ||W||^{p-1} grows at the same relative rate for all p.
+    The step size is `relative_step` times ||nabla psi(W_0)||, at the median over the
+    runs, where W_0 = `start` (runs, d, d_z). With this choice ||W||^{p-1} grows at the
+    same relative rate for all p.
     """
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorDescent(p, relative_step * size)
@@ -839,11 +881,12 @@ def from_cone(
     seed: int = 0,
     change: Callable[[MirrorDescent], MirrorDescent] = lambda rule: rule,
 ) -> tuple[History, TokenSet]:
-    """Train from `draws` random starts per run at D = mu and ||W_0|| = multiple
+    """Train from random starts at D = mu from W_mm and with ||W_0|| = multiple
     ||W_mm||.
 
-    The rule is `relative_rule` with `share`, as `change` modifies it. Returns the
-    history and the data, both with draws times runs data sets.
+    Each run of the selection has `draws` starts. The rule is change(rule), where `rule`
+    is `relative_rule` with the relative step `share`. Returns the history and the data,
+    both with draws times runs data sets.
     """
     solution = selection.solution
     runs = len(selection.direction)
@@ -857,7 +900,10 @@ def from_cone(
 
 
 def theory(p: float) -> tuple[float, float, str]:
-    """Return Lemma 29 as (a, b, text): D <= O(r^a (log r)^b) with r = ||W||_{p,p}."""
+    """Return the bound of Lemma 29, D <= O(r^a (log r)^b) with r = ||W||_{p,p}.
+
+    The result is (a, b, the bound as text in LaTeX).
+    """
     if p > 2:
         return -1.0, 1.0, r"$\log r / r$"
     if p == 2:
@@ -866,8 +912,9 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
-    """Fit the exponent in r of the divergence (runs, k) over the last half of log r:
-    (runs,).
+    """Fit the power of r = ||W|| with which the divergence (runs, k) falls, (runs,).
+
+    The fit is over the second half of the range of log r.
     """
     log_r = np.log(history.own_norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
@@ -880,13 +927,14 @@ def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
 
 
 def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
-    """Judge that D falls at least like Lemma 29's bound over the last half of log r.
+    """Check that D falls at least like Lemma 29's bound over the second half of log r.
 
-    A second claim is ours: D falls like r^{-2 min(p - 1, 1)}, because D is quadratic in
-    the error of the direction. The part of the mirror image of W_0 that no constraint
-    sees stays constant and causes an error of order 1/||W||^{p-1}. The minimiser of the
-    loss on a sphere is off by an error of order 1/||W||. `divergence` (runs, records)
-    is D.
+    A second claim is our own: D falls like r^{-2 min(p - 1, 1)}. The reason is that D
+    is quadratic in the error of the direction, and this error has two parts. The part
+    of the mirror image of W_0 that is orthogonal to all constraints stays constant,
+    which causes an error of order 1/||W||^{p-1}. And the minimiser of the loss on a
+    sphere of radius ||W|| differs from the direction of W_mm by an error of order
+    1/||W||. `divergence` (runs, records) is D.
     """
     a, b, _ = theory(p)
     log_r = np.log(history.own_norm)
@@ -907,8 +955,8 @@ def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
 def captured(
     selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
-    """Return, for every mu, the share of the starts of `from_cone` that keep its
-    tokens.
+    """Return, for every mu, the share of the starts of `from_cone` whose runs end at
+    the selection's tokens, (mus,).
     """
     fractions = []
     for k, mu in enumerate(mus):
@@ -921,8 +969,10 @@ def captured(
 def local_claims(
     fractions: Mapping, mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Judge that starts in the thinnest cone keep their tokens; in the widest they may
-    not.
+    """Check that runs from the thinnest cone still select its tokens in the end.
+
+    From the widest cone, not all of them should. `fractions` has the results of
+    `captured` by p.
     """
     return [
         claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))

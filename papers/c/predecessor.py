@@ -1,10 +1,10 @@
 """The paper that C generalises (2308.16898): keys and queries, several tokens, paths.
 
-The regularisation path is W_R = argmin L(W) over ||W||_{p,p} <= R. Paper C also takes
-the joint path, argmin L(v, W) over ||v||_p <= r as well. This is not convex, so that we
-solve it from several starts. On the joint path, the selected tokens are those whose l_p
-head SVM has the largest label margin, since the loss is about e^{-r margin}. Then v/r
-turns to v_mm of this SVM, and W/R to W_mm.
+The regularisation path is W_R = argmin L(W) over ||W||_{p,p} <= R. Paper C also has the
+joint path: argmin L(v, W) over ||W||_{p,p} <= R and ||v||_p <= r. This problem is not
+convex, so we solve it from several starts. On the joint path, the selected tokens are
+those whose l_p head SVM has the largest label margin, since the loss is about e^{-r
+margin}. Then v/r turns to v_mm of this SVM, and W/R to W_mm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +26,11 @@ from lib.svm import frobenius
 from papers.c.lemmas import select
 from papers.c.statements import PAPER
 
-RANK = 1e-6  # in a rank, singular values below this share of the largest are zero
+# For the rank of a matrix, singular values below this share of the largest are zero.
+RANK = 1e-6
 ROUNDS = 3  # how often v and W are minimised in turn on the joint path
-SELECTED = 1e-3  # a softmax weight above it counts as selected, as in that paper's code
+# A token is selected if its softmax weight exceeds this, as in that paper's code.
+SELECTED = 1e-3
 
 
 def _alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -57,11 +59,11 @@ def train_key_query(
     """Train keys and queries, and return W = K Q^T (runs, k, d, d_z) at iterations
     `record`.
 
-    The head is fixed and the loss logistic. Normalised gradient descent takes K <- K -
-    eta grad_K L / ||grad_K L||_F, and Q likewise, each normalised by itself. The
-    gradients are grad_K L = G Q and grad_Q L = G^T K with G = grad_W L. A zero gradient
-    makes no step. K must be (runs, d, m) and Q (runs, d_z, m), otherwise ValueError is
-    raised.
+    The head is fixed and the loss logistic. A step of normalised gradient descent is K
+    <- K - eta grad_K L / ||grad_K L||_F and Q <- Q - eta grad_Q L / ||grad_Q L||_F, so
+    that each gradient is divided by its own norm. The gradients are grad_K L = G Q and
+    grad_Q L = G^T K with G = grad_W L. If a gradient is zero, its matrix does not
+    change. K must be (runs, d, m) and Q (runs, d_z, m), otherwise ValueError is raised.
     """
     runs, _, _, d = tokens.shape
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
@@ -94,16 +96,17 @@ def train_key_query(
 def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> tuple:
-    """Train (K, Q) and W alone, and align both with the SVMs of the tokens they select.
+    """Train (K, Q) in one run and W in another, and measure how both align with the
+    SVMs of the tokens they select.
 
-    They start from entries uniform in +-1/sqrt(d).
+    The entries of the starts are uniform in [-1/sqrt(d), 1/sqrt(d)].
 
     Returns
     -------
     tuple
-        The alignments (runs, k), by ("K, Q" or "W", norm of the SVM). And (runs,) the
-        share of K Q^T's singular values in the r largest, where r is the rank of its
-        nuclear-norm solution.
+        First the alignments (runs, k), by ("K, Q" or "W", norm of the SVM). Second,
+        (runs,), the sum of the r largest singular values of K Q^T divided by the sum of
+        all, where r is the rank of the nuclear-norm solution.
     """
     d = tokens.shape[-1]
     solutions = {}
@@ -137,8 +140,9 @@ def keys_against_weights(
 def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
-    """Return the mean rank of nuclear-norm token SVMs by dimension; NaN if none
-    exists.
+    """Return the mean rank of the solutions of nuclear-norm token SVMs, (dimensions,).
+
+    It is NaN if no data set of a dimension has a solution.
     """
 
     def rank(kept: TokenSet):
@@ -161,7 +165,7 @@ def _train_relu_head(
     Returns
     -------
     tuple of ndarray
-        W (runs, d, d_z), and its softmax weights.
+        W (runs, d, d_z), and its softmax weights (runs, n, T).
     """
     runs, _, _, d = tokens.shape
     W = np.zeros((runs, d, tokens.z.shape[-1]))
@@ -188,10 +192,10 @@ def _train_relu_head(
 def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Solve the SVM that selects several tokens per sample, for the first run.
 
-    W = argmin ||W||_F such that (x_t - x_s)^T W z_i = 0 for chosen tokens t, s, and >=
-    1 for a chosen token t and another token s. `chosen` (n, T) marks at least one token
-    per sample. Raises svm.Infeasible if no W exists, and ValueError if a sample has no
-    chosen token or only chosen ones.
+    W = argmin ||W||_F such that (x_t - x_s)^T W z_i = 0 for chosen tokens t and s, and
+    (x_t - x_s)^T W z_i >= 1 for a chosen token t and a token s that is not chosen.
+    `chosen` (n, T) is True for at least one token per sample. Raises svm.Infeasible if
+    no W exists, and ValueError if a sample has no chosen token or only chosen ones.
 
     Returns
     -------
@@ -210,7 +214,8 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
     differences = first_tokens[:, None] - X
     rows = coordinates.constraint_rows(differences, z).reshape(n, T, -1)
 
-    # The equations: the first chosen token and the other chosen ones tie.
+    # The equations say that the first chosen token and the other chosen ones have equal
+    # logits.
     other_chosen = chosen & (np.arange(T) != first[:, None])
     _, singular_values, E = np.linalg.svd(rows[other_chosen], full_matrices=False)
     independent = singular_values > 1e-10 * singular_values.max(initial=0)
@@ -220,7 +225,8 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
     inequalities = rows[~chosen]
     A = inequalities - inequalities @ E.T @ E
 
-    # A row of any shape is a feature a_m = delta_m z_m^T with z_m = (1).
+    # The solver expects features a_m = delta_m z_m^T. We pass each row as delta_m, with
+    # z_m = (1).
     ones = np.ones((len(A), 1))
     constraints = frobenius.Constraints(
         problem="multi-token SVM",
@@ -238,8 +244,11 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
 def several_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
 ) -> np.ndarray:
-    """Train with a ReLU head, and align W with the SVM of the tokens it selects,
-    (runs,).
+    """Train with a ReLU head, and return the alignment of W with the SVM of the tokens
+    it selects, (runs,).
+
+    The part of W that does not change which tokens it selects, along the equations of
+    the SVM, is left out. The alignment is NaN if the SVM has no solution.
     """
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
@@ -263,15 +272,15 @@ def _on_the_sphere(
     R: float,
     p: float,
 ):
-    """Minimise `function`, which returns value and gradient, over ||w||_p = R.
+    """Minimise `function`, which returns its value and gradient, over ||w||_p = R.
 
-    Returns the minimiser and the minimum.
+    Returns the minimiser, of the shape of `start`, and the minimum (float).
     """
 
     def objective(w: np.ndarray):
         size = norm(w, p)
         value, gradient = function(R / size * w)
-        # The part that only changes ||w||
+        # The part of the gradient that only changes ||w|| is removed.
         along = (gradient @ w) / size * to_mirror(w / size, p)
         return value, R / size * (gradient - along)
 
@@ -297,8 +306,9 @@ def _solve(
     """Follow the regularisation path of the first run: W_R (k, d, d_z) at ascending
     `radii`.
 
-    Each W_R minimises log(L - L*) over ||W||_{p,p} = R, from all `starts` (starts, d,
-    d_z) and from the solution at the radius before; the best end is taken.
+    Each W_R minimises log(L - L*) over ||W||_{p,p} = R. The search starts from all
+    `starts` (starts, d, d_z) and from the solution at the previous radius; the end with
+    the smallest loss is returned.
     """
     path = []
     function = partial(_log_gap_and_gradient, tokens)
@@ -311,8 +321,11 @@ def _solve(
 
 
 def _candidates(tokens: TokenSet, p: float):
-    """Solve the head and the token SVM of every selection, the largest label margin
-    first.
+    """Solve the head SVM and the token SVM of every selection for which both have a
+    solution.
+
+    Returns a list of pairs (head, token), sorted by the label margin of the head, the
+    largest first.
     """
     pairs = []
     (_, n, T, _) = tokens.shape
@@ -331,9 +344,9 @@ def solve_jointly(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimise the loss of the first run over v (d,) and W (d, d_z) on two spheres.
 
-    Their radii are r = multiple ||v_mm|| and R = multiple ||W_mm||. v and W are
-    minimised in turn, from the solutions of every selection, and the best end is
-    returned.
+    The radii of the spheres are r = multiple ||v_mm|| and R = multiple ||W_mm||. The
+    loss is minimised over v and over W in turn, starting from the SVM solutions of
+    every selection. The v and W with the smallest loss are returned.
     """
     pairs = _candidates(tokens, p)
     r, R = (multiple * solution.norm[0] for solution in pairs[0])
@@ -352,7 +365,7 @@ def _log_loss_of_head(
     scores = attention.scores(tokens, v[None])
     slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
     log_loss = slopes.log_loss[0]
-    # grad log L = grad L / L, divided in logarithms as both may underflow.
+    # grad log L = grad L / L. We divide in logarithms, because both may underflow.
     push = slopes.push[0] * np.exp(slopes.log_push_scale[0] - log_loss)
     gradient = -np.einsum("nt,n,ntd->d", push, tokens.y[0], tokens.X[0])
     return log_loss, gradient
@@ -365,9 +378,10 @@ def _in_turn(
     R: float,
     pair: tuple[svm.MaxMargin, svm.MaxMargin],
 ):
-    """Minimise over v and W in turn, ROUNDS times, from a pair of SVM solutions.
+    """Minimise the loss over v and over W in turn, ROUNDS times, from a pair of SVM
+    solutions.
 
-    Returns log L, v (d,) and W (d, d_z).
+    Returns log L, v (d,) of norm near r, and W (d, d_z) of norm R.
     """
     head, weights = pair
     v = head.value[0]
@@ -384,8 +398,10 @@ def _in_turn(
 def joint_claims(
     tokens: TokenSet, p: float, v: np.ndarray, W: np.ndarray
 ) -> list[Claim]:
-    """Judge the divergence of v and W from the SVM solutions of the largest label
-    margin.
+    """Check that v and W point along the SVM solutions of the selection with the
+    largest label margin.
+
+    Measured is the divergence between their directions.
     """
     claims = []
     for name, end, solution in zip(
@@ -407,14 +423,14 @@ def path_against_descent(
 ) -> dict:
     """Compare the regularisation path of every run with lp-AttGD from W_0 = 0.
 
-    Tokens are the opt tokens, and the radii are R = multiple ||W_mm||.
+    W_mm is the SVM solution of the opt tokens, and the radii are R = multiple ||W_mm||.
 
     Returns
     -------
     dict
-        "path" (runs, multiples) and "descent" (runs,): divergence from the opt tokens'
-        SVM solution. "multiple" (runs,): ||W|| / ||W_mm|| where descent ends.
-        "optimal" (runs,): whether descent selects the opt tokens.
+        "path" (runs, multiples) and "descent" (runs,) are the divergences of the path
+        and of the end of descent from W_mm. "multiple" (runs,) is ||W|| / ||W_mm|| at
+        the end of descent. "optimal" (runs,) is whether descent selects the opt tokens.
     """
     selection = select(tokens, tokens.opt, p)
     history = train(tokens, MirrorDescent(p), steps, loss="logistic")
@@ -440,8 +456,12 @@ def path_against_descent(
 def claims_on_parents(
     aligned: Mapping, share: np.ndarray, several: Mapping, followed: Mapping
 ) -> list[Claim]:
-    """Judge what 2308.16898 claims of keys and queries, of several tokens and of the
-    path.
+    """Check what 2308.16898 says about keys and queries, about several tokens, and
+    about the path.
+
+    `aligned` and `share` are the results of `keys_against_weights`, `several` has those
+    of `several_tokens` by dimension, and `followed` those of `path_against_descent` by
+    p.
     """
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}
     small = min(several)

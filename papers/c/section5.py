@@ -21,8 +21,9 @@ from papers.c.statements import PAPER
 
 claim = PAPER.claim
 
-# Final divergences, rows p, columns q. They are means over 8, 8 and 4 seeds, computed
-# by other code with the settings of the authors' code. We only have the means.
+# Final divergences by p and then by q. They are means over 8, 8 and 4 seeds. Other code
+# than this library computed them, with the settings of the authors' code. We have only
+# the means.
 REFERENCE = {
     1.75: {1.75: 0.0014, 2: 0.0084, 3: 0.0676},
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},
@@ -32,10 +33,11 @@ REFERENCE_SEEDS = {1.75: 8, 2: 8, 3: 4}
 
 
 def joint_instance() -> TokenSet:
-    """Return the joint-training instance in the authors' code: n = 2, T = 3, d = 2, v_0
-    = 0.
+    """Return the instance of joint training in the authors' code: n = 2, T = 3, d = 2,
+    v_0 = 0.
 
-    The query is the first token. Token 0 is named as opt until the head is known.
+    The query is the first token. As long as the head is not known, no token is the
+    best; token 0 is stored as opt in the meantime.
     """
     X = [
         [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
@@ -47,11 +49,11 @@ def joint_instance() -> TokenSet:
 def end_points(
     tokens: TokenSet, histories: Mapping[float, History]
 ) -> dict[float, dict[float, MaxMargin]]:
-    """Solve, for every p, the l_q token SVMs of the tokens that its last iterate
-    selects.
+    """Solve, for every p, the l_q token SVMs of the tokens that the last iterate of the
+    run with p selects.
 
-    Raises svm.Infeasible if no W selects them, and ValueError if no tokens are
-    selected.
+    Returns the solutions by p and then by q. Raises svm.Infeasible if no W selects
+    these tokens, and ValueError if a run selects no tokens.
     """
     chosen = {
         p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()
@@ -65,10 +67,11 @@ def end_points(
 def divergences(
     histories: Any, ends: Any, own_tokens: bool = False
 ) -> dict[tuple[float, float], np.ndarray]:
-    """Return D (runs, k), by (p, q), of training with p from the solution of an l_q
-    SVM.
+    """Return, by (p, q), the divergence D (runs, k) between training with p and the
+    solution of an l_q SVM.
 
-    The SVM has the tokens that training with p selects, or if `own_tokens` with q.
+    The SVM is that of the tokens which training with p selects. With `own_tokens` it is
+    that of the tokens which training with q selects.
     """
 
     def end(p: float, q: float):
@@ -84,12 +87,13 @@ def divergences(
 def bregman_claims(
     D: Mapping[tuple[float, float], np.ndarray], histories: Any
 ) -> list[Claim]:
-    """Judge the divergences `D[p, q]` (runs, records) at the end.
+    """Check the divergences `D[p, q]` (runs, records) at the last record.
 
-    An SVM with the own exponent is nearest in the mean and in every run. No run ended
-    early. The means agree with REFERENCE within a factor 1.5. They also lie in the
-    middle 95 % of means over as many of our runs as the reference has, because a run
-    that changes its selection late is far off.
+    Training with p must end nearest to the SVM with q = p, in the mean and in every
+    run, and no run may have ended early. The means must agree with REFERENCE within a
+    factor 1.5. REFERENCE has only a few runs, and a run that changes its selection late
+    changes their mean a lot. So a further claim is that its means lie in the middle 95
+    % of means over as many of our runs, drawn at random.
     """
     means = {pair: values[:, -1].mean() for pair, values in D.items()}
     made = []
@@ -105,7 +109,7 @@ def bregman_claims(
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
-    """Judge our last divergences, by q, against the means of REFERENCE."""
+    """Check our last divergences (runs,), by q, against the means of REFERENCE."""
 
     def factor(share: float):  # of the mean of the smallest `share` of the values
         kept = {
@@ -132,10 +136,10 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
 
 
 def probabilities(tokens: TokenSet, history: History) -> tuple[np.ndarray, np.ndarray]:
-    """Return two probabilities along a joint path, (runs, k, n) each.
+    """Return two probabilities of every sample along a joint path, (runs, k, n) each.
 
-    They are the softmax weight of the tokens that the path selects in the end, and
-    sigmoid(y_i f_i).
+    The first is the softmax weight of the token that the path selects in the end. The
+    second is sigmoid(y_i f_i), the probability of the right label.
     """
     path = zip(history.W.swapaxes(0, 1), history.u.swapaxes(0, 1), strict=True)
     pairs = (
@@ -159,10 +163,10 @@ SELECTED_JOINTLY = {
 def joint_claims(
     tokens: TokenSet, histories: Any, ends: Any, heads: Mapping
 ) -> list[Claim]:
-    """Judge joint training against the authors' runs and against theory.
+    """Check joint training against the authors' runs and against theory.
 
-    It selects the tokens of the authors' runs, its probabilities are near one, and W
-    and v turn to the solutions of their l_p SVMs.
+    Joint training must select the same tokens as the authors' runs. Its `probabilities`
+    must be near one, and W and v must turn to the solutions of their l_p SVMs.
     """
     made = []
     for p, history in histories.items():
@@ -185,7 +189,7 @@ def joint_claims(
 
 
 def path_claims(histories: Any, ends: Any) -> list[Claim]:
-    """Judge that each path from W_0 = 0 ends nearest to the SVM of its own exponent."""
+    """Check that each path from W_0 = 0 ends nearest to the SVM of its own exponent."""
     made = []
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W, p)[0, -1] for q in histories}

@@ -2,11 +2,12 @@
 
 Open `margin_law` first, which states the law. `margin_law_runs` compares runs with it,
 and `margin_theorem` proves it for some of them. `tolerances` lists what a run must show
-before it is judged.
+before a claim about it is checked.
 
-The other modules show where the law bends: `joint_law` treats a trained head,
-`global_map` joint training that misses the solution, `head_law` several heads, `lp_law`
-mirror descent. `constant_map` follows the constant C away from paper A's assumptions,
-and `zero_duals` treats tight constraints without a dual. `real_tokens` tests the law on
-the tokens of a pretrained encoder.
+The other modules show how the law changes in other settings. `joint_law` is about a
+trained head, `global_map` about joint training that misses the solution, `head_law`
+about several heads, and `lp_law` about mirror descent. `constant_map` measures the
+constant C when paper A's assumptions do not hold, and `zero_duals` is about tight
+constraints whose dual is zero. `real_tokens` tests the law on the tokens of a
+pretrained encoder.
 """

@@ -27,7 +27,7 @@ from papers.ours import claim
 from papers.saturation import score_gaps
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
-STEP = 0.5  # as a share of the longest step that settles
+STEP = 0.5  # step size, divided by the longest with which the offsets converge
 # The search for the switch ends at this multiple of the score crossing.
 OVERTAKEN = 4.0
 
@@ -53,8 +53,8 @@ def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
     """Return class means whose tokens other than the opt token are correlated.
 
     Each of these tokens is sqrt(1 - amount) times itself plus sqrt(amount) times a
-    common vector. The tokens of a sample share this vector, or if `among` is "all"
-    those of all samples.
+    common vector. Each sample has its own common vector; if `among` is "all", all
+    samples have the same.
     """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
@@ -74,7 +74,8 @@ def _sized(name: str, **fixed: Any):
 
 
 def _long(seed: int, T: int):
-    # two samples in 15 T dimensions: constraints stay as far from tight at every T
+    # With two samples in 15 T dimensions, the distance of constraints from tight does
+    # not depend on T.
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
 
@@ -93,13 +94,13 @@ _ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] =
 }
 AXES = {axis: make for axis, (make, _) in _ALONG.items()}
 VALUES = {axis: values for axis, (_, values) in _ALONG.items()}
-# These runs settle early, and each of their iterations is expensive.
+# The offsets of these runs converge early, and each of their iterations is expensive.
 ENOUGH = {"long T": 4000}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One problem of the map: a run with its law, or the premise that fails."""
+    """One problem of the map: a run with its law, or the premise that fails for it."""
 
     axis: str
     value: float
@@ -111,8 +112,9 @@ class Point:
 def _point(axis: str, value: float, seed: int, steps: int) -> Point:
     """Train one problem with NGD and compare the run with its law.
 
-    The step size is `STEP` times the longest step at which the margins of the opt
-    tokens settle. `value` is the problem's place on `axis`.
+    The step size is `STEP` times the longest step with which the offsets converge, if
+    the opt tokens are selected. `value` is the value of the property that `axis`
+    changes. Returns the Point.
     """
     at = Point(axis=axis, value=value, seed=seed)
     where = f"{axis} = {value:g}, seed {seed}"
@@ -142,10 +144,11 @@ def along(
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """Return the amount on `axis` at which another token first scores as high as opt.
+    """Return the smallest amount on `axis` at which another token scores as high as the
+    opt token.
 
-    It is infinite if no token ever does. Scores are linear in the amount, so that two
-    amounts determine the crossing.
+    It is infinite if no token ever does. Scores are linear in the amount, so we compute
+    them at two amounts.
     """
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
@@ -165,8 +168,8 @@ def _ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> 
 
 
 def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
-    """Find by bisection the amount on `axis` at which runs stop selecting the opt
-    tokens.
+    """Find by bisection the amount on `axis` above which a run no longer selects all
+    opt tokens.
 
     `accuracy` is relative to the `score_crossing`. The result is NaN if runs still
     select the opt tokens at `OVERTAKEN` times that crossing.
@@ -187,8 +190,8 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
 
 
 def _has_solution(data: TokenSet) -> float:
-    """Return 1 if the W-SVM has a solution, 0 if a certificate excludes it, else
-    NaN.
+    """Return 1 if the W-SVM has a solution, 0 if a certificate proves that it has none,
+    and NaN if we cannot tell.
     """
     try:
         token_svm(data)
@@ -214,9 +217,10 @@ def relative(p: Point) -> float:
 
 
 def map_claims(points: Sequence[Point]) -> list[Claim]:
-    """Judge C on every axis, and that C falls like noise^-2 from sigma = 1 on.
+    """Check that the law predicts C on every axis, and that C falls like noise^-2 from
+    sigma = 1 on.
 
-    Only points whose premises hold are judged.
+    Points for which a premise fails are left out.
     """
     rows = []
     for axis in dict.fromkeys(p.axis for p in points):
@@ -229,7 +233,7 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
 def _noise_power(points: Any, lowest: float = 1.0):
     """Fit the exponent of the measured C in the noise from sigma = `lowest` on.
 
-    The claim judges the worst seed.
+    Returns a claim about the worst seed.
     """
     loud = [p for p in kept(points) if p.axis == "noise" and p.value >= lowest]
     powers = []
@@ -246,7 +250,7 @@ def _noise_power(points: Any, lowest: float = 1.0):
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
-    """Judge that runs change their selection where another token overtakes opt.
+    """Check that runs change their selection where another token overtakes opt.
 
     `predicted` and `measured` are amounts, one per seed.
     """
@@ -314,17 +318,19 @@ class _Onset:
     level: np.ndarray
 
     def half(self, did: np.ndarray) -> tuple[float, float, float]:
-        """Return 1 minus the correlation at which half of the seeds are excluded, with
-        its interval. `did` is `predicted` or `measured`.
+        """Return 1 minus the correlation at which half of the seeds are excluded.
+
+        Its bootstrap interval is returned as well. `did` is `predicted` or `measured`.
         """
         return half_of_seeds(1 - np.array(self.values)[::-1], ~did[::-1])
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:
-    """Find at each correlation which runs of `steps` steps are too short.
+    """Find, at each correlation, which runs of `steps` steps are too short to show the
+    law.
 
-    `predicted` follows from the duals, `measured` from training. PremiseFails is raised
-    if a run is excluded for another reason than its length.
+    `predicted` is computed from the duals, and `measured` by training. Raises
+    PremiseFails if a run is excluded for another reason than its length.
     """
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)
@@ -350,8 +356,11 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
 
 
 class _Repeated(NamedTuple):
-    """C of the distinct tokens, and ||W_t|| times the direction error of a run whose
-    tokens coincide (correlation 1).
+    """C as predicted and as measured, if all other tokens of a sample coincide
+    (correlation 1).
+
+    The prediction is C of the distinct tokens. Measured is ||W_t|| times the direction
+    error at the end of a run.
     """
 
     predicted: float
@@ -389,8 +398,8 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
-    """Judge that a run's margin level follows from its steps, and that longer runs
-    tolerate more correlation.
+    """Check that the margin level of a run follows from its number of steps, and that
+    longer runs reach the law at larger correlations.
     """
 
     def level(at: Any):
@@ -404,7 +413,7 @@ def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
 
 
 def end_claims(share: float, merged: Sequence[_Repeated]) -> list[Claim]:
-    """Judge the two ends of the correlation axis.
+    """Check the two ends of the correlation axis.
 
     No correlation that was tried changes the selection (`share`), and at correlation 1
     the law of the distinct tokens holds (`merged`).

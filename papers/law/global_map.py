@@ -1,11 +1,13 @@
-"""Where joint training from zero reaches (u_mm, W_mm), and where it misses it.
+"""For which problems joint training from zero reaches (u_mm, W_mm), and for which it
+does not.
 
 Two families of problems have a prediction in closed form.
 
 Data model (DM): all tokens are Gaussian, and opt tokens are alpha times as long as
-others. The first step scores the opt token of sample i higher by about alpha^2 - 1 +
-N(0, (alpha^2 + 1)^2 (n - 1)/d). All n samples are right with the probability
-Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n.
+others. After the first step of the head, the score of the opt token of sample i is
+higher than the other's by about alpha^2 - 1 + N(0, (alpha^2 + 1)^2 (n - 1)/d). It is
+higher in all n samples with the probability Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n -
+1)))^n.
 
 One dimension: T = 2, tokens are numbers, and the query is the opt token. Let a_i = y_i
 x_{i,opt} > 0 and b_i = y_i x_{i,other} < a_i. The head u moves by the sign of sum_i l_i
@@ -45,11 +47,12 @@ def half_at_once(d: float, n: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMap:
-    """Which seeds reach (u_mm, W_mm), by length of the opt tokens and by dimension.
+    """Which seeds reach (u_mm, W_mm), by the length of the opt tokens and by the
+    dimension.
 
     `alphas` (a,) and `dimensions` (b,) are the axes. `reached` (b, a, seeds) says
-    whether training ended there, `first` whether already the first step scored all opt
-    tokens higher.
+    whether training ends at (u_mm, W_mm). `first` (b, a, seeds) says whether all opt
+    tokens have the higher score already after the first step.
     """
 
     alphas: np.ndarray
@@ -59,8 +62,8 @@ class GlobalMap:
     first: np.ndarray
 
     def threshold(self, row: int) -> tuple[float, float, float]:
-        """Return the alpha at which half of the seeds arrive, with the ends of a
-        bootstrap.
+        """Return the alpha at which half of the seeds reach (u_mm, W_mm), and the ends
+        of its bootstrap interval.
         """
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
@@ -107,10 +110,12 @@ def measure(
 
 
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
-    """Judge the map of the data model.
+    """Check the map of the data model.
 
-    A right first step is enough; half of the seeds arrive near the formula's alpha; in
-    `wide` dimensions tokens of length `easy` are enough.
+    There are three claims. If all opt tokens have the higher score after the first
+    step, training reaches (u_mm, W_mm). The alpha at which half of the seeds reach it
+    is near that of the formula. In `wide` dimensions, opt tokens of length `easy` are
+    enough.
     """
     enough = grid.reached[grid.first].mean()
     lost = (grid.first & ~grid.reached).sum((1, 2))
@@ -154,7 +159,7 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
 
 Pairs = Sequence[tuple[int, int]]  # (a_i, b_i) per sample
 POSTCARD: Pairs = ((1, 0), (1, -3))
-LONGEST = Fraction(1, 6)  # longest step of u for which the proof below holds
+LONGEST = Fraction(1, 6)  # longest step of u for which the proof in `verify` holds
 
 
 def _exp_between(x: Any, terms: int = 20):
@@ -168,7 +173,7 @@ def _exp_between(x: Any, terms: int = 20):
 
 
 def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
-    """Return |u| of the head SVM by selection, for selections that have one.
+    """Return |u| of the head SVM for every selection for which it has a solution.
 
     A selection has an entry per sample: 0 is the opt token, 1 the other token.
     """
@@ -181,7 +186,9 @@ def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
 
 
 def _missed(pairs: Pairs) -> bool:
-    """Return whether training misses the opt selection though its margin is largest."""
+    """Return whether training misses the opt tokens although their margin is the
+    largest.
+    """
     opt = (0,) * len(pairs)
     sizes = _selections(pairs)
     best = all(sizes[opt] < size for chosen, size in sizes.items() if chosen != opt)
@@ -189,7 +196,9 @@ def _missed(pairs: Pairs) -> bool:
 
 
 def _smallest(largest: int, n: int = 2) -> list[Pairs]:
-    """List every missed problem of n samples with entries up to `largest`, in order."""
+    """List, in order, every problem of n samples with entries up to `largest` that is
+    `_missed`.
+    """
     samples = [
         (a, b) for a in range(largest, 0, -1) for b in range(a - 1, -largest - 1, -1)
     ]
@@ -202,7 +211,7 @@ def verify() -> dict[str, bool]:
 
     Logits differ by (a_i - b_i) a_i W, so that p_i <= 1/2 while W <= 0. The quantity
     s_i = p_i a_i + (1 - p_i) b_i is linear in p_i, so that its extremes are at p_i = 0
-    and 1/2. Returns for every step of the proof, in words, whether it holds.
+    and 1/2. Returns, for every step of the proof in words, whether it holds.
     """
     half = Fraction(1, 2)
     (first, second) = POSTCARD
@@ -258,13 +267,15 @@ def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
 
 
 def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
-    """Train jointly and return the sign of u at the end, and the least loss on the way.
+    """Train jointly, and return the sign of u at the end and the smallest loss of the
+    run.
 
-    The sign is 0 if W does not have the same one.
+    The sign is 0 if W has another sign than u.
     """
     record = np.unique(np.geomspace(1, steps, 100).astype(int))
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
-    # The gradient of a sample that is stuck underflows, so that the run ends early.
+    # The gradient of a sample with the wrong token underflows, so that the run ends
+    # early.
     last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
     # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other)
     # x_opt.
@@ -274,8 +285,9 @@ def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
 
 
 def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
-    """Judge the share of problems that end where the sign of sum_i (a_i + b_i)
-    predicts.
+    """Check that the sign of sum_i (a_i + b_i) predicts where training ends.
+
+    Measured is the share of problems for which it does.
     """
     right = [
         end(data, rule, steps)[0]
@@ -288,10 +300,11 @@ def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
 def half_of_seeds(
     values: np.ndarray, did: np.ndarray, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Find the value at which half of the seeds did it, with a 95 % bootstrap interval.
+    """Find the value at which `did` is true for half of the seeds, and its 95 %
+    bootstrap interval.
 
-    `values` (k,) are positive and ascend. `did` (k, seeds) should be true more often at
-    larger values.
+    `values` (k,) are positive and ascending. `did` (k, seeds) should be true for more
+    seeds at larger values.
     """
     did = np.asarray(did)
     log = np.log(np.asarray(values, float))

@@ -1,6 +1,6 @@
 """The law of the margins for several heads, each with a matrix W_h of its own.
 
-The output is f_i = sum_h f_{h,i}. So |l'_i| is taken at the sum, and kappa_{h,m} =
+The output is f_i = sum_h f_{h,i}. So |l'_i| is evaluated at this sum, and kappa_{h,m} =
 |l'_i| Delta_{h,m}. If the gradients of all heads are normalised together, all heads
 have the same margin level a_t, and the norms ||W_h|| have the ratios of the SVM norms.
 If each head is normalised by itself, the norms are equal. In both cases a head's own
@@ -26,7 +26,9 @@ from papers.saturation import saturated_slopes
 
 
 def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The shortest u (d,) with x_{i,t}^T u = wanted (n, T), for tokens X (n, T, d)."""
+    """Return the shortest u (d,) with x_{i,t}^T u = wanted (n, T), for tokens X (n, T,
+    d).
+    """
     rows = X.reshape(-1, X.shape[-1])
     return np.linalg.lstsq(rows, wanted.ravel(), rcond=None)[0]
 
@@ -37,8 +39,9 @@ def three_heads(
     """Return three heads, a TokenSet each, on the same Gaussian tokens.
 
     The opt tokens of the first head are twice as long as other tokens. The third head
-    has the same opt tokens, the second its own. Opt tokens score 0.5 to 1.5 and other
-    tokens -0.5 to 0.3, drawn anew for each head.
+    has the same opt tokens as the first, and the second head has others. Opt tokens
+    have scores from 0.5 to 1.5, and other tokens from -0.5 to 0.3. The scores are drawn
+    anew for each head.
     """
     base = tokens.gaussian_tokens(seeds, n=n, T=T, d=d, signal=2.0)
     u = np.empty((3, *base.u.shape))
@@ -58,7 +61,9 @@ def three_heads(
 
 @dataclass(frozen=True)
 class _HeadLaw:
-    """The laws of all heads, which are the first axis, in minimal coordinates."""
+    """The laws of all heads, in minimal coordinates. The first axis of an array is the
+    head.
+    """
 
     heads: list[TokenSet]
     laws: list[MarginLaw]
@@ -71,8 +76,8 @@ class _HeadLaw:
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """Compute the law of heads that end in their opt tokens, from W_0 = 0.
 
-    The loss is exponential. Raises ValueError if the heads do not see the same tokens,
-    and PremiseFails as `margin_law` does.
+    The loss is exponential. Raises ValueError if the heads do not have the same tokens,
+    labels, queries and mask, and PremiseFails as `margin_law` does.
     """
     for h, head in enumerate(heads):
         if not _sees_the_same(head, heads[0]):
@@ -81,12 +86,12 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
                 "than head 0"
             )
     small = [coordinates.minimal(head).tokens for head in heads]
-    # -log |l'| of one head alone, (runs, n, 1)
+    # -log |l'| if this were the only head, (runs, n, 1)
     opt = [_opt_scores(head) for head in small]
     laws = []
     sums = np.zeros((2, len(heads), len(small[0].y)))
     for h, head in enumerate(small):
-        # log |l'| of all heads, + log gap
+        # log kappa: log |l'| at the sum of all heads, plus the log of this head's gap
         slope = saturated_slopes(head) + opt[h] - sum(opt)
         law = margin_law(head, token_svm(head), log_slopes=slope)
         beta = np.where(law.support, law.duals, 0.0)
@@ -116,7 +121,7 @@ def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
     ]
     if not all(alike):
         return False
-    # Masked tokens are filled with the opt token, which is each head's own.
+    # Masked tokens are filled with the opt token, which can differ between heads.
     shown = slice(None) if head.mask is None else head.mask
     return np.array_equal(head.X[shown], first.X[shown])
 
@@ -127,21 +132,22 @@ def _opt_scores(head: Any):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadRuns:
-    """Trained heads at the end of their runs; claims leave out runs that fail a
-    premise.
+    """Trained heads at the end of their runs.
+
+    Claims leave out the runs for which a premise of the law fails.
     """
 
     law: _HeadLaw
-    common: bool  # one normalisation for all
+    common: bool  # whether the gradients of all heads are normalised together
     norm: np.ndarray  # (H, runs) ||W_h||
     error: np.ndarray  # (H, runs) direction error
     level: np.ndarray  # (H, runs) a_h
     whole: np.ndarray  # (runs,) the level of all heads together
-    refusals: dict[int, str]  # run -> the premise that it fails
+    refusals: dict[int, str]  # by run, the premise that fails
 
     @property
     def kept(self) -> np.ndarray:
-        """Whether each run meets the premises, (runs,)."""
+        """Return whether each run meets the premises, (runs,)."""
         return np.array([run not in self.refusals for run in range(self.norm.shape[1])])
 
 
@@ -195,9 +201,11 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
 
 
 def _refusals(law: Any, level: np.ndarray, g: np.ndarray, steps: Any):
-    """Return the premise that fails, by run, from the last levels and margins.
+    """Return the premise that fails, in words by run, given the last levels and
+    margins.
 
-    `level` is (H, runs); `g` are the margins (H, runs, m).
+    `level` is (H, runs), and `g` are the margins (H, runs, m). A run without an entry
+    meets all premises.
     """
     refusals = {}
     left = np.stack(
@@ -251,10 +259,11 @@ def _at_level(runs: HeadRuns) -> np.ndarray:
 
 
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
-    """Judge the norms of the heads and their constants C_h.
+    """Check the norms of the heads and their constants C_h.
 
-    Norms have the SVMs' ratios if heads are normalised `common`ly, and are equal if
-    `each` is normalised by itself. C_h holds in both cases.
+    If all heads are normalised together (`common`), their norms must have the ratios of
+    the SVM norms. If each head is normalised by itself (`each`), their norms must be
+    equal. C_h must hold in both cases.
     """
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]

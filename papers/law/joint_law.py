@@ -37,7 +37,8 @@ class _JointLaw:
     head_law: MarginLaw
     # (runs, r) rho_u, the head's residual in the span of the opt tokens
     residual: np.ndarray
-    # (runs, r) off that span, the part of the first gradient's direction
+    # (runs, r) the part of the first step's direction outside that span, which no later
+    # step changes
     frozen: np.ndarray
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
@@ -62,7 +63,7 @@ def _lowest(values: np.ndarray):
 
 
 def _opt_tokens(tokens: TokenSet) -> np.ndarray:
-    """y_i x_{i,opt}, (runs, n, r): the features of the head SVM."""
+    """Return y_i x_{i,opt}, (runs, n, r), the features of the head SVM."""
     return coordinates.signed_opt_first(tokens)[:, :, 0]
 
 
@@ -107,8 +108,8 @@ def predict(tokens: TokenSet) -> _JointLaw:
 def _even_gradient(tokens: TokenSet) -> np.ndarray:
     """Return the mean over samples of y_i times the sample's mean token, (runs, r).
 
-    W = 0 weights all tokens evenly, so that this is the direction of the head's first
-    step.
+    At W = 0 all tokens have the same softmax weight, so that this is the direction of
+    the first step of the head.
     """
     signed = tokens.y[..., None, None] * tokens.X
     if tokens.mask is None:
@@ -118,6 +119,9 @@ def _even_gradient(tokens: TokenSet) -> np.ndarray:
 
 
 def _check_independent(K: np.ndarray):
+    """Raise PremiseFails if the opt tokens of a run are dependent, given their Gram
+    matrix K (runs, n, n).
+    """
     length = np.sqrt(np.einsum("rii->ri", K))
     smallest = np.linalg.eigvalsh(K / length[:, :, None] / length[:, None])[:, 0]
     run, value = _lowest(smallest)
@@ -129,7 +133,9 @@ def _check_independent(K: np.ndarray):
 
 
 def path_length(rule: Rule, steps: int) -> float:
-    """Sum the lengths eta (t+1)^-decay of the first `steps` steps of NGD."""
+    """Return the sum of the lengths eta (t+1)^-decay of the first `steps` steps of
+    NGD.
+    """
     return float(rule.step_size * (np.arange(1.0, steps + 1) ** -rule.decay).sum())
 
 
@@ -144,12 +150,14 @@ class JointRuns:
     norm: np.ndarray  # (runs, k) ||W||
     head_norm: np.ndarray  # (runs, k) ||u||
     curvature: np.ndarray  # (runs, k) ||Hessian||/L
-    # (runs,) of u in the span of the opt tokens across v, at the end
+    # (runs,) norm of u's part in the span of the opt tokens and orthogonal to v, at the
+    # end
     residual: np.ndarray
     first: np.ndarray  # (runs, r) u_1
-    # (runs, 2) norm of u off that span, at the first and the last record
+    # (runs, 2) norm of u's part outside that span, at the first and the last record
     outside: np.ndarray
-    # (runs,) sum of step lengths over ||v||, where the head should be
+    # (runs,) the expected level a_u of the head: the sum of step lengths divided by
+    # ||v||
     level: np.ndarray
 
 
@@ -158,7 +166,8 @@ def train(
 ) -> dict[str, JointRuns]:
     """Train head and W from zero by several NGD rules (Eq. 13), by name.
 
-    Raises PremiseFails if a run does not select the opt tokens or has not settled.
+    Raises PremiseFails if a run does not select the opt tokens, or if its offsets have
+    not converged.
     """
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = dynamics.train(
@@ -170,6 +179,10 @@ def train(
 
 
 def _measure(law: Any, rule: Any, history: History):
+    """Return the JointRuns of one rule, or raise PremiseFails.
+
+    `history` has the records 0, 1, and those of the last decade.
+    """
     tokens = law.problem.tokens
     rows = _opt_tokens(law.problem.tokens)
     _check_selected(history)
@@ -232,8 +245,8 @@ def _check_settled(law: Any, rule: Any, history: History):
 
 
 def paper_rules(step_size: float = 0.3) -> dict[str, Rule]:
-    """Return Eq. 13 with the paper's factor (t+1)^-2/3, with (t+1)^-1/2, and without
-    one.
+    """Return three rules by name: Eq. 13 with the paper's step sizes eta (t+1)^-2/3,
+    with eta (t+1)^-1/2, and with eta.
     """
     decays = {"p = 2/3": 2 / 3, "p = 1/2": 0.5, "p = 0": 0.0}
     return {name: NGD(step_size, decay=decay) for name, decay in decays.items()}
@@ -249,9 +262,10 @@ def limit_errors(runs: JointRuns) -> np.ndarray:
 
 
 def level_errors(runs: JointRuns) -> np.ndarray:
-    """Return `limit_errors` with the C of the head's finite level in place of C.
+    """Return `limit_errors` with another C: the one that belongs to the finite level of
+    the head.
 
-    The level of the head follows from the lengths of its steps.
+    This level follows from the lengths of the head's steps. The result is (runs,).
     """
     constant = runs.law.at_level(runs.level).constant
     return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
@@ -263,7 +277,7 @@ def exponents(runs: JointRuns) -> np.ndarray:
 
 
 def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
-    """Judge the runs of every rule; each claim takes the worst run."""
+    """Check the runs of every rule; each claim is about the worst run."""
     return [claim for name, runs in trained.items() for claim in _claims(name, runs)]
 
 
@@ -288,14 +302,14 @@ def _claims(name: str, runs: Any):
 
 @dataclass(frozen=True)
 class _StartedHead:
-    """Runs whose head starts at u_0: largest errors of the offsets on the support.
+    """Runs whose head starts at u_0, and how well two laws predict their offsets.
 
-    The arrays are (runs, records).
+    The errors (runs, records) are the largest ones of the offsets on the support.
     """
 
     iterations: np.ndarray
-    errors: np.ndarray  # largest errors with the kappa of both SVMs
-    fixed: np.ndarray  # largest errors with the kappa of u_0
+    errors: np.ndarray  # errors of the law with the kappa of both SVMs
+    fixed: np.ndarray  # errors of the law with the kappa of the head u_0
     law: MarginLaw  # the law from both SVMs
 
 
@@ -333,9 +347,10 @@ def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _Started
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:
-    """Judge that the offsets obey the kappa of both SVMs, with the expected order in t.
+    """Check that the law with the kappa of both SVMs predicts the offsets, with errors
+    of the expected order in t.
 
-    A law with the kappa of the initial head would not fit.
+    The law with the kappa of the initial head must not fit.
     """
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])

@@ -6,8 +6,8 @@ error falls like 1/||W||. The part of the start outside the span of the A_m adds
 error of order ||W||^-(p-1).
 
 A step eta at the margin level a raises the level by h = eta a^{2-p}/((p-1)
-||w||^{p-1}). Offsets settle as long as h < 2/fastest. For p < 2 constant steps violate
-this in the end, and the run ends in a cycle.
+||w||^{p-1}). Offsets converge as long as h < 2/fastest. For p < 2, h grows under
+constant steps until it exceeds this, and then the run ends in a cycle.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,14 @@ from papers.law.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED
 from papers.ours import claim
 from papers.saturation import saturated_slopes
 
-# as shares of 2/fastest, the longest rise of the level that settles
+# The rises of the level that are tried, divided by 2/fastest, the longest with which
+# offsets converge.
 SHARES = (0.5, 0.95, 1.05)
 
 
 class _LpLaw:
-    """The law of one run from W_0 = 0 that ends in its opt tokens, exponential loss.
+    """The law of one run from W_0 = 0 that ends in its opt tokens, for the exponential
+    loss.
 
     The tokens are not reduced to minimal coordinates, because l_p norms depend on the
     coordinates. `constant` is the limit of ||W||_p sqrt(2 D), where D is the divergence
@@ -73,7 +75,7 @@ class _LpLaw:
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        # (d d_z,) residual over W_mm, entry by entry
+        # (d d_z,) the residual divided by W_mm, entry by entry
         self.relative = np.abs(across / w)
         self.share = squares / squares.sum()  # share of each entry in constant^2
         # sqrt(beta) is projected out, because a_t moves along it.
@@ -87,10 +89,11 @@ class _LpLaw:
         return margins - margins.mean(1, keepdims=True)
 
     def check_resolved(self, level: float) -> None:
-        """Raise PremiseFails if small entries of W_mm hold too much of the residual.
+        """Raise PremiseFails if too much of the residual is on small entries of W_mm.
 
-        An entry of W at `level` is too small if it is less than ten times its residual.
-        For p = 2 nothing is expanded, so that no entry is too small.
+        An entry of W at `level` is too small for the expansion of the l_p geometry if
+        it is less than ten times the residual there. For p = 2 there is no expansion,
+        so that no entry is too small.
         """
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
@@ -104,7 +107,9 @@ class _LpLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class _LpRun:
-    """A run with its law: ||W||_p and sqrt(2 D) at the late records, (k,)."""
+    """A run with its law: the norm ||W||_p and the error sqrt(2 D) at the late records,
+    (k,) each.
+    """
 
     law: _LpLaw
     started: bool
@@ -115,7 +120,8 @@ class _LpRun:
 def _run(law: _LpLaw, size: float, steps: int, start: np.ndarray | None = None):
     """Train until ||W||_p = (eta steps)^{1/(p-1)} = `size`, and compare with the law.
 
-    Raises PremiseFails if the steps are too long or the run is too short.
+    `start` is W_0, by default zero. Returns an _LpRun, or raises PremiseFails if the
+    steps are too long or the run is too short.
     """
     p = law.p
     step = size ** (p - 1) / steps
@@ -123,7 +129,8 @@ def _run(law: _LpLaw, size: float, steps: int, start: np.ndarray | None = None):
     late = np.unique(np.geomspace(first, steps, 12).round().astype(int))
     history = train(law.tokens, MirrorDescent(p, step), steps, late, start)
 
-    # The margins rise by level / ((p - 1) t) a step; from 2 / fastest on none settles.
+    # A step raises the margins by level / ((p - 1) t). If this is 2 / fastest or more,
+    # offsets do not converge.
     level = history.own_norm[0] / law.solution.norm[0]
     rise = level / ((p - 1) * late)
     raised = rise.max() * law.fastest
@@ -158,9 +165,10 @@ def _problem(seed: int) -> TokenSet:
 def study(
     seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3
 ) -> tuple[list[_LpRun], dict[int, str]]:
-    """Train every seed from zero and from a Gaussian start with deviation `std`.
+    """Train every seed from zero, and from a Gaussian start with standard deviation
+    `std`.
 
-    Returns the runs whose premises hold, and the reason of exclusion by seed.
+    Returns the runs whose premises hold, and for each excluded seed the reason.
     """
 
     def both(seed: int):
@@ -173,8 +181,10 @@ def study(
 
 
 def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
-    """Judge exponent and constant for each p and each kind of start, by the worst
-    run.
+    """Check the exponent and the constant of the error, for each p and each kind of
+    start.
+
+    Each claim is about the worst run.
     """
     rows = []
     for p, started in dict.fromkeys((r.law.p, r.started) for r in runs):
@@ -195,9 +205,12 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
 
 
 def _onset(law: _LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)):
-    """Return the moves of the offsets in one step, at `times` the iteration `at`.
+    """Return the largest move of an offset in one step, at the iterations `times` times
+    `at`.
 
-    The step size is chosen such that cycles should begin at this iteration, for p < 2.
+    The step size is chosen such that cycles should begin at the iteration `at`, for p <
+    2. The result has one value for each of `times`. Raises PremiseFails if offsets
+    still move at half of `at`.
     """
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     # At the iteration `at` the margins of ||W||_p = (eta t)^{1/(p-1)} rise by
@@ -214,15 +227,16 @@ def _onset(law: _LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)):
 def onsets(
     seeds: Sequence[int], p: float, at: int
 ) -> tuple[np.ndarray, dict[int, str]]:
-    """Return `_onset` of every seed's problem, (runs, 2), and the reason of exclusion
-    by seed.
+    """Return `_onset` of every seed's problem, (runs, 2), and for each excluded seed
+    the reason.
     """
     kept, refused = each_seed(seeds, lambda seed: _onset(_LpLaw(_problem(seed), p), at))
     return np.array(kept), refused
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Judge that constant steps settle before the onset and cycle after it.
+    """Check that under constant steps the offsets are at their limits before the onset,
+    and cycle after it.
 
     `moved` is (runs, 2): the moves before and after the onset.
     """
@@ -235,8 +249,9 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
 def _decaying(law: _LpLaw, share: float):
     """Return steps under which the margin level rises by a constant h per iteration.
 
-    They are eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}, so that a_t = h t. `share` is
-    h divided by the longest rise that settles.
+    The step sizes are eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}, so that a_t = h t.
+    `share` is h divided by 2/fastest, the longest rise with which offsets converge.
+    Returns a function from t to eta_t.
     """
     p = law.p
     h = 2 * share / law.fastest
@@ -245,8 +260,8 @@ def _decaying(law: _LpLaw, share: float):
 
 
 def _constant(law: _LpLaw, share: float, steps: int):
-    """Return a constant step that leads to the same ||W||_p after `steps`
-    iterations.
+    """Return a constant step size that leads to the same ||W||_p as `_decaying` after
+    `steps` iterations, as a function of t.
     """
     size = 2 * share / law.fastest * steps * law.solution.norm[0]
     return lambda t: size ** (law.p - 1) / steps
@@ -255,8 +270,9 @@ def _constant(law: _LpLaw, share: float, steps: int):
 def _train(law: _LpLaw, steps: Any, count: int, record: Any):
     """Train by normalised mirror descent from zero, one run for each entry of `steps`.
 
-    An entry is a function from the iteration t to eta_t. Each sample has one or two
-    tokens.
+    An entry of `steps` is a function from the iteration t to eta_t. Each sample must
+    have one or two tokens. Returns W, (runs, records, d d_z), at the iterations
+    `record` up to `count`.
     """
     A = law.rows
     p = law.p
@@ -286,17 +302,16 @@ def _train(law: _LpLaw, steps: Any, count: int, record: Any):
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """One problem after decaying steps with each of `SHARES` (k,), and after constant
-    steps.
+    """The end of training on one problem, with decaying steps for each of `SHARES`
+    (k,), and with constant steps.
     """
 
     law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
-    constant: (
-        # the largest move under constant steps that reach the ||W|| of the second share
-        float
-    )
-    pace: np.ndarray  # (k,) ||W||_p over (sum of steps)^{1/(p-1)}
+    # the largest move of an offset under constant steps that reach the ||W|| of the
+    # second share
+    constant: float
+    pace: np.ndarray  # (k,) ||W||_p divided by (sum of step sizes)^{1/(p-1)}
     error: float  # ||W||_p sqrt(2 D) divided by the law's constant, at the first share
 
 
@@ -305,7 +320,7 @@ def decay_study(
 ) -> tuple[list[Settled], dict[int, str]]:
     """Train every seed's problem with decaying steps of each of `SHARES`.
 
-    Returns the results, and the reason of exclusion by seed.
+    Returns the results, and for each excluded seed the reason.
     """
 
     def study_seed(seed: int):
@@ -315,9 +330,11 @@ def decay_study(
 
 
 def _settled(law: _LpLaw, count: int):
-    """Train one problem with `count` decaying and with constant steps.
+    """Train one problem by `count` decaying steps for each of `SHARES`, and by `count`
+    constant steps.
 
-    Raises PremiseFails if the offsets do not rest under the smallest share.
+    Returns Settled. Raises PremiseFails if the offsets have not converged under the
+    smallest share.
     """
     decaying = [_decaying(law, share) for share in SHARES]
     constant = _constant(law, SHARES[1], count)
@@ -326,7 +343,7 @@ def _settled(law: _LpLaw, count: int):
     at_tenth, before, at_end = range(len(times))
     offsets = np.array([law.offsets(path) for path in W])  # (rules, times, m)
 
-    # Over the last tenth of the run the offsets of the first share have to rest.
+    # With the first share, the offsets may not move over the last tenth of the run.
     unrest = np.abs(offsets[0, at_end] - offsets[0, at_tenth]).max()
     reason = (
         f"an offset moved by {unrest:.2g} over the last tenth, "
@@ -336,8 +353,8 @@ def _settled(law: _LpLaw, count: int):
     size = geometry.norm(W[:, at_end], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
 
-    # The direction error of the first share, times its norm, against the law's
-    # constant.
+    # With the first share, the direction error times the norm is compared with the
+    # law's constant.
     W_mm = law.solution.W.reshape(1, -1)
     D = geometry.directional_bregman(W[:1, at_end], W_mm, law.p)[0]
     scaled_error = size[0] * np.sqrt(2 * max(D, 0.0))
@@ -354,7 +371,8 @@ def _settled(law: _LpLaw, count: int):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """Judge for each p that runs rest below the longest rise and cycle beyond it.
+    """Check for each p that offsets converge if the rise per step is below the longest,
+    and cycle if it is above.
 
     Further claims compare the growth of ||W||_p and the constant with the law.
     """

@@ -1,4 +1,5 @@
-"""The law of the margins: what a token SVM's duals say about the run that ends there.
+"""The law of the margins: what the duals of a token SVM say about a run that converges
+to its solution.
 
 Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, summed over pairs m = (i, t).
 Here A_m = delta_m z_i^T, with delta_m the selected token minus token t, g_m = <A_m, W>
@@ -35,8 +36,9 @@ from papers.saturation import (
 
 
 class PremiseFails(ValueError):
-    """A premise of the law that fails: its name, the run, the measured amount, the
-    reason.
+    """Raised if a premise of the law fails.
+
+    It has the name of the premise, the run, the measured amount and the reason.
     """
 
     def __init__(self, premise: str, run: int, amount: float, reason: str) -> None:
@@ -48,8 +50,8 @@ class PremiseFails(ValueError):
         super().__init__(f"run {run}, {self.named}")
 
     def __reduce__(self) -> tuple:
-        # pickle only keeps the message of an exception, which is not enough to rebuild
-        # it.
+        # By default pickle keeps only an exception's message, which is not enough to
+        # rebuild it.
         return type(self), (self.premise, self.run, self.amount, self.reason)
 
 
@@ -74,28 +76,32 @@ class MarginLaw(Shapes):
     offsets : ndarray (runs, n, T-1)
         The limits of g_m - a_t; NaN off the support.
     support : ndarray of bool (runs, n, T-1)
-        Whether a constraint carries W_mm.
+        Whether the pair is on the support, that is, its constraint has a positive dual.
     duals : ndarray (runs, n, T-1)
-        beta. Where dependent tight constraints leave a choice, those of least entropy
-        relative to kappa.
+        beta. If dependent tight constraints leave a choice, these are the duals of
+        least entropy relative to kappa.
     coefficients : ndarray (runs, n, T-1)
-        Of rho_perp, the residual off W_mm, in the A_m; C is its norm.
+        The coefficients of rho_perp in the A_m. rho_perp is the residual of W
+        orthogonal to W_mm, and C is its norm.
     norm : ndarray (runs,)
         ||W_mm||.
     slowest, fastest : ndarray (runs,)
-        The least and the largest lambda: a wrong offset decays like e^{-lambda a_t},
-        lambda an eigenvalue of B^1/2 K B^1/2 off sqrt(beta), B = diag(beta), K the Gram
-        matrix of the support. Infinite and zero where a single constraint carries W_mm.
+        The smallest and the largest rate lambda at which a wrong offset decays, like
+        e^{-lambda a_t}. The rates are the eigenvalues of B^1/2 K B^1/2 orthogonal to
+        sqrt(beta), with B = diag(beta) and K the Gram matrix of the support. They are
+        infinite and zero if the support has only one constraint.
     slowest_mode : ndarray (runs, n, T-1)
-        v: sum_m v_m (g_m - offsets_m) is what is left of the slowest wrong offset.
+        v, such that sum_m v_m (g_m - offsets_m) is what remains of the wrong offset
+        that decays slowest.
     excess : ndarray (runs,)
-        The least margin off the support, less 1; infinite where there is none.
+        The smallest margin outside the support, minus 1. It is infinite if all pairs
+        are on the support.
 
     Notes
     -----
-    `remaining` says how much of wrong offsets is left at a level a_t = <W_t, W_mm> /
-    ||W_mm||^2: the law holds once that is small. `longest_step` is the longest step of
-    normalised gradient descent with which the margins settle.
+    `remaining` is the fraction of wrong offsets that remains at a level a_t = <W_t,
+    W_mm> / ||W_mm||^2. The law holds once it is small. `longest_step` is the longest
+    step of normalised gradient descent with which the offsets converge.
     """
 
     offsets: np.ndarray
@@ -112,18 +118,19 @@ class MarginLaw(Shapes):
     def direction_error(
         self, norm: np.ndarray, outside: np.ndarray | float = 0.0
     ) -> np.ndarray:
-        """Return the direction error that a settled run has at ||W|| = `norm` (runs,
-        ...).
+        """Return the direction error that a run has at ||W|| = `norm` (runs, ...), once
+        its offsets have converged.
 
-        `outside` is the norm of W's part outside the support's span; it adds to C in
-        quadrature.
+        `outside` is the norm of W's part outside the span of the support. It is added
+        to C in quadrature.
         """
         with np.errstate(divide="ignore"):  # W = 0 has the largest error
             share = np.hypot(self.constant, outside) / np.transpose(norm)
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """Return e^{-a_t min(slowest, excess, 1)}, the fraction left of wrong offsets.
+        """Return e^{-a_t min(slowest, excess, 1)}, the fraction that remains of wrong
+        offsets.
 
         `level` is a_t (runs, ...).
         """
@@ -131,7 +138,7 @@ class MarginLaw(Shapes):
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """Return the longest NGD step with which the margins settle, (runs,).
+        """Return the longest NGD step with which the offsets converge, (runs,).
 
         It is 2 (1 + momentum) ||W_mm|| / fastest. With longer steps the offsets cycle.
         """
@@ -155,8 +162,8 @@ def margin_law(
     .. math:: g_m(t) = a_t + \log(\kappa_m / \beta_m) - \text{mean} + o(1), \quad
         a_t = \langle W_t, W_{mm} \rangle / \|W_{mm}\|^2
 
-    with the duals beta of the SVM. So the direction error of W_t comes near
-    ``constant`` over the norm of W_t: nothing is fitted.
+    with the duals beta of the SVM. So the direction error of W_t tends to ``constant``
+    divided by the norm of W_t. Nothing is fitted.
 
     Parameters
     ----------
@@ -169,7 +176,7 @@ def margin_law(
     loss : str, optional
         One of ``lib.LOSSES``.
     log_slopes : ndarray (runs, n, T-1), optional
-        log kappa_m; only differences count. Default: `saturated_slopes`.
+        log kappa_m, up to a common constant. Default: `saturated_slopes`.
 
     Returns
     -------
@@ -191,8 +198,8 @@ def margin_law(
     -----
     Our theorem, proved in ``notebooks/law_of_margins.md``. For the exponential loss on
     separable data it is that of Soudry et al. (2018). It holds for rules that step
-    along the gradient, from W_0 in the span of the support's pairs; what W_0 has
-    outside of it adds to the error.
+    along the gradient, from a W_0 in the span of the support's pairs. A part of W_0
+    outside this span adds to the error.
 
     Examples
     --------
@@ -221,7 +228,7 @@ def margin_law(
     fields = []
     for run in range(len(tokens.X)):
         of_run = solution.duals[run], solution.margins[run], slopes[run]
-        # Only pairs on the support enter the law, which saves the matrix of all pairs.
+        # Only pairs on the support enter the law, so we need no matrix of all pairs.
         inside = (of_run[1] - 1 <= TIGHT) | (of_run[0] > 0)
         rows = delta[run][inside]
         queries = tokens.z[run][np.nonzero(inside)[0]]
@@ -278,7 +285,7 @@ def from_duals(
 
 
 def _together(duals: np.ndarray, fields: list[dict[str, np.ndarray]]) -> MarginLaw:
-    """Join the fields of all runs into one law."""
+    """Join the fields of all runs, a dict per run, into one law."""
     return MarginLaw(
         duals=duals, **{name: np.stack([f[name] for f in fields]) for name in fields[0]}
     )
@@ -290,7 +297,7 @@ def _of_run(
     """Compute the fields of MarginLaw for one run.
 
     `K_on` is the Gram matrix of the pairs on the support. The other arguments are (n,
-    T-1).
+    T-1). Returns {name of the field: its value for this run}.
     """
     on = beta > 0
     weights = beta[on]
@@ -304,7 +311,7 @@ def _of_run(
     root = np.sqrt(weights)
     symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
     modes, vectors = np.linalg.eigh(symmetric)
-    # Left out are sqrt(beta), along which a_t moves, and directions that move no
+    # We leave out sqrt(beta), along which a_t moves, and the directions that change no
     # margin.
     none = len(K_on) - rank + 1
     modes = modes[none:]
@@ -335,7 +342,7 @@ def _checked(
     margins: np.ndarray,
     log_slopes: np.ndarray,
 ):
-    """Return the duals (n, T-1) that the law is about, or raise PremiseFails.
+    """Return the duals (n, T-1) that the law uses, or raise PremiseFails.
 
     `K` is the Gram matrix of the pairs `inside` (bool, (n, T-1)), and `off` is what
     `_distance` returns. The other arguments are (n, T-1).
@@ -405,7 +412,7 @@ def joint_slopes(
 
 
 def features(K: np.ndarray) -> np.ndarray:
-    """Return F (s, rank) with F F^T = K (s, s).
+    """Return F (s, rank) with F F^T = K (s, s), for the Gram matrix K of features A_m.
 
     Its rows are the A_m in coordinates of their span.
     """
@@ -418,13 +425,13 @@ def features(K: np.ndarray) -> np.ndarray:
 def _least_entropy(
     K: np.ndarray, log_slopes: np.ndarray, steps: int = 200
 ) -> np.ndarray:
-    """Solve for the shares of the duals with the least entropy relative to kappa.
+    """Return the shares pi (s,) of the duals with the least entropy relative to kappa.
 
-    The tight constraints have the Gram matrix K (s, s) and log kappa (s,). The result
-    pi (s,) minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with sum_m pi_m A_m =
-    V / ||V||^2, so that it sums to 1. Newton's method solves the dual problem of Lemma
-    1 in `notebooks/law_of_margins.md`. An entry is 0 if no dual has only positive
-    entries. Raises RuntimeError if `steps` are not enough.
+    The tight constraints have the Gram matrix K (s, s) and the `log_slopes` log kappa
+    (s,). The result pi (s,) minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with
+    sum_m pi_m A_m = V / ||V||^2, so that it sums to 1. Newton's method solves the dual
+    problem of Lemma 1 in `notebooks/law_of_margins.md`. An entry is 0 if no dual has
+    only positive entries. Raises RuntimeError if `steps` are not enough.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1

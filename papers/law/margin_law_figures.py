@@ -1,4 +1,4 @@
-"""Pictures of the law of the margins and of where it bends."""
+"""Pictures of the law of the margins, and of the settings in which it changes."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -18,13 +18,13 @@ from papers.law.margin_law_steps import Cycles, ratio_to_law
 from papers.law.tolerances import QUIET
 from papers.ours import BOUNDS
 
-# which quantity is constant; the height of its label
+# By rule, which quantity is constant, and the height of its label.
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
 # smaller relative deviations are rounding, which differs between processors
 FLOOR = 1e-10
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
-VARIED = {  # for the other axes of the map the name is clear
+VARIED = {  # words for the axes of the map whose own name is not clear
     "noise": r"noise $\sigma$, not of opt tokens",
     "imbalance": "imbalance: length of the tilt",
     "raw noise": r"raw noise: $\sigma$ on every entry",
@@ -34,7 +34,9 @@ SMALL = dict(fontsize="x-small")
 
 
 def _by_setting(comparisons: Any):
-    """Group comparisons by setting: (name, its comparisons, a look), in order."""
+    """Group comparisons by setting, and return a list of (name, its comparisons, a
+    look).
+    """
     names = dict.fromkeys(c.setting.name for c in comparisons)
     groups = ([c for c in comparisons if c.setting.name == name] for name in names)
     return list(zip(names, groups, plots.SERIES, strict=False))
@@ -76,7 +78,9 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
 
 
 def bound_and_law(history: History, law: MarginLaw) -> Figure:
-    """Draw NGD's direction error over t, with C/||W_t|| and Theorem 1's slope."""
+    """Draw NGD's direction error over t, with the law's C/||W_t|| and the slope of
+    Theorem 1.
+    """
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     t = history.iterations[1:]
     steps = history.iterations[-1]
@@ -113,7 +117,8 @@ def offsets(
 ) -> Figure:
     """Draw the offsets of one run against their prediction from the SVM's duals.
 
-    `comparisons` are all runs. Words say how far their offsets and duals are off.
+    `comparisons` are all runs. Words in the picture say by how much their offsets and
+    duals deviate.
     """
     figure, (bars,) = plots.panels(1, 1, height=3.1)
     order = np.argsort(-predicted)
@@ -145,7 +150,7 @@ def offsets(
 def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     """Draw each run's residual against its predicted constant C.
 
-    A mark is filled if C is the whole error.
+    A mark is filled if C is the whole predicted residual.
     """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios = {}
@@ -177,13 +182,16 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
 
 
 def _off(worst: float) -> str:
-    """Write the largest deviation in words; a small one is rounding, hence "about"."""
+    """Write the largest deviation in words.
+
+    A small one is rounding, which differs between processors, so we write "about".
+    """
     return f"off by about {worst:.0e} at most"
 
 
 def _misses_the_law(axis: Axes, name: str, end: tuple, deviation: float) -> None:
-    """Mark the end of a run that misses the law, and write what is constant in its
-    rule.
+    """Mark the end of a run that does not reach the law, and write what is constant in
+    its rule.
     """
     stops = plots.look("stops")
     axis.plot(*end, ms=7, zorder=4, **stops.mark)
@@ -206,13 +214,13 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     for name, history in histories.items():
         size = history.norm[0, 1:]
         error = history.direction_error["W_mm"][0, 1:]
-        # All lines look alike: which rule it is makes no difference.
+        # All lines have the same look, because the law is the same for all rules.
         axis.plot(size, error, color=NGD.colour, linewidth=1.2, alpha=0.6)
         if name in SHORT:
             deviation = abs(ratio_to_law(history, "W_mm", law)[0, -1] - 1)
             _misses_the_law(axis, name, (size[-1], error[-1]), deviation)
 
-    # The law: the error is C/||W_t||.
+    # By the law the error is C/||W_t||.
     C = law.constant[0]
     sizes = np.geomspace(2, axis.get_xlim()[1], 50)
     line = plots.PREDICTED | {"linewidth": 2.4, "zorder": 3}
@@ -263,8 +271,8 @@ def differences(fast: tuple, slow: tuple) -> Figure:
 
 
 def cycles(runs: Sequence[Cycles]) -> Figure:
-    """Draw the last moves of the offsets over the step size, in units of the longest
-    step.
+    """Draw the last moves of the offsets over the step size, divided by the longest
+    with which they converge.
     """
     figure, axes = plots.panels(1, len(runs), height=2.8)
     for axis, tried in zip(axes, runs, strict=True):
@@ -300,7 +308,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
     figure, (error,) = plots.panels(1, 1, height=3.2)
     first = next(iter(trained.values()))
     ends = []
-    # Their marks lie below black dots.
+    # No line is black, because the black dots of the prediction lie above their marks.
     seen = [like for like in plots.SERIES if like.colour != plots.BLACK]
     for one, like in zip(trained.values(), seen, strict=False):
         power = Fraction(one.rule.decay).limit_denominator(9)
@@ -333,7 +341,8 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
 
 
 def thresholds(shares: global_map.GlobalMap) -> Figure:
-    """Draw the length of opt tokens at which half of the seeds arrive, and the formula.
+    """Draw the length of opt tokens at which half of the seeds reach (u_mm, W_mm), and
+    the formula.
 
     Parameters
     ----------
@@ -369,7 +378,8 @@ def thresholds(shares: global_map.GlobalMap) -> Figure:
 
 
 def two_samples(history: History) -> Figure:
-    """Draw the two samples that defeat joint training: loss above, parameters below.
+    """Draw the two samples on which joint training fails: the loss above, the
+    parameters below.
 
     Parameters
     ----------
@@ -451,7 +461,8 @@ PLAIN = {  # the properties of the data that the map varies
 
 
 def constants(points: Sequence[constant_map.Point]) -> Figure:
-    """Draw how far each run is off its own prediction, a row a property of the data.
+    """Draw how far each run deviates from its own prediction, one row per property of
+    the data.
 
     Parameters
     ----------
@@ -482,9 +493,10 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
 def constants_by_axis(
     points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping
 ) -> Figure:
-    """Draw C along every axis, predicted and measured, and where runs switch selection.
+    """Draw the predicted and the measured C along every axis, and the amounts at which
+    runs change their selection.
 
-    `judged` are the claims by their id.
+    `judged` has the claims of `constant_map` by their id.
     """
     names = list(dict.fromkeys(p.axis for p in points))
     rows = -(-len(names) // 3)
@@ -574,7 +586,8 @@ def powers(runs_of: Sequence) -> Figure:
 
 
 def outside(left: Sequence) -> Figure:
-    """Draw the part of W outside the support's span, measured over predicted.
+    """Draw the norm of W's part outside the support's span, measured divided by
+    predicted.
 
     Parameters
     ----------
@@ -607,8 +620,8 @@ def outside(left: Sequence) -> Figure:
 
 
 def idle_and_moves(zero: Any, zeros: Any, steps: Sequence[lp_law.Settled]) -> Figure:
-    """Draw the offsets of pairs whose duals are zero, and the last moves by length of
-    step.
+    """Draw the offsets of pairs whose duals are zero, and the last moves of offsets by
+    length of step.
 
     `zero` and `zeros` are runs with one and with several such pairs.
     """
@@ -644,8 +657,8 @@ def _idle(axis: Axes, zero: Any, zeros: Any):
 
 
 def _moves(axis: Axes, steps: Any):
-    """Draw the last move of an offset under steps like t^(p-2) and under constant
-    steps.
+    """Draw the last move of an offset, under step sizes like t^(p-2) and under constant
+    ones.
     """
     exponents = dict.fromkeys(settled.law.p for settled in steps)
     for p in exponents:

@@ -35,8 +35,8 @@ class LawSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """What one run measured at its late records (k,), the last decade of its T
-    iterations.
+    """What is measured on one run, at its late records (k,), which are in the last
+    decade of its T iterations.
     """
 
     iterations: np.ndarray
@@ -45,16 +45,17 @@ class _Measured:
     level: np.ndarray  # (k,) a_t = <W_t, W_mm>/||W_mm||^2
     moved: float  # how much an offset moved in the last step
     step_length: float  # length of the last step
-    # norm of W outside the support's span at the first record, or in W_0
+    # norm of W's part outside the support's span, at the first record or in W_0
     outside: float
-    residual: float  # norm of W_T's part in that span across W_mm
+    residual: float  # norm of W_T's part in that span and orthogonal to W_mm
     difference_error: float  # direction error of W_T - W_{T/2}
-    difference_gap: float  # its `_duality_gap` with the duals read off the margins
+    # `_duality_gap` of W_T - W_{T/2}, with the duals computed from the margins
+    difference_gap: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run with its law and what it measured, or with the premise that fails."""
+    """One run with its law and its measurements, or with the premise that fails."""
 
     setting: LawSetting
     run: int
@@ -73,18 +74,18 @@ class Comparison:
 
     @property
     def duals_alone(self) -> bool:
-        """Whether C alone is the prediction: W_0 = 0, and all constraints carry
-        W_mm.
+        """Return whether C is the whole predicted residual: if W_0 = 0 and all
+        constraints are on the support.
         """
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(
         self, early: bool = False, everywhere: bool = False
     ) -> margin_theorem.Proof:
-        """Apply the local theorem to the last iterate, or if `early` to a tenth of the
-        run.
+        """Apply the local theorem to the last iterate, or, if `early`, to the one at a
+        tenth of the run.
 
-        `everywhere` asks for steps that are short enough for every start, as in
+        With `everywhere`, steps must be short enough for every start, as in
         `margin_theorem.prove`.
         """
         local = margin_theorem.Local(
@@ -98,7 +99,9 @@ class Comparison:
 
     @property
     def predicted(self) -> float:
-        """The direction error that the law predicts at the last record's ||W_t||."""
+        """Return the direction error that the law predicts for ||W_t|| at the last
+        record.
+        """
         last = self.measured.norm[-1:]
         return float(self.law.direction_error(last, self.measured.outside)[0])
 
@@ -132,7 +135,9 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
 
 
 def _compare(c: Any, history: History, start: Any, selected: Any):
-    """Add the law and what the run measured to a comparison, or raise PremiseFails."""
+    """Return the comparison with the law and the measurements, or raise
+    PremiseFails.
+    """
     setting = c.setting
     run = c.run
     margins.check_selection(run, c.margins[-1])
@@ -159,23 +164,25 @@ def _measure(c: Any, history: History, off_span: Any):
     W = [history.weights(k)[run : run + 1] for k in range(len(iterations))]
     last = len(W) - 1
 
-    # The late records, without steps - 1: two records at the end would bias the fits.
+    # The late records. We leave out the last iteration but one, because two
+    # neighbouring records at the end would bias the fits.
     late = np.r_[1 : last - 1, last]
     errors = [margins.direction_error(W[k], V, off_span)[0] for k in late]
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
 
-    # The last step: its length, and how much the offsets moved.
+    # The length of the last step, and how much the offsets moved in it.
     log_length = history.log_step[run, -1] + history.log_gradient[run, -1]
     margins_on_support = c.margins[1:, support[0]]
     offsets = margins_on_support - margins_on_support.mean(1, keepdims=True)
     moved = np.abs(offsets[1] - offsets[0]).max()
 
-    # The part of W outside the support's span. If all pairs are in the span, no step
-    # changes this part, and W_0 has all of it.
+    # The part of W outside the support's span. If all pairs are on the support, no step
+    # changes this part, so we measure it in W_0.
     early = W[0] if support.all() else W[1]
     outside = margins.outside_support(c.tokens, c.selected, support, early)[0]
 
-    # The second half of the run, W_T - W_{T/2}, and the duals read off the margins.
+    # How far W moves in the second half of the run, W_T - W_{T/2}, and the duals
+    # computed from the margins.
     half = int(np.flatnonzero(iterations == iterations[-1] // 2)[0])
     difference = W[-1] - W[half]
     duals = margins.recovered_duals(c.margins[-1], c.log_slopes[0])[None]
@@ -218,7 +225,9 @@ def kept(runs: Iterable) -> list:
 
 
 def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
-    """Return beta / sum beta on the support, as read off the margins and as solved."""
+    """Return beta / sum beta on the support, as computed from the margins and as
+    solved, (m,) each.
+    """
     read = margins.recovered_duals(c.margins[-1], c.log_slopes[0])
     solved = c.law.duals[0]
     on = c.law.support[0]
@@ -226,13 +235,13 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
 
 
 def offsets_missed(c: Comparison) -> np.ndarray:
-    """Return the measured minus the predicted offsets on the support."""
+    """Return the measured minus the predicted offsets on the support, (m,)."""
     apart = c.margins[-1] - c.measured.level[-1] - c.law.offsets[0]
     return apart[c.law.support[0]]
 
 
 def _values(c: Any):
-    """Return what the claims law.* judge in one run, by id.
+    """Return what the claims law.* are about in one run, by id.
 
     A value is a number, or an array with an entry for each pair on the support.
     """
@@ -258,7 +267,7 @@ def _values(c: Any):
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Judge every claim law.* on comparisons whose premises hold.
+    """Check every claim law.* on comparisons whose premises hold.
 
     The last claim is the share of runs that the local theorem proves.
     """

@@ -1,8 +1,9 @@
-"""Step sizes and the law: too long for the margins to settle, or growing.
+"""The law of the margins under other step sizes: so long that the offsets do not
+converge, or growing.
 
-With growing steps a run gets far enough to show the law. One step without momentum that
-raises the margins by s multiplies a wrong offset in the mode of eigenvalue lambda by 1
-- s lambda.
+With growing steps a run gets far enough to show the law. If a step without momentum
+raises the margins by s, it multiplies the wrong offset in the mode of eigenvalue lambda
+by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from papers.law.margin_law import MarginLaw, margin_law
 from papers.law.tolerances import LOUD
 from papers.ours import claim
 
-LAST = 64  # the last records, over which the moves are measured
+LAST = 64  # moves of offsets are measured over so many last records
 
 
 def _growing_gd(step_size: float, growth: float):
@@ -55,8 +56,9 @@ def figure2_runs(
 ) -> tuple[dict[str, History], dict[str, History]]:
     """Train every rule on the problem of Figure 2.
 
-    Returns the histories that get far enough to show the law, and those with constant
-    steps, each by rule.
+    Returns two dicts of histories by rule: those of the rules that get far enough to
+    show the law, and those of GD and Polyak's rule with constant step size and constant
+    cap, which do not.
     """
 
     def in_time(rule: Any, steps: int, loss: str = "exponential"):
@@ -89,9 +91,11 @@ def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
 
 
 def _settling_rate(history: History, law: MarginLaw):
-    """Return the fitted decay rate of the slowest mode, divided by its eigenvalue.
+    """Return the fitted decay rate of the slowest mode, divided by its eigenvalue,
+    (runs,).
 
-    The rate is per unit of margin and is fitted from 1e-3 down to 1e-8.
+    The rate is per unit of margin. It is fitted where the wrong offset is between 1e-3
+    and 1e-8.
     """
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
@@ -109,7 +113,11 @@ def _settling_rate(history: History, law: MarginLaw):
 def figure2_claims(
     far: Mapping, constant: Mapping, target: str, law: MarginLaw
 ) -> list[Claim]:
-    """Judge that errors over ||W_t|| end on one line, for the runs in `far` only."""
+    """Check that all rules in `far` end on one line, the law's error as a function of
+    ||W_t||.
+
+    The runs in `constant` must not have reached it.
+    """
 
     def last(history: History):
         return ratio_to_law(history, target, law)[:, -1]
@@ -127,8 +135,10 @@ def figure2_claims(
 
 
 class Cycles(NamedTuple):
-    """How far the offsets still move, (runs, multiples), at multiples of the longest
-    step.
+    """How far the offsets still move in the end, with several step sizes.
+
+    The step sizes are `multiples` of the longest one with which offsets converge, and
+    `moved` is (runs, multiples).
     """
 
     multiples: np.ndarray
@@ -142,10 +152,11 @@ def cycles(
     momentum: float = 0.0,
     steps: int = 20_000,
 ) -> Cycles:
-    """Train every run by NGD with steps around the longest one that settles.
+    """Train every run by NGD with step sizes around the longest one with which offsets
+    converge.
 
-    A run starts from the settled state with a residual that is 1 % too long. `moved` is
-    the largest change of an offset during the last LAST steps.
+    A run starts from converged offsets, but with a residual that is 1 % too long.
+    `moved` is the largest change of an offset during the last LAST steps.
     """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
@@ -168,8 +179,8 @@ def cycles(
 
 
 def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
-    """Judge that offsets settle with `short` and cycle with `long` times the longest
-    step.
+    """Check that offsets converge with `short` times the longest step, and cycle with
+    `long` times it.
     """
     return [
         short_step(runs, short, ""),
@@ -180,7 +191,7 @@ def threshold(runs: Sequence[Cycles], short: float, long: float) -> list[Claim]:
 def short_step(
     runs: Sequence[Cycles], multiple: float, setting: str | None = None
 ) -> Claim:
-    """Judge that the offsets of every run settle with `multiple` times the longest
+    """Check that the offsets of every run converge with `multiple` times the longest
     step.
     """
     moved = _moved(runs, multiple)
@@ -193,8 +204,8 @@ def short_step(
 
 
 def _moved(runs: Any, multiple: float):
-    """Collect the moves at one multiple of the longest step, over all runs and
-    momenta.
+    """Collect the moves at one multiple of the longest step, over all runs and momenta,
+    in one array.
     """
     return np.concatenate(
         [tried.moved[:, tried.multiples == multiple].ravel() for tried in runs]
@@ -202,7 +213,8 @@ def _moved(runs: Any, multiple: float):
 
 
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
-    """Return three samples whose offsets cycle below the longest step, and the start.
+    """Return three samples whose offsets cycle with a step shorter than the longest,
+    and the start.
 
     The rule has no momentum. The score is the first coordinate, W_mm = (1, 0), and
     kappa is proportional to (e^-h, 1, e^-h).
@@ -213,9 +225,9 @@ def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
 
 
 def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
-    """Judge that W_t's second coordinate keeps moving in `_three_samples`.
+    """Check that W_t's second coordinate keeps moving in `_three_samples`.
 
-    The step is `multiple` times the longest one that settles small disturbances.
+    The step is `multiple` times the longest one with which small wrong offsets decay.
     """
     tokens, start = _three_samples()
     longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
@@ -245,14 +257,14 @@ def _which_cycle(
     momentum: float = 0.0,
     steps: int = 3000,
 ):
-    """Find which saturated runs of NGD still move to and fro in the end.
+    """Find which saturated runs of NGD still move back and forth in the end.
 
     Let y = x/||V|| be the scaled deviation, D = sum_m pi_m u_m with pi_m proportional
     to pi*_m e^{-<u_m, y>}, and s = eta/||V||. A step moves y by s D/sqrt(1 + ||D||^2).
-    The step size is 0.9 times the longest one that settles.
+    The step size is 0.9 times the longest one with which offsets converge.
 
-    A run moves to and fro if its path over the last LAST steps is longer than LOUD s
-    per step, and its net move is less than an eighth of this path.
+    A run moves back and forth if its path over the last LAST steps is longer than LOUD
+    s per step, and its net move is less than an eighth of this path.
 
     Parameters
     ----------
@@ -301,11 +313,11 @@ def _random_starts(draw: np.random.Generator, count: int, pairs: int) -> np.ndar
 def search(
     count: int, pairs: int, momentum: float = 0.0, longer: int = 0
 ) -> tuple[int, int]:
-    """Count the random supports on which runs move to and fro with 0.9 of the longest
-    step.
+    """Count the random supports on which a run moves back and forth with 0.9 of the
+    longest step.
 
-    Returns how many of `count` do so after the usual number of steps, and how many of
-    these still do after `longer` steps.
+    Returns two numbers: on how many of `count` supports a run does so after the usual
+    number of steps, and on how many of these still after `longer` steps.
     """
     draw = stream(pairs, "problems")
     early = 0
@@ -332,20 +344,20 @@ def search(
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
-    """Return the direction error of W at record k + 1 minus W at k, (runs, records -
-    1).
+    """Return the direction error of the difference of W at the records k + 1 and k,
+    (runs, records - 1).
 
-    It is NaN where a run has ended.
+    It is NaN after a run has ended.
     """
     W = [history.weights(k) for k in range(len(history.iterations))]
     return np.stack([margins.direction_error(b - a, W_mm) for a, b in pairwise(W)], 1)
 
 
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
-    """Judge that under GD the error of W_{2t} - W_t falls like log t / t^lambda.
+    """Check that under GD the error of W_{2t} - W_t falls like log t / t^lambda.
 
-    Here lambda = min(lambda_1, 1); the fit takes four doublings of t. We have proved
-    t^-q for every q < min(lambda, excess).
+    Here lambda = min(lambda_1, 1), and the fit is over four doublings of t. What we
+    have proved is t^-q for every q < min(lambda, excess).
     """
     t = history.iterations[1:][-5:]
     y = errors[:, -5:]
@@ -356,8 +368,8 @@ def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
 def ngd_claims(
     history: History, target: str, errors: np.ndarray, law: MarginLaw
 ) -> tuple[Claim, Claim]:
-    """Judge the law at the end of a long NGD run, and that W_{2t} - W_t is nearer to
-    W_mm.
+    """Check the law at the end of a long NGD run, and that W_{2t} - W_t is nearer to
+    the direction of W_mm than W_{2t} is.
 
     `errors` are the direction errors of the differences.
     """

@@ -1,7 +1,8 @@
-"""Check the local theorem on the margins: its hypotheses, its constants, its verdict.
+"""Apply the local theorem on the margins to a run: check its hypotheses, and compute
+its constants.
 
-`Local` holds what the theorem needs of one run. `prove` and `prove_with_momentum`
-return a `Proof`. Names and the numbers of equations are those of
+`Local` has what the theorem needs to know about one run. `prove` and
+`prove_with_momentum` return a `Proof`. Symbols and numbers of equations are those of
 `notebooks/law_of_margins.md`. All computations are in float64.
 """
 
@@ -17,7 +18,7 @@ from papers.law.margin_law import MarginLaw, features, gram
 from papers.law.tolerances import INDEPENDENT, TILT
 from papers.saturation import gaps_of_scores
 
-# Values of tau, by which the residual may still move; the best one is taken.
+# The values that are tried for tau, by which the residual may still move.
 ROOMS = np.geomspace(1e-8, 10, 37)
 
 
@@ -37,7 +38,8 @@ def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
 
 
 class Local:
-    """What the theorem needs of one run: its m pairs in k coordinates of their span.
+    """What the theorem needs to know about one run: its m pairs, in k coordinates of
+    their span.
 
     `selected` is (1, n). Masked tokens have no pair. S denotes the support, V = W_mm.
     """
@@ -95,25 +97,25 @@ class Local:
 
     @property
     def r(self) -> float:
-        """min(1, the least epsilon_m outside the support)."""
+        """Return min(1, the least epsilon_m outside the support)."""
         return float(min(1.0, self.excess[~self.on].min(initial=np.inf)))
 
     @property
     def across(self) -> np.ndarray:
-        """The norm of the part of A_m orthogonal to V, (m,)."""
+        """Return the norm of the part of A_m orthogonal to V, (m,)."""
         square = (self.A**2).sum(1) - ((1 + self.excess) / self.norm) ** 2
         return np.sqrt(np.maximum(square, 0))
 
     @property
     def lowest(self) -> float:
-        """G(rho_perp), the minimum of G."""
+        """Return G(rho_perp), the minimum of G."""
         return float(
             np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on])
         )
 
     @property
     def tilt(self) -> float:
-        """||V|| ||grad G(rho_perp)||.
+        """Return ||V|| ||grad G(rho_perp)||.
 
         It is zero unless `rest` is the rho_perp of another law.
         """
@@ -162,7 +164,7 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What a theorem proves from one point of a run on.
+    """What a theorem proves about a run from one of its points on.
 
     If every hypothesis holds, then at all later times the residual obeys |W_t - a_t V -
     rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}.
@@ -178,7 +180,7 @@ class Proof:
     K, q : float
         The constant and the rate of the bound above.
     tau : float
-        How far the residual may still move. `prove` takes the tau with the least A.
+        How far the residual may still move. `prove` uses the tau with the least A.
     """
 
     why: str
@@ -186,7 +188,7 @@ class Proof:
     A: float = np.inf
     K: float = np.nan
     q: float = np.nan
-    tau: float = np.nan  # the room that gave the least A
+    tau: float = np.nan
 
     @property
     def holds(self) -> bool:
@@ -319,9 +321,10 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
 
 
 def _silent(problem: Any, rule: Any, foreign: Any):
-    """Return why the theorem says nothing about this problem and rule, or "".
+    """Return in words why the theorem says nothing about this problem and rule, or ""
+    if it does.
 
-    `foreign` says whether the rule is none of the theorem's.
+    `foreign` is whether the theorem does not cover the rule.
     """
     if problem.tilt > TILT:
         return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}"
@@ -334,12 +337,13 @@ def _silent(problem: Any, rule: Any, foreign: Any):
 
 
 def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
-    """Return a norm of (x, v) in which a step with momentum shrinks one mode.
+    """Return a norm of (x, v) in which a step with momentum is a contraction, for one
+    mode.
 
     The step maps (x, v) to (x + v', v') with v' = mu v - s x. As in (14), the norm |(x,
     v)|_P is given by P (2, 2), shrinks by the factor varrho, and has |(1, 1)|_P = 1 and
     |x| <= d |(x, v)|_P. There are two candidates, from the eigenvectors of the map and
-    from Lyapunov's equation; the one with the larger (1 - varrho^2)/d is taken.
+    from Lyapunov's equation. The one with the larger (1 - varrho^2)/d is returned.
 
     Returns
     -------
@@ -357,8 +361,9 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
         P = solve_discrete_lyapunov(step.T / halfway, np.eye(2))
         candidates.append((P, halfway))
 
-    # In the eigenvectors' coordinates the map shrinks by its spectral radius; they are
-    # scaled so that (1, 1) has coordinates 1. Too close to parallel, they are no basis.
+    # In coordinates of the eigenvectors, the map shrinks by its spectral radius. The
+    # eigenvectors are scaled so that (1, 1) has the coordinates 1. If they are too
+    # close to parallel, they are no basis.
     if np.linalg.cond(eigenvectors) < 1e6:
         scale = np.linalg.solve(eigenvectors, np.ones(2))
         to_coordinates = np.linalg.inv(eigenvectors * scale)
@@ -379,9 +384,10 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 
 
 def _size_in_modes(x: np.ndarray, v: np.ndarray, norms: list[np.ndarray]) -> float:
-    """Return the norm of (x, v), given in coordinates of the modes, (u,) each.
+    """Return the norm of (x, v), a float, for x and v in coordinates of the modes, (u,)
+    each.
 
-    `norms` holds the matrix P of every mode.
+    `norms` has the matrix P of every mode.
     """
     square = 0
     for x_mode, v_mode, P in zip(x, v, norms, strict=True):
@@ -412,7 +418,7 @@ def prove_with_momentum(
     eigenvalues, modes = np.linalg.eigh(hessian)
     s = rule.step_size * V * eigenvalues
 
-    # The norm (14) in which each mode shrinks.
+    # For each mode, the norm (14) in which it shrinks.
     norms = [_mode_norm(s_mode, mu) for s_mode in s]
     rates = np.array([varrho for _, varrho, _ in norms])
     if rates.max(initial=0.0) >= 1:
@@ -420,12 +426,13 @@ def prove_with_momentum(
     d_max = max((d for _, _, d in norms), default=1.0)
     decay = ((1 - rates**2) / s).min(initial=np.inf)
 
-    # The start in these norms, and what momentum still adds outside the span.
+    # The size of the start in these norms, and how far momentum still moves the part
+    # outside the span.
     forms = [P for P, _, _ in norms]
     size = _size_in_modes(modes.T @ x, modes.T @ (x - x_before), forms)
     outside = mu / (1 - mu) * np.linalg.norm(omega - omega_before)
 
-    # Any room tau that meets the hypotheses, the largest first.
+    # Any tau that meets the hypotheses will do; the largest is tried first.
     rise_before = level - level_before
     s_max = s.max(initial=0.0)
     for tau in ROOMS[::-1]:
@@ -450,7 +457,9 @@ def prove_with_momentum(
 
 
 class _Room(NamedTuple):
-    """R, xi, the bounds on sigma_t, b, and the least rise of the level, all of (15)."""
+    """The numbers of (15): R, xi, the bounds on sigma_t, b, and the least rise of the
+    level.
+    """
 
     R: float
     xi: float
@@ -472,7 +481,7 @@ def _room(
     rise: float,
     tau: float,
 ) -> _Room:
-    """Compute `_Room` for a point at `level`, as `prove_with_momentum` needs it.
+    """Return the `_Room` of a point at `level`, which `prove_with_momentum` needs.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Margins of a run: what they say about the solution, and what a run must show first.
+"""Margins of a run: what they say about the solution, and the premises that a run must
+meet first.
 
-Pairs m = (i, t) are a sample i and a token t that the sample does not select, in
-ascending order. The checks use margins and steps only, never the direction error.
+A pair m = (i, t) is a sample i and a token t that the sample does not select; pairs are
+in ascending order. The checks use only margins and steps, never the direction error.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,8 +20,8 @@ from papers.saturation import gaps_of_scores
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     """Return the tokens of largest logit at record k, (runs, n).
 
-    `opt` (runs, n) are the tokens that the history's margins compare with. Raises
-    ValueError if a run has ended before.
+    `opt` (runs, n) are the tokens whose logits the history's margins are relative to.
+    Raises ValueError if a run has ended before record k.
     """
     margins = known(history.margins)[:, k]
     ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
@@ -64,7 +65,10 @@ def relative_margins(
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """Compute beta_m / sum beta from margins and log kappa_m, (..., n, T-1)."""
+    """Compute beta_m / sum beta from margins and log kappa_m, all (..., n, T-1).
+
+    By the law, beta_m is proportional to kappa_m e^{-g_m}.
+    """
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
     weights = np.exp(pull)
@@ -109,10 +113,10 @@ def residual(
     W: np.ndarray,
     V: np.ndarray,
 ) -> np.ndarray:
-    """Return the norm of W's part in the support's span that is orthogonal to V,
-    (runs,).
+    """Return the norm of the part of W that is in the support's span and orthogonal to
+    V, (runs,).
 
-    It tends to ||rho_perp|| = C.
+    For V = W_mm it tends to ||rho_perp|| = C.
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
@@ -136,7 +140,7 @@ def _span_part(
 
 
 def check_selection(run: int, margins: np.ndarray) -> None:
-    """Raise PremiseFails if the margins (n, T-1) show no clear selection yet."""
+    """Raise PremiseFails unless every margin (n, T-1) is at least SATURATED."""
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
@@ -148,8 +152,8 @@ def check_selection(run: int, margins: np.ndarray) -> None:
 
 
 def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
-    """Raise PremiseFails if steps are too long, the run too short, or an offset still
-    moves.
+    """Raise PremiseFails if the steps are too long, the run is too short, or an offset
+    still moves.
     """
     longest = law.longest_step(momentum)[0]
     step = measured.step_length
@@ -159,8 +163,8 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     )
     require(step < longest, "short steps", step / longest, reason, run)
     level = measured.level[-1:]
-    # The part of W outside the span is measured at the first late record, and
-    # transients have to be over by then.
+    # The part of W outside the span is measured at the first late record. By then, the
+    # pulls of pairs outside the support must have decayed.
     left = max(law.remaining(level)[0], np.exp(-law.excess[0] * measured.level[0]))
     # `remaining` describes the exact flow. A long step may overshoot in the fastest
     # mode.
@@ -186,9 +190,10 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
 def each_seed(
     seeds: Iterable[int], study: Callable[[int], object], where: str = ""
 ) -> tuple[list, dict[int, str]]:
-    """Apply `study` to every seed, and collect the seeds that it excludes.
+    """Apply `study` to every seed, and collect the seeds for which it fails.
 
-    Returns the results, and by excluded seed the reason, which begins with `where`.
+    Returns the results, and for each excluded seed the reason, which begins with
+    `where`.
     """
     kept = []
     refused = {}

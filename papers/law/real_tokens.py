@@ -28,8 +28,8 @@ RIDGE = 0.01  # ridge penalty of the probe, relative to the mean square of its i
 
 @dataclass(frozen=True)
 class _Sentences:
-    """Sentences of equal length: `tokens` of one run, and their word pieces, (n, T)
-    strings.
+    """Sentences of equal length, as the `tokens` of one run and as `words`, n lists of
+    T word pieces.
     """
 
     tokens: TokenSet
@@ -37,8 +37,8 @@ class _Sentences:
 
 
 def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
-    """Select the first `count` sentences of one length, half of them from each end
-    label.
+    """Select the first `count` sentences of one length, half of them with each of the
+    two extreme labels.
 
     `shortest` is the least length allowed. X (1, count, length, d) holds the packaged
     encoder's last hidden states between [CLS] and [SEP], and z (1, count, d) the hidden
@@ -88,8 +88,10 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """One run compared with its law; `refusal` names the hypothesis that fails, if one
-    does.
+    """One run compared with its law.
+
+    If a hypothesis fails, `refusal` says which one, and the later fields may be
+    missing.
     """
 
     iterations: np.ndarray  # (k,)
@@ -118,8 +120,8 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
     """Train W by `rule`, and compare its residual with the law's constant C.
 
     The residual is the part of W in the support's span that is orthogonal to W_mm. A
-    run is excluded, with the reason, if it diverges, if its least margin is below
-    SATURATED, if a hypothesis of the law fails, or if its steps are too long.
+    run is excluded, with the reason as `refusal`, if it diverges, if its least margin
+    is below SATURATED, if a hypothesis of the law fails, or if its steps are too long.
     """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
@@ -167,7 +169,9 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """Judge what the protocol says: the constant C, and that it depends on kappa."""
+    """Check what the protocol predicts: the constant C, and that it depends on
+    kappa.
+    """
     kept = [reading for reading in readings if not reading.refusal]
     if kept:
         share = np.mean([abs(reading.ratio - 1) <= 0.01 for reading in kept])
@@ -187,7 +191,7 @@ def draw(
     """Draw the measured constant divided by the predicted one, and a sentence of
     `shown`.
 
-    The words of the sentence are marked by their weights as training goes on.
+    The colour of each word shows its softmax weight at several times of training.
     """
     figure = Figure(figsize=(plots.WIDTH, 3.9), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.9, 1))

@@ -33,6 +33,7 @@ from papers.saturation import log_ratios, saturated_slopes
 
 STEPS = (0.1, 0.02)  # as shares of the longest step
 FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
+# Why the first-order sum can be wrong.
 EARLY = (
     "the sum knows small weights only: where little is left, first steps with "
     "even weights count"
@@ -40,16 +41,16 @@ EARLY = (
 
 
 def _second(Q: np.ndarray) -> np.ndarray:
-    """Return the y >= 0 that maximises 1^T y - y^T Q y / 2: the duals of D on idle
-    pairs.
+    """Return the duals y >= 0 of D on the idle pairs, (idle,), which maximise 1^T y -
+    y^T Q y / 2.
     """
     lower = np.linalg.cholesky(Q)
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
 
 
 class _ZeroDuals:
-    """The law of one run with idle tight pairs, in minimal coordinates, exponential
-    loss.
+    """The law of one run with idle tight pairs, in minimal coordinates, for the
+    exponential loss.
 
     Raises PremiseFails with "zero duals" unless exactly `count` tight constraints have
     a zero dual, with "score gaps" if a tight token scores as high as opt, and with
@@ -115,8 +116,9 @@ class _ZeroDuals:
 
 
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
-    """Make `count` slack constraints of one run tight, by moving tokens along W_mm
-    z.
+    """Return data in which `count` constraints of one run that were slack are tight.
+
+    Their tokens are moved along W_mm z.
     """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
@@ -150,8 +152,9 @@ class _ZeroDualsRun:
 def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     """Train by NGD from zero and compare with the law.
 
-    `step` defaults to `law.step`. Raises PremiseFails if the idle pairs have not
-    settled.
+    `step` defaults to `law.step`. Returns a _ZeroDualsRun with records from the last
+    `decades` decades of the `steps` iterations. Raises PremiseFails if the offsets of
+    the idle pairs have not converged.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
@@ -160,8 +163,8 @@ def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     margins.check_selection(0, margins.known(history.margins)[0, -1])
     W = [history.weights(k + 1) for k in range(len(late))]  # record 0 is the start
 
-    # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether idle pairs have
-    # settled.
+    # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether the offsets of idle
+    # pairs have converged.
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
     level = along / law.solution.norm[0]
     undecayed = level[-1] ** -law.rate
@@ -171,7 +174,8 @@ def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     )
     require(undecayed <= SETTLED_IDLE, "idle pairs settled", undecayed, reason)
 
-    # What the law predicts: the idle pairs' offsets, and W_t's part across W_mm.
+    # The law predicts the offsets of the idle pairs, and the part of W_t orthogonal to
+    # W_mm.
     idle_margins = history.margins[0, 1:].reshape(len(late), -1)[:, law.pairs]
     tight = law.tight.reshape(law.solution.duals.shape)
     residuals = [margins.residual(data, data.opt, tight, w, V)[0] for w in W]
@@ -188,9 +192,9 @@ def study(
 ) -> tuple[list, dict[int, str]]:
     """Train problems with `count` tight pairs without a dual, one per seed.
 
-    `step` is NGD's step size; by default it is half of the longest one that settles,
-    but at most ||W_mm||. Returns the runs whose premises hold, and the reason of
-    exclusion by seed.
+    `step` is NGD's step size. By default it is half of the longest one with which
+    offsets converge, but at most ||W_mm||. Returns the runs whose premises hold, and
+    for each excluded seed the reason.
     """
 
     def study_seed(seed: int):
@@ -212,16 +216,17 @@ def _last_offsets(r: Any):
 
 
 def zero_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """Judge the offset of a single idle pair and its slope in log a_t, at the end."""
+    """Check the offset of a single idle pair and its slope in log a_t, at the end."""
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
     return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
 
 
 def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """Judge offsets, slopes in log a_t and residual by the number of idle pairs.
+    """Check, for each number of idle pairs, the offsets, their slopes in log a_t, and
+    the residual.
 
-    Each claim takes the worst run.
+    Each claim is about the worst run.
     """
     rows = []
     for count in dict.fromkeys(len(r.law.pairs) for r in runs):
@@ -237,7 +242,7 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
         }
         for name, values in parts.items():
             values = np.concatenate(values)
-            values = values[~np.isnan(values)]  # NaN belongs to a pair without pull
+            values = values[~np.isnan(values)]  # a pair with y_k = 0 has NaN
             rows.append(claim(f"zeros.{name}", values, f"{count}", len(alike)))
     return rows
 
@@ -275,7 +280,7 @@ class _Pulls:
         self.square = _beyond_span(self.K, self.on, ~self.on)
         scores = model.scores(small, small.u)[0]
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
-        # (n, T-1); a masked token has weight zero, so that any finite score will do
+        # (n, T-1); a masked token has weight zero, so that we may use any finite score
         self.scores = np.where(shown, np.take_along_axis(scores, rest, -1), 0.0)
         self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
@@ -294,15 +299,15 @@ class _Pulls:
         return pulled[self.shown]
 
     def size(self, w: np.ndarray) -> float:
-        """Return the norm, outside the support's span, of W with the summed pulls w
-        (m,).
+        """Return the norm of W's part outside the support's span, given the sums w (m,)
+        of all pulls.
         """
         rest = w[~self.on]
         return float(np.sqrt(max(rest @ self.square @ rest, 0.0)))
 
     def flow(self, level: float) -> float:
-        """Return this norm at the margin level `level`, by the gradient flow from W =
-        0.
+        """Return the norm of W's part outside the support's span at the margin level
+        `level`, under gradient flow from W = 0.
         """
         square = self.law.norm[0] ** 2
 
@@ -317,8 +322,8 @@ class _Pulls:
         return self.size(path.y[:, -1])
 
     def first_order(self) -> float:
-        """Return the limit of this norm to first order in the pulls outside the
-        support.
+        """Return the limit of the norm of W's part outside the support's span, to first
+        order in the pulls of pairs outside the support.
         """
         _, mean = log_ratios(self.slopes[self.on], self.beta[self.on])
         rho = self.K @ self.law.coefficients[0][self.shown]
@@ -332,7 +337,7 @@ class _Pulls:
 def _lowest(
     direction: np.ndarray, beta: np.ndarray, slopes: np.ndarray, total: float
 ) -> float:
-    """Solve min <direction, o> over offsets o (m,).
+    """Return the minimum of <direction, o> over offsets o (m,), a float.
 
     The constraints are <beta, o> = 0 and sum e^{slopes - o} <= e^total.
     """
@@ -367,7 +372,8 @@ def _bound(
 
     The bound is ||omega||^2 <= e^D sum_m h(Y_m)/eps_m, over pairs m outside the
     support, where h(Y) = Y^2 + 1 if Y > 1, else 2 e^{Y-1}. `K` (m, m) is the Gram
-    matrix of all pairs, and `on` (m,) marks the support.
+    matrix of all pairs, and `on` (m,) is True on the support. Returns the bound on
+    ||omega||.
     """
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
@@ -379,8 +385,8 @@ def _bound(
 
 
 def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the Gram matrix of `pairs` after the span of the pairs `on` is projected
-    out.
+    """Return the Gram matrix of the features of `pairs`, after the span of the pairs
+    `on` is projected out of them.
 
     `K` is the Gram matrix of all pairs.
     """
@@ -389,7 +395,7 @@ def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray
 
 
 class Left(NamedTuple):
-    """Norm outside the support's span after runs with `STEPS` of the longest step,
+    """The norm of W's part outside the support's span, after runs with each of `STEPS`
     (k,).
     """
 
@@ -400,9 +406,10 @@ class Left(NamedTuple):
 
 
 def _left(problem: Any, steps: Any):
-    """Train by NGD with each of `STEPS` until all runs have about the same level.
+    """Train by NGD with each of `STEPS` until all runs have about the same level, and
+    return Left.
 
-    `steps` is the number of steps of the shortest step size.
+    `steps` is the number of iterations with the shortest step.
     """
     measured = []
     predicted = []
@@ -440,7 +447,7 @@ def left_study(
 ) -> tuple[list[Left], dict[int, str]]:
     """Measure every seed of PROBLEMS[name].
 
-    Returns the results, and the reason of exclusion by seed.
+    Returns the results, and for each excluded seed the reason.
     """
 
     def study_seed(seed: int):
@@ -450,11 +457,11 @@ def left_study(
 
 
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
-    """Judge the norm outside the span against the flow, the first-order sum and the
-    bound.
+    """Compare the norm of W's part outside the support's span with the flow, the
+    first-order sum and the bound.
 
-    The deviation from the flow is of first order in the step. Sum and bound must be
-    larger than the measured norm.
+    The deviation from the flow must be of first order in the step. The sum and the
+    bound must be larger than the measured norm.
     """
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]

@@ -2,14 +2,14 @@
 
 `python -m papers.studies.blinded STUDY` prints the standard deviation, within a rule,
 of the logarithm of its steps to the last target. It is pooled over SGD, the reference,
-and the rules that a claim names. The command also prints the planned deviation, the
-ratio f of the two, and the number of seeds. This number is n if f is at most 1, and
-otherwise the next whole number above n f^2, at most 1.5 n. No ratio between rules is
-shown.
+and the rules that a claim compares with it. The command also prints the planned
+deviation, the ratio f of the two, and the number of seeds. This number is n if f is at
+most 1, and otherwise the next whole number above n f^2, at most 1.5 n. No ratio between
+rules is shown.
 
-Steps are counted to the middle of the three readings whose mean reaches the target. A
-run that missed its target counts with the horizon, since the protocol does not say how
-it counts (our reading).
+Steps are counted to the middle of the three readings whose mean reaches the target. For
+a run that missed its target we use the horizon, since the protocol does not say what to
+use (our reading).
 """
 
 import argparse
@@ -30,16 +30,16 @@ from papers.studies.family import centred_steps, named_rules
 
 @dataclass(frozen=True)
 class Look:
-    """What the look says.
+    """The result of the blinded look.
 
     Parameters
     ----------
     deviation
         The pooled standard deviation within a rule of the logarithm of steps.
     planned
-        The planned one.
+        The standard deviation that was planned for.
     seeds
-        The number of seeds that are judged.
+        The number of seeds from which the claims are decided.
     """
 
     deviation: float
@@ -48,7 +48,7 @@ class Look:
 
     @property
     def factor(self) -> float:
-        """f, the deviation divided by the planned one."""
+        """Return f, the deviation divided by the planned one."""
         return self.deviation / self.planned
 
 
@@ -104,14 +104,15 @@ def seeds_needed(plan: Plan, deviation: float) -> int:
 
 
 def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
-    """Return what the first six seeds' runs say.
+    """Take the blinded look at the runs of the first six seeds.
 
     Parameters
     ----------
     plan
         The plan of a speed study.
     curves
-        {rule: {seed: run}}, with the first six seeds of every rule that a claim names.
+        {rule: {seed: run}}, with the first six seeds of every rule that a claim
+        compares.
 
     Returns
     -------
@@ -130,12 +131,12 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
 
 
 def first_seeds(plan: Plan) -> list[int]:
-    """Return the seeds that the look reads."""
+    """Return the seeds whose runs the blinded look uses."""
     return list(plan.numbers)[: TABLE["look_after"]]
 
 
 def blinded_look(name: str, folder: Path = FOLDER) -> Look:
-    """Read the first six seeds of a study and return what the look says.
+    """Read the first six seeds of a study, and take the blinded look.
 
     Parameters
     ----------
@@ -152,8 +153,8 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     Raises
     ------
     ValueError
-        For a study without a plan, one that is not about speed, one with fewer than six
-        whole seeds, and for a file that the plan does not allow.
+        For a study without a plan, for a study that is not about speed, for one with
+        fewer than six complete seeds, and for a file that is not as the plan has it.
     """
     known = confirm.plans()
     if name not in known:

@@ -2,7 +2,7 @@
 
 `python -m papers.studies.confirm multi_nli_200 --state DIR` races two rates of each
 rule, then trains one seed after another with every rule. The file of a seed is written
-once all its rules have run, so that a file is either complete or missing. The same
+after all its rules have run, so that a file is either complete or missing. The same
 command resumes where it stopped, several processes may run it at once, and a seed that
 has a file is not trained again. confirm.toml lists what is run and how often, and
 notebooks/confirmation.md says why.
@@ -35,31 +35,31 @@ RACE = "race"  # the name of the file that holds a study's races
 
 @dataclass(frozen=True)
 class Plan:
-    """What is fixed of one study before its first run.
+    """What is fixed about one study before its first run.
 
     Parameters
     ----------
     name
         The study, a key of `lib.training.studies.STUDIES`.
     seeds
-        How many seeds are judged, from `first_seed` on.
+        How many seeds are used, from `first_seed` on.
     rates
-        {rule: candidate rates}, that of the first round first. One candidate is given,
-        two are raced on `race_seeds`.
+        {rule: candidate rates}, beginning with that of the first round. A single
+        candidate is the rate of the rule; two candidates are raced on `race_seeds`.
     horizon, evaluations
         As in `Study`, in steps and in number.
     deviation
         The planned standard deviation of the logarithm of a rule's steps to the target;
         None for a study that is not about speed.
     cap
-        Largest step of SNGD; None if it is the cap that SPS is judged at.
+        Largest step of SNGD. If None, it is the rate of SPS.
     grown
-        How many of the first seeds run every rule for `stop_from` steps at least.
+        How many of the first seeds run every rule for at least `stop_from` steps.
     stop_from
-        The step after which those seeds may end, 0 if they end at their target like
-        others.
+        The step after which a run of these seeds may end. If it is 0, the run ends at
+        its target like the runs of other seeds.
     later
-        The rules of the seeds after the `grown` first ones; empty for all rules.
+        The rules of the seeds after the first `grown` ones. Empty means all rules.
     """
 
     name: str
@@ -75,19 +75,19 @@ class Plan:
 
     @property
     def first_round(self) -> Study:
-        """The study of the first round, which fixes data, network, batch and
-        targets.
+        """Return the study of the first round, whose data, network, batch and targets
+        are used again.
         """
         return STUDIES[self.name]
 
     @property
     def speed(self) -> bool:
-        """Whether the study judges steps to a target."""
+        """Return whether the claims of the study are about steps to a target."""
         return self.first_round.criterion == "speed"
 
     @property
     def numbers(self) -> range:
-        """The numbers of the judged seeds."""
+        """Return the seeds from which the claims are decided."""
         return range(TABLE["first_seed"], TABLE["first_seed"] + self.seeds)
 
     def grows(self, seed: int) -> bool:
@@ -105,8 +105,8 @@ class Plan:
 
         A run of a speed study ends at the first reading of its last target. If it
         measures growth (`grows`), it does not end before the step `stop_from`. Other
-        studies run to their horizon, so that the evaluations that judge them are known
-        in advance.
+        studies run to their horizon, so that it is known in advance which evaluations
+        decide their claims.
         """
         last_target = self.first_round.targets[-1]
         return replace(
@@ -137,13 +137,13 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
     plan
         The plan as confirm.toml has it.
     seeds
-        How many seeds are judged.
+        How many seeds are used.
 
     Raises
     ------
     ValueError
-        For fewer seeds than planned, for more than the protocol allows, and for more at
-        all if the study is not about speed.
+        For fewer seeds than planned, for more than the protocol allows, and for any
+        more than planned if the study is not about speed.
     """
     if plan.speed:
         most = math.floor(TABLE["most"] * plan.seeds)
@@ -155,7 +155,7 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
 
 
 def cost(plan: Plan, run: Curve) -> float:
-    """Return how a raced run counts; smaller is better.
+    """Return the cost by which a race compares its runs; smaller is better.
 
     In a speed study it is the number of steps to the last target, infinite if this was
     not reached. In other studies it is minus the mean of the last four accuracies on
@@ -192,13 +192,13 @@ class Confirmation:
     plan
         What is run.
     out
-        The folder in which the study's folder with its files stands.
+        The folder that has the study's folder with its files.
     state
         The folder of checkpoints and single runs; it may be lost.
     until
         The time (`time.monotonic`) at which training ends; `OutOfTime` is raised then.
     say
-        Where a line about each run goes.
+        The function that gets a line about each run.
     """
 
     def __init__(
@@ -232,9 +232,9 @@ class Confirmation:
     def race(self) -> dict[str, float]:
         """Run the races that have no file yet, and return the rate of each rule.
 
-        SPS comes before SNGD, because SNGD's cap is the rate of SPS if the plan gives
-        none. A trial of the first round counts if its rate and its cap are those of the
-        race.
+        SPS comes before SNGD, because the cap of SNGD is the rate of SPS if the plan
+        gives none. A trial of the first round is used as a run of the race if it has
+        the same rate and the same cap.
         """
         path = self.folder / f"{RACE}.npz"
         if path.exists():
@@ -257,8 +257,9 @@ class Confirmation:
         return decided
 
     def run(self) -> None:
-        """Run the races and every seed without a file; raise `OutOfTime` when time is
-        over.
+        """Run the races, and every seed that has no file yet.
+
+        Raises `OutOfTime` at the time `until`.
         """
         decided = self.race()
         works: dict[tuple, Work] = {}
@@ -284,7 +285,7 @@ class Confirmation:
 
 
 def _cap(plan: Plan, decided: Mapping[str, float]) -> float | None:
-    """Return the cap of SNGD: the plan's, or the rate at which SPS is judged."""
+    """Return the cap of SNGD: that of the plan, or else the rate of SPS."""
     if plan.cap is not None:
         return plan.cap
     return decided.get("SPS")
@@ -305,11 +306,11 @@ def first_round(plan: Plan) -> Curves:
 
 
 def usable_trials(plan: Plan) -> list[Curve]:
-    """Return the trials of the first round that count in the race.
+    """Return the trials of the first round that are used in the race.
 
-    A trial that was dropped early does not show how it would have ended. So in a speed
-    study a trial counts if it reached the last target, in other studies if it ran to
-    the horizon.
+    A trial that was stopped early does not show how it would have ended. So in a speed
+    study we use a trial if it reached the last target, and in other studies if it ran
+    to the horizon.
     """
     trials = [run for run in first_round(plan).curves if run.part == "trial"]
     if plan.speed:
@@ -337,15 +338,15 @@ def raced_runs(
     rule
         The rule.
     race
-        The kept race.
+        The curves of the race.
     decided
-        The rates of the rules before `rule`, which decide the cap of SNGD.
+        The rates of the rules before `rule`, on which the cap of SNGD depends.
 
     Returns
     -------
     list of Curve
-        Those of the race, and the first round's trials that count; none for a given
-        rate.
+        The runs of the race, and the trials of the first round that are used. The list
+        is empty if the rate was given.
     """
     known = [*race.curves, *usable_trials(plan)]
     found = [_matching(known, run) for run in _raced(plan, rule, decided)]
@@ -364,12 +365,13 @@ def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[Run]:
 
 
 def refuse_other_code(path: Path, run: Curve) -> None:
-    """Raise ValueError if a run was made by other code, torch or threads than planned.
+    """Raise ValueError if a run was trained with other code, another torch or other
+    threads than planned.
 
     Parameters
     ----------
     path
-        The file that holds the run, named in the error.
+        The file with the run; its name is in the error.
     run
         The run.
     """
@@ -382,7 +384,8 @@ def refuse_other_code(path: Path, run: Curve) -> None:
 
 
 def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
-    """Return the runs of one seed's file, which is as the plan has it.
+    """Read the file of one seed, check that it is as the plan has it, and return its
+    runs.
 
     Parameters
     ----------
@@ -396,10 +399,10 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
     Raises
     ------
     ValueError
-        With one sentence that names the file: for a file that cannot be read, of a seed
-        that the plan does not have or that its name does not say, of runs that are
-        missing, twice or unfinished, of another study, of other rates or caps, and of
-        other code, torch or threads.
+        With one sentence that has the name of the file. The reasons are: the file
+        cannot be read; its seed is not in the plan, or is not the one in its name; runs
+        are missing, double or unfinished; or the runs are from another study, with
+        other rates or caps, or with other code, another torch or other threads.
     """
     curves = load(path)
     seeds = {run.seed for run in curves.curves}
@@ -466,8 +469,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 3 if time ran out and 1 for an error, which is
-    printed.
+    """Run the command line; return 3 if the time is over, and 1 after an error, which
+    is printed.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)

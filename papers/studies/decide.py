@@ -12,21 +12,23 @@ ALPHA = 1 - LEVEL
 
 @dataclass(frozen=True)
 class Case:
-    """What judges one claim.
+    """What one claim is decided by.
 
     Parameters
     ----------
     word
-        The function of `papers.verdicts` that reads a word off an interval.
+        The function of `papers.verdicts` that returns the verdict of an interval, in a
+        word.
     intervals
-        The intervals, which must all say the same; none if the claim cannot be judged.
+        The intervals, which must all give the same verdict. There are none if the claim
+        cannot be decided.
     """
 
     word: Callable
     intervals: Sequence
 
     def says(self, level: float) -> str:
-        """Return the word that all intervals say at `level`, or "undecided" if they
+        """Return the verdict of all intervals at `level`, or "undecided" if they
         differ.
         """
         words = {
@@ -36,9 +38,10 @@ class Case:
 
     @property
     def p(self) -> float:
-        """The level at which the intervals would just decide.
+        """Return the smallest p at which the intervals at the level 1 - p decide the
+        claim.
 
-        It is 1 if none decides, or if they disagree.
+        It is 1 if no interval decides it, or if they disagree.
         """
         if not self.intervals:
             return 1.0
@@ -50,17 +53,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is decided of one claim.
+    """What is decided about one claim.
 
     Parameters
     ----------
     word
-        The verdict: that of the intervals at `level` if Holm's p is at most 0.05,
-        otherwise "undecided".
+        The verdict. It is that of the intervals at `level` if Holm's p is at most 0.05,
+        and otherwise "undecided".
     alone
-        The word of the intervals at 95 %, without the correction.
+        The verdict of the intervals at 95 %, without Holm's correction.
     p, holm
-        The claim's p, and Holm's adjusted one within the family.
+        The claim's own p, and its p adjusted by Holm's rule within the family.
     level
         The level at which Holm's rule tests the claim: 1 - 0.05 / (m - k + 1) for the
         k-th smallest of m values of p.
@@ -79,8 +82,8 @@ def decide(cases: Mapping[str, Case]) -> dict[str, Decision]:
     Parameters
     ----------
     cases
-        {claim: case}, of the whole family: one that cannot be judged has no intervals,
-        and counts with p = 1.
+        {claim: case} for the whole family. A claim that cannot be decided has no
+        intervals, and enters with p = 1.
 
     Returns
     -------
@@ -89,11 +92,12 @@ def decide(cases: Mapping[str, Case]) -> dict[str, Decision]:
 
     Notes
     -----
-    The protocol says that a claim is decided only if Holm's p is at most 0.05. An
-    interval that decides at a wide level by lying within [0.8, 1.25] may say another
-    word at 95 %. The verdict is the word at the level of Holm's rule (our reading): the
-    word at 95 % would not be held by the correction. The two differ in such cases only,
-    and both are kept.
+    The protocol says that a claim is decided only if Holm's p is at most 0.05. It does
+    not say at which level the verdict is read. The verdict can depend on the level: an
+    interval at a high level may decide because it lies within [0.8, 1.25], and give
+    another verdict at 95 %. We use the level of Holm's rule (our reading), because the
+    correction does not cover the verdict at 95 %. The two differ only in such cases,
+    and both are recorded.
     """
     p = {name: case.p for name, case in cases.items()}
     adjusted = verdicts.holm(p)  # in ascending order of p

@@ -1,9 +1,10 @@
 """The 21 claims of the confirmation: what each of them measures, and its possible
 words.
 
-The words, the bounds and what is measured are those of notebooks/confirmation.md. A
-claim's measure takes the runs of its study and returns the intervals that judge it.
-This is one interval, or for claims on sparsity two that must agree.
+The words, the bounds and what is measured are those of notebooks/confirmation.md. The
+measure of a claim is a function from the runs of its study to the intervals by which it
+is decided. This is one interval, or, for claims on sparsity, two intervals that must
+agree.
 """
 
 import math
@@ -33,7 +34,7 @@ from papers.studies.run_measures import (
 Interval = MeanInterval | RankInterval
 
 REFERENCE = "SGD"  # the rule by whose steps other rules' steps are divided
-LAST = 4  # how many evaluations are averaged for the judged accuracy
+LAST = 4  # over how many last evaluations an accuracy is averaged
 ROUNDING = 1e-6  # relative rounding of a fitted reading; readings are float32
 PARTS = ("K", "Q", "V")
 # Paper C's last test accuracy on IMDb, model size 3.
@@ -50,20 +51,20 @@ REVIEWS = "imdb_256"
 
 @dataclass(frozen=True)
 class Runs:
-    """The judged runs of one study.
+    """The runs of one study from which its claims are decided.
 
     Parameters
     ----------
     plan
         What was planned.
     seeds
-        The seeds that are judged, in their order.
+        The seeds that are used, in their order.
     curves
         {rule: {seed: run}}; not every rule runs every seed.
     configuration
         The study's configuration, as its files have it.
     race
-        The kept race.
+        The curves of the race that chose the rates.
     rates
         The rate of each rule.
     """
@@ -82,7 +83,10 @@ class Runs:
 
     @property
     def targets(self) -> list[float]:
-        """The training losses to which steps are counted; the last one decides."""
+        """Return the training losses to which steps are counted.
+
+        Claims are decided by the last one.
+        """
         return list(self.plan.first_round.targets)
 
 
@@ -95,15 +99,17 @@ class FamilyClaim:
     name
         As in the protocol's table, such as "fig1.adam".
     study
-        The study that judges it.
+        The study whose runs decide it.
     text
         What the paper says, in words.
     word
-        The function of `papers.verdicts` that reads a word off an interval.
+        The function of `papers.verdicts` that returns the verdict of an interval, in a
+        word.
     measure
-        From the study's runs to the intervals that judge the claim.
+        A function from the study's runs to the intervals by which the claim is decided.
     beside
-        From the study's runs to numbers that are told and not judged, {name: value}.
+        A function from the study's runs to further numbers, on which the verdict does
+        not depend, {name: value}.
     rules
         The rules that are compared.
     """
@@ -159,15 +165,16 @@ def isotonic_steps(run: Curve, target: float, last_target: float) -> float:
     target
         The training loss.
     last_target
-        The last target of the study. Readings after it are left out, so that a run that
-        went on for its norms is read like one that ended there (our reading).
+        The last target of the study. Readings after it was reached are left out (our
+        reading). So it makes no difference that some runs went on to measure their
+        norms.
 
     Returns
     -------
     float
         The first step at which the isotonic (never rising) least-squares fit of the
-        single readings is at most `target`, at least one interval of the clock;
-        infinite if the run missed it.
+        single readings is at most `target`. It is at least one interval of the clock,
+        and infinite if the run missed the target.
     """
     at = run.clock["at"]
     losses = run.clock["loss"].astype(float)
@@ -193,12 +200,13 @@ def steps_interval(
     steps, reference
         Steps to the target, (seeds,), paired by seed; infinite where a run missed it.
     tick
-        The interval of the clock, in steps. A count is off by half of it either way, so
-        the variance of a logarithm gets (tick / steps)^2 / 12 for each run, averaged
-        over the seeds.
+        The interval of the clock, in steps. A count can be wrong by half of it in
+        either direction. So (tick / steps)^2 / 12 is added to the variance of a
+        logarithm for each run, averaged over the seeds.
     ranked
-        Whether the signed rank judges, as it does if a run of the study missed its
-        target. The rounding adds nothing there: the protocol has no term for it.
+        Whether the interval is that of signed ranks, which is used if a run of the
+        study missed its target. Rounding adds nothing to it, because the protocol has
+        no term for this.
 
     Returns
     -------
@@ -215,7 +223,7 @@ def steps_interval(
 
 
 def named_rules(study: str) -> list[str]:
-    """Return the rules of a speed study that a claim on speed names, the reference
+    """Return the rules of a speed study that a claim on speed compares, the reference
     first.
 
     Parameters
@@ -235,9 +243,11 @@ def named_rules(study: str) -> list[str]:
 
 
 def _ratio(runs: Runs, rule: str, count: Callable[[Curve], float]) -> Interval:
-    """Return the interval of the ratio of what `count` counts.
+    """Return the interval of count(run of `rule`) divided by count(run of the
+    reference).
 
-    Signed ranks are used if any run that a claim names missed its target.
+    Signed ranks are used if any run missed its target, of the rules that a claim
+    compares.
     """
     counted = {}
     for each in named_rules(runs.plan.name):
@@ -254,7 +264,9 @@ def _speed(rule: str, runs: Runs) -> list[Interval]:
 
 
 def _beside_speed(rule: str, runs: Runs) -> dict:
-    """Return what the protocol reports next to a verdict on speed."""
+    """Return the numbers that the protocol reports in addition to a verdict on
+    speed.
+    """
     last = runs.targets[-1]
     at_targets = {}
     for target in runs.targets:
@@ -273,11 +285,11 @@ def _beside_speed(rule: str, runs: Runs) -> dict:
 
 
 def _at_two_rates(runs: Runs, rule: str) -> list[float] | None:
-    """Return the least and largest ratio of median steps at the raced rates of both
-    rules.
+    """Return the smallest and the largest ratio of median steps, over the raced rates
+    of `rule` and of the reference.
 
-    The result is None if a rule has a given rate, or if the median run of a rate missed
-    the target.
+    The result is None if the rate of a rule was given and not raced, or if the median
+    run of a rate missed the target.
     """
     medians = {}
     for each in (rule, REFERENCE):
@@ -307,10 +319,8 @@ def ends(interval: Interval) -> list[float]:
 
 
 def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return norms and walk of every weight matrix.
-
-    They are the norm at the start, the norm after `step` steps, and the sum of squared
-    steps until then.
+    """Return, for every weight matrix, its norm at the start, its norm after `step`
+    steps, and the sum of its squared steps until then, (matrices,) each.
     """
     found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
     if len(found) == 0:
@@ -326,7 +336,7 @@ def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def smallest_log_growth(run: Curve, step: int) -> float:
-    """Return the smallest growth of a weight matrix, as a logarithm.
+    """Return the growth of the weight matrix that grows least, as a logarithm.
 
     Parameters
     ----------
@@ -350,9 +360,10 @@ def smallest_log_growth(run: Curve, step: int) -> float:
 
 
 def smallest_beyond_walk(run: Curve, step: int) -> float:
-    """Return the smallest growth of a weight matrix minus that of a random walk.
+    """Return the smallest value, over weight matrices, of the growth minus that of a
+    random walk.
 
-    The walk has the same step lengths. The arguments are those of
+    The random walk has steps of the same lengths. The arguments are those of
     `smallest_log_growth`. The first round used this measure.
     """
     first, last, walked = _norms(run, step)
@@ -384,7 +395,8 @@ def _beside_growth(rule: str, runs: Runs) -> dict:
 
 
 def _matched(runs: Runs, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
-    """Return a metric of two rules where both reach the same level of another one.
+    """Return the metric `name` of two rules at the point where both reach the same
+    level of the metric `along`.
 
     The result is (2, seeds).
     """
@@ -410,7 +422,7 @@ def late_accuracy(run: Curve) -> float:
 def _row_variance(apart: np.ndarray) -> float:
     """Return the variance that a finite number of test rows leaves in a mean.
 
-    `apart` holds paired differences (seeds, rows).
+    `apart` are paired differences (seeds, rows).
     """
     return float(apart.mean(0).var(ddof=1) / apart.shape[1])
 
@@ -569,10 +581,10 @@ def gate_on_reviews(runs: Runs, rule: str) -> str:
     Returns
     -------
     str
-        A reason if the mean accuracy at the end, on all test reviews, is below the
-        paper's minus two standard deviations over the seeds, or if a seed is not above
-        0.5 by two standard errors of the test rows; otherwise "". The accuracy is that
-        of the end, since the paper's is its last one (our reading).
+        A reason in two cases: if the mean accuracy is below the paper's minus two
+        standard deviations over the seeds, or if the accuracy of a seed is not above
+        0.5 by two standard errors of the test rows. Otherwise "". The accuracy is that
+        at the end on all test reviews, since the paper's is its last one (our reading).
     """
     hits = [run.hits for run in runs.of(rule)]
     accuracy = np.array([row.mean() for row in hits])

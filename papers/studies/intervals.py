@@ -1,7 +1,8 @@
-"""The two kinds of intervals that judge the confirmation: by t, and by signed ranks.
+"""The two kinds of intervals by which the confirmation is decided: t intervals, and
+intervals from signed ranks.
 
-Both have `estimate`, `low`, `high` and `level`, so that the words and the p of
-`papers.verdicts` treat them like an `Interval`.
+Both have `estimate`, `low`, `high` and `level`, so that the functions of
+`papers.verdicts` can use them like an `Interval`.
 """
 
 import math
@@ -17,7 +18,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """The t interval of a mean over seeds, from its sufficient numbers.
+    """The t interval of a mean over seeds, from its mean, variance and number of seeds.
 
     The half width is sqrt((t s)^2 / n + (z sigma)^2), with the quantiles t of the t
     distribution and z of the normal one.
@@ -25,7 +26,7 @@ class MeanInterval:
     Parameters
     ----------
     mean
-        The mean over the seeds, of ratios that of their logarithms.
+        The mean over the seeds. For ratios it is the mean of their logarithms.
     variance
         s^2, the variance of one seed's value.
     seeds
@@ -48,17 +49,17 @@ class MeanInterval:
 
     @property
     def estimate(self) -> float:
-        """The mean over the seeds; for ratios the geometric mean."""
+        """Return the mean over the seeds, which is the geometric mean for ratios."""
         return self._shown(self.mean)
 
     @property
     def low(self) -> float:
-        """The lower end."""
+        """Return the lower end."""
         return self._shown(self.mean - self._half_width())
 
     @property
     def high(self) -> float:
-        """The upper end."""
+        """Return the upper end."""
         return self._shown(self.mean + self._half_width())
 
     def _half_width(self) -> float:
@@ -111,9 +112,8 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
     ratios
         Positive ratios, (seeds,), of at least two seeds.
     log_variance
-        A variance that one seed's logarithm has besides what its spread over the seeds
-        shows, such as that of rounding to the clock. It is added to the variance over
-        seeds.
+        A variance of one seed's logarithm in addition to the variance over the seeds,
+        such as that of rounding to the clock. The two are added.
 
     Returns
     -------
@@ -152,21 +152,22 @@ class RankInterval:
 
     The Walsh averages of n values are the n (n + 1) / 2 means of two of them, each
     value with itself included. The estimate is their median. At the level 1 - alpha the
-    interval reaches from the k-th smallest to the k-th largest, k being the largest
-    number for which a sum of signed ranks below k has at most the probability alpha /
-    2. If there is no such k from 1 on, the interval is everything.
+    interval reaches from the k-th smallest to the k-th largest average. Here k is the
+    largest number such that the sum of signed ranks is below k with a probability of at
+    most alpha / 2. If there is no such k >= 1, the interval contains all numbers.
 
     Parameters
     ----------
     lower, upper
-        The sorted Walsh averages of logarithms, (n (n + 1) / 2,), that hold for the
-        lower and for the upper end. They differ if a seed says nothing.
+        The sorted Walsh averages of logarithms, (n (n + 1) / 2,), from which the lower
+        and the upper end are computed. The two differ only if both runs of a seed
+        missed the target, so that its ratio is unknown.
     middle
         The logarithm of the estimate.
     seeds
         n, the number of seeds.
     level
-        The probability that the interval covers at least.
+        The least probability with which the interval covers the true value.
     """
 
     lower: np.ndarray
@@ -177,18 +178,22 @@ class RankInterval:
 
     @property
     def estimate(self) -> float:
-        """The Hodges-Lehmann estimate of the ratio."""
+        """Return the Hodges-Lehmann estimate of the ratio."""
         return math.exp(self.middle)
 
     @property
     def low(self) -> float:
-        """The lower end, 0 if nothing supports it."""
+        """Return the lower end, which is 0 if the runs do not bound the ratio from
+        below.
+        """
         k = self._rank()
         return math.exp(self.lower[k - 1]) if k else 0.0
 
     @property
     def high(self) -> float:
-        """The upper end, infinite if nothing supports it."""
+        """Return the upper end, infinite if the runs do not bound the ratio from
+        above.
+        """
         k = self._rank()
         return math.exp(self.upper[-k]) if k else math.inf
 
@@ -229,22 +234,23 @@ def signed_rank_distribution(seeds: int) -> np.ndarray:
 
 
 def rank_interval(logs: ArrayLike) -> RankInterval:
-    """Return the Hodges-Lehmann interval of paired ratios of which some are only
-    bounded.
+    """Return the Hodges-Lehmann interval of paired ratios, for some of which only a
+    bound is known.
 
     Parameters
     ----------
     logs
-        Logarithms of the ratios, (seeds,): infinite if the run missed its target, minus
-        infinite if the reference's run did, NaN if both did. NaN counts as infinite for
-        the upper end and as minus infinite for the lower one.
+        Logarithms of the ratios, (seeds,). An entry is infinite if the run missed its
+        target, minus infinite if the run of the reference did, and NaN if both did. NaN
+        is replaced by infinity for the upper end, and by minus infinity for the lower
+        one.
 
     Returns
     -------
     RankInterval
         At the level 0.95. The average of an infinite and a minus infinite value is not
-        defined: it counts as minus infinite for the lower end and as infinite for the
-        upper one. The estimate is the median of the averages that are defined (our
+        defined. It is replaced by minus infinity for the lower end, and by infinity for
+        the upper one. The estimate is the median of the averages that are defined (our
         reading).
 
     Raises

@@ -1,11 +1,12 @@
-"""Judge the confirmation by its protocol: every claim's interval, p, Holm's p and
-verdict.
+"""Decide the claims of the confirmation by its protocol: every claim's interval, p,
+Holm's p and verdict.
 
-`python -m papers.studies.judge` judges the family of 21 claims from the seeds' files
-below figures/desk/confirm. It stops with an error while a study has fewer seeds than it
-needs, unless `--hours-ended` says that no more will run; then every verdict says on how
-many seeds it rests. If studies are named, only these are judged. The claims of the
-other studies then count with p = 1, which can only make a verdict harder to reach.
+`python -m papers.studies.judge` decides the family of 21 claims from the files of the
+seeds in figures/desk/confirm. If a study has fewer seeds than it needs, the command
+stops with an error. With `--hours-ended`, which says that no more seeds will run, it
+goes on, and every verdict says on how many seeds it rests. If studies are given as
+arguments, only their claims are decided. The claims of all other studies then enter
+Holm's rule with p = 1, which can only make a verdict harder to reach.
 """
 
 import argparse
@@ -45,10 +46,10 @@ class Verdict:
     Parameters
     ----------
     claim, study, text
-        The claim's name in the protocol, the study that judges it, and what the paper
-        says.
+        The claim's name in the protocol, the study whose runs decide it, and what the
+        paper says.
     estimate, low, high
-        The estimate and its interval at 95 %; NaN if the claim cannot be judged.
+        The estimate and its interval at 95 %; NaN if the claim cannot be decided.
     alone
         The word of that interval, without the correction.
     p, holm
@@ -56,11 +57,11 @@ class Verdict:
     word
         The verdict, by Holm's rule.
     seeds, planned
-        How many seeds judge the claim, and how many were planned for it.
+        From how many seeds the claim is decided, and how many were planned for it.
     notes
-        What the verdict bears, such as "after 19 epochs", or why it cannot be judged.
+        Remarks on the verdict, such as "after 19 epochs", or why there is none.
     beside
-        What is told and not judged, {name: value}.
+        Further numbers, which the verdict does not depend on, {name: value}.
     """
 
     claim: str
@@ -83,7 +84,7 @@ class Verdict:
 
 
 def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | None:
-    """Read the whole seeds of a study that are to be judged.
+    """Read the complete seeds from which the claims of a study are decided.
 
     Parameters
     ----------
@@ -92,20 +93,20 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
     folder
         The folder with the studies' folders.
     hours_ended
-        Whether fewer seeds than needed are judged.
+        Whether the claims are decided even from fewer seeds than needed.
 
     Returns
     -------
     Runs or None
         The runs; the plan in it has the number of seeds that the blinded look asks for.
-        None if the hours ended before a seed was whole.
+        None if no seed is complete and `hours_ended` is true.
 
     Raises
     ------
     ValueError
-        With one sentence, for a study whose seeds are not full, for two files of one
-        seed, for a seed beyond the number needed, and for a file that the plan does not
-        allow.
+        With one sentence: if seeds of the study are missing, if two files belong to one
+        seed, if there is a seed beyond the number needed, and if a file is not as the
+        plan has it.
     """
     of_study = Path(folder) / plan.name
     paths = [path for path in sorted(of_study.glob("*.npz")) if path.stem != RACE]
@@ -125,8 +126,8 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
         confirm.refuse_other_code(race_path, run)
     decided = confirm.rates(plan, race)
 
-    # The look may have raised the number of seeds, so that more files than planned are
-    # read first.
+    # The blinded look may have raised the number of seeds, so we first read more files
+    # than planned.
     if plan.speed:
         most = math.floor(TABLE["most"] * plan.seeds)
     else:
@@ -166,7 +167,7 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
-    """Raise ValueError if two file names say the same seed, such as 30 and 030."""
+    """Raise ValueError if two file names mean the same seed, such as 30 and 030."""
     known: dict[int, Path] = {}
     for path in paths:
         if not path.stem.isdecimal():
@@ -206,9 +207,9 @@ def gate(claim: FamilyClaim, runs: Runs) -> str:
     Returns
     -------
     str
-        On reviews the reason of the first rule that fails the gate of paper C. Of other
-        studies the gate is that of the first round: the best rule's mean test accuracy
-        must exceed that of every plain classifier.
+        In the study on reviews, the reason why the first of the rules fails the gate of
+        paper C. In other studies the gate is that of the first round: the mean test
+        accuracy of the best rule must exceed that of every plain classifier.
     """
     if claim.study == REVIEWS:
         reasons = [gate_on_reviews(runs, rule) for rule in claim.rules]
@@ -225,22 +226,23 @@ def gate(claim: FamilyClaim, runs: Runs) -> str:
     return ""
 
 
-# Judging.
+# Deciding.
 
 
 def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
-    """Judge the family from the runs of its studies.
+    """Decide the family of claims from the runs of its studies.
 
     Parameters
     ----------
     studies
-        {study: runs}; a claim of a study that is not there, or has no runs, counts with
-        p = 1.
+        {study: runs}. If a study is missing or has no runs, its claims enter Holm's
+        rule with p = 1.
 
     Returns
     -------
     list of Verdict
-        One a claim of the studies that are there, in the order of the protocol's table.
+        One verdict per claim of the given studies, in the order of the protocol's
+        table.
     """
     cases = {}
     reasons = {}
@@ -259,7 +261,9 @@ def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
 
 
 def _measured(claim: FamilyClaim, runs: Runs | None) -> tuple[list, str]:
-    """Return the intervals of a claim, or none and the reason."""
+    """Return the intervals of a claim and "", or an empty list and the reason why there
+    are none.
+    """
     if runs is None:
         return [], "no seed has run"
     fewest = min(len(runs.of(rule)) for rule in claim.rules)
@@ -306,7 +310,9 @@ def _verdict(
 
 
 def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
-    """Return how many seeds a claim was planned to have, and how many judge it."""
+    """Return how many seeds were planned for a claim, and from how many it is
+    decided.
+    """
     if runs is None:
         plan = confirm.plans()[claim.study]
     else:
@@ -342,7 +348,7 @@ def _notes(claim: FamilyClaim, runs: Runs, case: Case, decision: Decision) -> li
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; numbers that are not finite become words."""
+    """Return a value in a form for JSON, with numbers that are not finite as words."""
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

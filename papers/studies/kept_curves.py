@@ -1,4 +1,6 @@
-"""Judge and draw the kept curves of a study: what papers A and C have in common."""
+"""Check claims on the stored curves of a study, and draw them: what papers A and C
+share.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +18,9 @@ from papers import pieces, verdicts
 from papers.verdicts import BOUNDS, UNDECIDED, Interval
 
 FEWEST = 3  # with fewer seeds there is no verdict
-LEAD = 1e-9  # least lead in accuracy over a plain classifier, larger than rounding
+LEAD = 1e-9  # an accuracy is higher than a plain classifier's by more than rounding
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
-# The study whose curves a figure draws, and which its claims are judged by.
+# By figure, the study whose curves it draws and from which its claims are decided.
 STUDIES = {
     "fig1": "multi_nli_200",
     "fig4": "civil_comments_400",
@@ -27,7 +29,7 @@ STUDIES = {
     "vit": "vit_48000",
     "imdb": "imdb_256",
 }
-# Data that are not public, by the revision that a study used.
+# By the revision that a study used, data that are not public.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the "
     "training pairs)",
@@ -54,10 +56,12 @@ def kept(name: str) -> Curves:
 def judge(
     curves: Curves, id: str, text: str, source: str, word: Callable, measure: Callable
 ) -> Claim:
-    """Return the claim with the verdict that `word` reads off all intervals, and its p.
+    """Return a claim with its verdict and its p.
 
-    `measure()` gives the rest of the text, and the intervals, of which the claim shows
-    the first. If the study cannot decide, the claim is undecided and says why.
+    `measure()` returns the rest of the claim's text, and one or more intervals. `word`
+    is the function of `papers.verdicts` that returns the verdict of an interval; all
+    intervals must agree. The claim shows the first interval. If the study cannot decide
+    the claim, the claim is undecided and says why.
     """
     bound = BOUNDS[word]
     seeds = len(curves.seeds())
@@ -84,7 +88,7 @@ def judge(
 
 
 def _silent(curves: Curves) -> str:
-    """Return why a study has no verdict, or ""."""
+    """Return why a study has no verdict, in words, or "" if it has one."""
     if (count := len(curves.seeds())) < FEWEST:
         return f"{count} of {FEWEST} seeds that a verdict needs have run"
     if curves.configuration["problem"]["data"]["source"] == "demo":
@@ -119,7 +123,7 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 def edges(curves: Curves) -> str:
     """List in words the rules whose rate is the smallest or largest that was tried.
 
-    SPS is left out if its cap hardly binds, and so are rules with a given rate.
+    Rules whose rate was given are left out. So is SPS if its cap hardly ever binds.
     """
     at_edge = []
     for rule, rate in curves.rates().items():
@@ -137,8 +141,8 @@ def edges(curves: Curves) -> str:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Return numbers for a record: accuracy and rate by rule, plain classifiers, seeds,
-    hours.
+    """Return numbers for a record: accuracy and rate of each rule, accuracies of plain
+    classifiers, seeds and hours.
     """
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule, rate in curves.rates().items():
@@ -152,8 +156,8 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def ends(name: str, interval: Interval) -> dict[str, Number]:
-    """Return numbers for a record: the estimate of an interval under `name`, and its
-    ends.
+    """Return numbers for a record: the estimate of an interval as `name`, and its ends
+    as `name`_low and `name`_high.
     """
     low, high = (finite(end, 1e-6) for end in (interval.low, interval.high))
     return {
@@ -164,13 +168,13 @@ def ends(name: str, interval: Interval) -> dict[str, Number]:
 
 
 def together(rows: list[np.ndarray]) -> np.ndarray:
-    """Cut rows of different lengths to the shortest: (rows, shortest)."""
+    """Cut all rows to the length of the shortest, and stack them, (rows, shortest)."""
     return np.stack([row[: min(map(len, rows))] for row in rows])
 
 
 def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
-    """Draw the median of the runs (x, values) that still go on, and a dot where each
-    ends.
+    """Draw the median over those runs (x, values) that have not ended yet, and a dot at
+    the end of each run.
     """
     longest = max((x for x, _ in runs), key=len)
     padded = np.full((len(runs), len(longest)), np.nan)
@@ -190,7 +194,7 @@ def shown(rule: str) -> str:
 
 
 def losses(ax: Axes, curves: Curves) -> None:
-    """Draw the clock's readings, by which targets are judged."""
+    """Draw the readings of the clock, from which the steps to a target are counted."""
     for rule in curves.configuration["rates"]:
         read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
         late = [(x[READINGS:], loss[READINGS:]) for x, loss in read]
@@ -201,15 +205,15 @@ def losses(ax: Axes, curves: Curves) -> None:
 def accuracies(ax: Axes, curves: Curves) -> None:
     """Draw the test accuracy over steps on sampled rows.
 
-    Marks are the mean over seeds at the end, on all rows. The dotted line is the best
-    plain classifier.
+    A mark is the mean over seeds of the accuracy at the end, on all rows. The dotted
+    line is the best plain classifier.
     """
     ends = []
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
         look = plots.look(rule)
         known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
-        # without the untrained network, which guesses
+        # The first evaluation is left out, because the untrained network guesses.
         later = [(x[1:], accuracy[1:]) for x, accuracy in known]
         medians(ax, later, rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
@@ -228,7 +232,10 @@ def accuracies(ax: Axes, curves: Curves) -> None:
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
-    """Draw `last` of every trial that did not diverge; a ring marks the chosen rate."""
+    """Draw last(trial) over the rate, for every trial that did not diverge.
+
+    A ring marks the chosen rate.
+    """
     figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
         ends = {
@@ -267,11 +274,12 @@ def caption(
     stop: str = "",
     size: str = "reduced",
 ) -> str:
-    """Write a caption whose first sentence, with `marks`, goes below the picture.
+    """Write the caption of figure `number`; its first sentence, with `marks`, is
+    written below the picture.
 
-    The rest are setting, rates and verdicts. `chosen` says how the rates were chosen,
-    up to a full stop; `stop` follows the epochs; `size` compares the network with the
-    paper's.
+    The other sentences are about the setting, the rates and the verdicts. `chosen` says
+    how the rates were chosen, up to a full stop. `stop` is added after the number of
+    epochs. `size` compares the network with that of the paper.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
     words = f"{number}, {size}: {data}, {len(curves.seeds())} seeds; {marks}."
@@ -339,7 +347,10 @@ def save(
     *,
     numbers: Mapping[str, Number],
 ) -> None:
-    """Save a figure of `curves` with the seeds of its runs; no other data were read."""
+    """Save a figure of `curves`, with its record.
+
+    The record has the seeds of the runs, and says that no other data were read.
+    """
     problem = curves.configuration["problem"]
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]
     if run.scale != "demo":  # the demo trains nothing

@@ -1,10 +1,10 @@
-"""Draw every figure and verdict of the real-data studies from their kept curves.
+"""Draw every figure and verdict of the real-data studies from their stored curves.
 
 `python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture
 to runs/redrawn/ and prints each study's verdicts in words. It trains nothing. If all
 studies are drawn, it also prints the p values of all verdicts and draws the verdicts as
-verdicts.png, of which figures/verdicts.png is a copy. A study without kept curves is
-named and left out.
+verdicts.png, of which figures/verdicts.png is a copy. If a study has no stored curves,
+the command says so and leaves it out.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from lib.training.curves import Curves
 from papers import pieces, verdicts
 from papers.studies import kept_curves, reviews, speed
 
-# For every study its pictures by slug: the claims that its curves judge, and the
-# figure.
+# By study and then by slug, for each picture: the function that returns its claims, and
+# the one that draws it.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
     kept_curves.STUDIES[name]: {
         f"fastrates_{name}": (
@@ -48,7 +48,8 @@ def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
     return draw(curves, kept_curves.kept("imdb"))
 
 
-# Film reviews: the network of the paper's size is drawn together with a reduced one.
+# For film reviews, the network of the paper's size is drawn together with a reduced
+# one.
 PICTURES["imdb_paper"] = {
     "mirror_imdb": (
         reviews.accuracy_table,
@@ -77,14 +78,14 @@ OTHER_FAMILY = "imdb_paper"
 # no family.
 LATER = "fig7.grows."
 
-# These were judged at first. Later they turned out to be no claims of the papers, or
-# their rule is no longer run.
+# These claims were decided at first. Later we found that the papers do not make them,
+# or their rule is no longer run.
 GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
 def _judged() -> dict[str, Claim]:
-    """Return every claim of the studies that has a verdict, except those of another
-    family.
+    """Return every claim of the studies that has a verdict, by id, except those that
+    belong to another family.
     """
     tables = [
         table(kept_curves.kept(study))
@@ -97,11 +98,11 @@ def _judged() -> dict[str, Claim]:
 
 
 def _family() -> dict[str, tuple[Claim, float]]:
-    """Return every claim of the studies with Holm's adjusted p over all, in ascending
-    order.
+    """Return every claim of the family with its p, adjusted by Holm's rule, by id in
+    ascending order of p.
 
-    A claim that was given up, or could not be judged, counts with p = 1, so that no
-    other claim gains.
+    A claim that was given up, or could not be decided, enters Holm's rule with p = 1,
+    so that leaving it out makes no other verdict easier to reach.
     """
     claims = {id: claim for id, claim in _judged().items() if not id.startswith(LATER)}
     known = {
@@ -114,7 +115,8 @@ def _family() -> dict[str, tuple[Claim, float]]:
 def _of_papers(judged: dict[str, tuple[Claim, float]]) -> list[Claim]:
     """Return the claims that the papers make.
 
-    Of the claims on the growth of layers it takes "norms grow", and not our own.
+    On the growth of layers, the paper's claim is that "norms grow"; the others are our
+    own and are left out.
     """
     theirs = [claim for claim, _ in judged.values() if claim.kind != "finding"]
     return theirs + [claim for id, claim in _judged().items() if id.startswith(LATER)]
@@ -130,7 +132,7 @@ def _family_table(claims: dict[str, tuple[Claim, float]]) -> str:
 
 
 class Block(NamedTuple):
-    """The claims with one unit in the picture of verdicts, and how their axis is
+    """The claims that share one unit in the picture of verdicts, and how their axis is
     drawn.
     """
 
@@ -173,7 +175,7 @@ BLOCKS = (
         scale=100.0,
     ),
 )
-STUDIED = {  # where the papers say it, by the beginning of a claim's id
+STUDIED = {  # where in the papers a claim is made, by the beginning of its id
     "fig1": "A Fig. 1, sentence pairs",
     "fig4": "A Fig. 4, comments",
     "fig6": "A Fig. 6, digits",
@@ -209,8 +211,9 @@ def _sentence(claim: Claim) -> str:
 
 
 def _estimates(claim: Claim) -> tuple[float, float, float]:
-    """Return a claim's value and interval; if it is not judged, those that it would
-    have.
+    """Return a claim's value and the ends of its interval.
+
+    If the claim is not decided, they are those that it would have.
     """
     if claim.interval:
         return claim.measured, *claim.interval
@@ -274,7 +277,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
         (block, [one for one in claims if one.id.startswith(tuple(block.claims))])
         for block in BLOCKS
     ]
-    # Inches: each block has its rows, its title and its axis.
+    # Heights are in inches. Each block has its rows, its title and its axis.
     heights = [ROW * (1 + len(rows)) for _, rows in blocks]
     between = 0.56
     total = sum(heights) + between * len(blocks) + 0.35
@@ -310,8 +313,8 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
 
 
 def _redraw(study: str, out: Path) -> list[str]:
-    """Draw the pictures of `study` into `out`, and return a line for each and its
-    verdicts.
+    """Draw the pictures of `study` into the folder `out`, and return lines with their
+    names and verdicts.
     """
     curves = kept_curves.kept(study)
     lines = []

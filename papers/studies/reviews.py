@@ -1,6 +1,7 @@
-"""Paper C on real data: IMDb reviews and vision, judged and drawn from kept curves.
+"""Paper C on real data, IMDb reviews and vision: its claims and pictures, from stored
+curves.
 
-What is claimed is the stored output of its authors' code.
+What paper C claims is read from the stored output of its authors' code.
 """
 
 from itertools import product
@@ -20,11 +21,11 @@ from papers.studies.kept_curves import judge, shown, together
 from papers.studies.run_measures import at_common_level
 from papers.verdicts import Interval
 
-# Of a claim. Our copy of the paper has no experiments: we read the code's stored
-# output.
+# The source of a claim. Our copy of the paper has no experiments, so we read the stored
+# output of the code.
 SOURCE = "authors' code of paper C, {} (our reading)"
 SHOWN = 2_500  # test reviews in an evaluation
-LAST = 4  # how many evaluations are averaged for the judged accuracy
+LAST = 4  # over how many last evaluations an accuracy is averaged
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
 # Largest test accuracy, model size 3
@@ -41,7 +42,8 @@ VISION = ("Adam", "l1.1")
 # Limit of the Hoyer index of entries of one uniform law, about 0.134
 UNIFORM = 1 - np.sqrt(3) / 2
 CHARACTERS = 118  # characters in a line of words in boxes
-# What is compared, and the metric in which both runs are at the same level.
+# What is compared between two runs, and the metric whose level is then the same in
+# both.
 EARLY = ("steps", "test_accuracy")
 SPARSER = ("hoyer", "control_loss")
 WHEN = {"start": "start", "last": "end"}
@@ -60,8 +62,8 @@ def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 
 def _right(curves: Curves, first: str, second: str) -> np.ndarray:
-    """Return which test rows `first` classifies correctly at its end, minus those of
-    `second`.
+    """Return, for every seed and test row, whether `first` classifies it correctly at
+    the end, minus whether `second` does.
 
     The result is (seeds, rows), with entries -1, 0 and 1.
     """
@@ -72,8 +74,8 @@ def _right(curves: Curves, first: str, second: str) -> np.ndarray:
 
 
 def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Return the test accuracy of `first` minus `second`, paired by seed and by test
-    row.
+    """Return the interval of the test accuracy of `first` minus that of `second`,
+    paired by seed and by test row.
     """
     return _paired(_right(curves, first, second))
 
@@ -87,9 +89,9 @@ def _paired(
 
 
 def _late_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Return the late accuracy of `first` minus `second`.
+    """Return the interval of the late accuracy of `first` minus that of `second`.
 
-    Its error includes that of the sampled rows.
+    It includes the sampling error of the test rows.
     """
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     between = _right(curves, first, second).mean(0).var(ddof=1)
@@ -97,7 +99,7 @@ def _late_difference(curves: Curves, first: str, second: str) -> Interval:
 
 
 def _ordered(curves: Curves, better: str, worse: str) -> Claim:
-    """Judge that `better` ends with a higher test accuracy than `worse`."""
+    """Check that `better` ends with a higher test accuracy than `worse`."""
 
     def measure():
         measured = _late_difference(curves, better, worse)
@@ -114,7 +116,7 @@ def _ordered(curves: Curves, better: str, worse: str) -> Claim:
 
 
 def accuracy_table(curves: Curves) -> Table:
-    """Judge the order of the three rules, one claim per pair."""
+    """Check the order of the three rules, one claim per pair."""
     return Table([_ordered(curves, *pair) for pair in PAIRS])
 
 
@@ -132,18 +134,21 @@ def _matched(
 
 
 def _apart(curves: Curves, metric: str) -> Interval:
-    """Return the last value of `metric` under l1.1 minus the one under l2."""
+    """Return the interval of the last value of `metric` under l1.1 minus that under
+    l2.
+    """
     return verdicts.mean_interval(
         _at_end(curves, "l1.1", metric) - _at_end(curves, "l2", metric)
     )
 
 
 def _sparser(curves: Curves, part: str) -> Claim:
-    """Judge that l1.1 has a higher Hoyer index than l2.
+    """Check that l1.1 has a higher Hoyer index than l2.
 
-    The index does not depend on the scale of the entries. It is compared at the end and
-    at matched training accuracy. Shares above a threshold are shown and not judged,
-    because the heavier tail of a sparser matrix can raise them.
+    The index does not depend on the scale of the entries. It is compared at the end,
+    and at the same training accuracy of both. The claim also shows the shares of
+    entries above a threshold. The verdict does not depend on them, because the heavier
+    tail of a sparser matrix can raise them.
     """
 
     def measure():
@@ -165,7 +170,7 @@ def _sparser(curves: Curves, part: str) -> Claim:
 
 
 def sparsity_table(curves: Curves) -> Table:
-    """Judge the sparsity of keys, queries and values."""
+    """Check the sparsity of keys, queries and values."""
     return Table([_sparser(curves, part) for part in PARTS])
 
 
@@ -177,7 +182,7 @@ def _tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
 
 
 def attention_table(curves: Curves) -> Table:
-    """Judge that l1.1 attends more sharply than l2 in the last layer."""
+    """Check that l1.1 attends more sharply than l2 in the last layer."""
 
     def measure():
         (measured,) = intervals(curves)["attention.sharper"].values()
@@ -197,9 +202,11 @@ def attention_table(curves: Curves) -> Table:
 
 
 def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
-    """Return the intervals that judge each claim on reviews, by claim id and name.
+    """Return the intervals by which each claim on reviews is decided, by claim id and
+    then by name.
 
-    The name "matched" means the best training accuracy that both runs of a seed reach.
+    An interval with the name "matched" compares two runs at the best training accuracy
+    that both reach.
     """
     known = {}
     rules = ("l1.1", "l2")
@@ -219,8 +226,8 @@ def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
 def summary(curves: Curves) -> str:
     """Describe every claim on reviews: verdict, Holm's p over all, and intervals.
 
-    If the study cannot decide, p and intervals are those by which it would have been
-    judged.
+    If the study cannot decide a claim, p and the intervals are those that would have
+    decided it.
     """
     known = intervals(curves)
     alone = {}
@@ -240,8 +247,8 @@ def summary(curves: Curves) -> str:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Return the numbers of `kept_curves`, late and training accuracy, sparsity, tokens
-    used.
+    """Return the numbers of `kept_curves`, and those on late and training accuracy,
+    sparsity and tokens used.
     """
     measured = kept_curves.numbers(curves)
     for rule in curves.rates():
@@ -268,15 +275,15 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def numbers_beside(curves: Curves, reduced: Curves) -> dict[str, Number]:
-    """Return `numbers` of a study, and those of the `reduced` study as
-    "reduced_...".
+    """Return the `numbers` of a study, and those of the `reduced` study with "reduced_"
+    before their names.
     """
     smaller = {f"reduced_{name}": number for name, number in numbers(reduced).items()}
     return numbers(curves) | smaller
 
 
 def _early(curves: Curves) -> Claim:
-    """Judge that Adam reaches the accuracy that both rules reach in fewer steps."""
+    """Check that Adam reaches the accuracy that both rules reach in fewer steps."""
 
     def measure():
         adam, mirror = _matched(curves, VISION, *EARLY)
@@ -291,8 +298,8 @@ def _early(curves: Curves) -> Claim:
 
 
 def _sparser_vision(curves: Curves) -> Claim:
-    """Judge that the median Hoyer index is larger under l1.1, at matched training
-    loss.
+    """Check that the median Hoyer index is larger under l1.1 than under Adam, at the
+    same training loss.
     """
 
     def measure():
@@ -310,9 +317,10 @@ def _sparser_vision(curves: Curves) -> Claim:
 
 
 def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
-    """Write the least and largest of `compared` at the best two rates of both rules.
+    """Write the smallest and the largest value of `compared`, over the best two rates
+    of both rules.
 
-    The runs are the trials.
+    The runs are the trials that chose the rates.
     """
     best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
     values = [compared(*at_common_level(pair, name, *along)) for pair in product(*best)]
@@ -323,16 +331,16 @@ def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
 
 
 def vision_table(curves: Curves) -> Table:
-    """Judge that Adam is ahead early and l1.1 sparser.
+    """Check that Adam is faster early in training, and that l1.1 is sparser.
 
-    That both end equal after 1,000 epochs is not tested.
+    The paper also says that both end alike after 1,000 epochs, which is not tested.
     """
     return Table([_early(curves), _sparser_vision(curves)])
 
 
 def vision_numbers(curves: Curves) -> dict[str, Number]:
-    """Return the numbers of `kept_curves`, Hoyer indices, and how far accuracies end
-    apart.
+    """Return the numbers of `kept_curves`, the Hoyer indices, and the difference of the
+    final accuracies.
     """
     measured = kept_curves.numbers(curves)
     for rule in VISION:
@@ -362,9 +370,10 @@ def _differences(
     also: Any = (),
     digits: int = 1,
 ) -> None:
-    """Draw the intervals of a table as a forest, to `digits`.
+    """Draw the intervals of a table as a forest plot, with numbers to `digits`
+    decimals.
 
-    The axis leaves room for the values `also`.
+    The axis is long enough to contain the values `also`.
     """
     bars = []
     known = intervals(curves)
@@ -396,15 +405,16 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 
 def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw the last test accuracy of each norm, beside the paper's and a bag of words'.
+    """Draw the last test accuracy of each norm, beside those of the paper and of a bag
+    of words.
 
     Parameters
     ----------
     curves : Curves
         The kept curves of the study.
     reduced : Curves, optional
-        A smaller study. Its own bag of words reads fewer words, so that it is not drawn
-        here; its accuracies are in the record.
+        A smaller study. It is not drawn here, because its bag of words reads fewer
+        words; its accuracies are in the record.
 
     Returns
     -------
@@ -441,7 +451,9 @@ def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
 
 
 def difference_figure(curves: Curves) -> Figure:
-    """Draw the training loss, and the differences of accuracy that would be judged."""
+    """Draw the training loss, and the differences of accuracy that the claims are
+    about.
+    """
     figure, axes = plots.panels(1, 2, height=2.7)
     kept_curves.losses(axes[0], curves)
     paper = [100 * (PAPER[a] - PAPER[b]) for a, b in PAIRS]
@@ -463,11 +475,11 @@ def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
 
 
 def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
-    """Return the rows of the table of counts: K, Q, V, each a mean over seeds with its
-    change.
+    """Return the rows of the table of counts, with the mean over seeds for each of K, Q
+    and V.
 
     The counts of two rules differ by less than those of two starts. So the table also
-    shows the paired difference to the last rule but one.
+    shows, paired by seed, the difference from the last rule but one.
     """
     rows = [
         (shown(rule), [f"{counts(curves, rule, part).mean():,.0f}" for part in PARTS])
@@ -500,8 +512,8 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     Returns
     -------
     Figure
-        A block for each network, with a row for keys, queries and values each. The
-        line is the index of the start.
+        A block for each network, with one row each for keys, queries and values. The
+        line is the index at the start of training.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.1)
     blocks = {"paper's size": curves}
@@ -527,7 +539,7 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
             for rule, mean in means.items():
                 look = plots.look(rule)
                 axis.plot(mean, row, ms=6, **look.mark)
-                # The first row of the last block has room for the names.
+                # The names are written in the first row of the last block.
                 if one is list(blocks.values())[-1] and part == PARTS[0]:
                     pieces.beside(axis, mean, row, shown(rule), look.colour, (0, 6))
             rows[row] = {"K": "keys", "Q": "queries", "V": "values"}[part]
@@ -556,11 +568,12 @@ def sparsity_differences(curves: Curves) -> Figure:
     return figure
 
 
-SHARPER = ("l1.1", "l2")  # of which the paper shows attention maps
+SHARPER = ("l1.1", "l2")  # the rules whose attention maps the paper shows
 
 
 def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw the share of tokens that the last layer uses, and a sentence as it reads it.
+    """Draw the share of tokens that the last layer uses, and its attention to the words
+    of a review.
 
     Parameters
     ----------
@@ -572,8 +585,9 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     Returns
     -------
     Figure
-        Above, a row for each network and a mark for each norm. Below, one review as the
-        first token of the larger network reads it under l1.1 and l2, on one scale.
+        Above, a row for each network and a mark for each norm. Below, the attention of
+        the first token to the words of one review, in the larger network, under l1.1
+        and under l2 on the same scale.
     """
     figure = Figure(figsize=(plots.WIDTH, 3.3), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=(2.2, 1.1))
@@ -601,11 +615,11 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
 
 
 def _word_boxes(ax: Axes, curves: Curves) -> None:
-    """Draw a review of the first seed by its words; a darker box has more weight.
+    """Draw the words of a review as boxes, for the first seed; a darker box has more
+    weight.
 
-    The weights are those with which the first token reads the words in the last layer,
-    as the mean over heads. All rows share one scale: the darkest box has the largest
-    weight of all.
+    The weights are the attention weights of the first token in the last layer, averaged
+    over heads. All rows share one scale: the darkest box has the largest weight of all.
     """
     runs = {rule: curves.runs(rule)[0] for rule in SHARPER if rule in curves.rates()}
     texts = next(iter(runs.values())).end["words"]
@@ -633,8 +647,8 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
 def vision_figure(curves: Curves) -> Figure:
     """Draw the test accuracy over steps, and the Hoyer index over the training loss.
 
-    Brackets mark what is judged: the steps to one accuracy, and the indices at one
-    loss.
+    Brackets show what the claims compare: the steps to the same accuracy, and the
+    indices at the same loss.
     """
     figure, (accuracy, sparsity) = plots.panels(1, 2, height=2.9)
     for rule in VISION:
@@ -656,7 +670,7 @@ def vision_figure(curves: Curves) -> Figure:
         place = (6, 4) if rule == "l1.1" else (7, 1)
         pieces.beside(sparsity, x[-1], y[-1], shown(rule), look.colour, place)
 
-    # The steps of both rules to one accuracy: geometric means over the seeds.
+    # The steps of both rules to the same accuracy, as geometric means over the seeds.
     adam, mirror = np.exp(np.log(_matched(curves, VISION, *EARLY)).mean(1))
     level = 100 * _matched(curves, VISION, "test_accuracy", "test_accuracy").mean()
     bracket = dict(
@@ -699,8 +713,8 @@ def vision_figure(curves: Curves) -> Figure:
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
-    """Write the caption of figure `number`: marks, why it is not judged, setting,
-    verdicts.
+    """Write the caption of figure `number`: what the marks mean, why it has no verdict
+    if it has none, setting and verdicts.
     """
     study = curves.configuration
     for claim in [claim for claim in table if not claim.interval][:1]:

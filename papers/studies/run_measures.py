@@ -1,6 +1,6 @@
 """What papers A and C measure on one run; the confirmation measures it on fresh seeds.
 
-Each function reads one `Curve`, or two that are compared, and judges nothing.
+Each function measures one `Curve`, or two that are compared. None returns a verdict.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def weight_matrices(run: Curve) -> list[str]:
 
 
 def random_walk_growth(first: np.ndarray, walked: np.ndarray) -> np.ndarray:
-    """Return how much a norm would grow if its steps had no common direction.
+    """Return how much the norm of W would grow if its steps had no common direction.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def rising(run: Curve, metric: str) -> np.ndarray:
 
 
 def at_level(run: Curve, name: str, level: float, along: str) -> float:
-    """Return a metric at the point of a run at which another metric first passes a
+    """Return one metric of a run at the point where another metric first passes a
     level.
 
     Parameters
@@ -91,7 +91,8 @@ def at_level(run: Curve, name: str, level: float, along: str) -> float:
     Returns
     -------
     float
-        The value, linear between two evaluations; NaN if the level is not reached.
+        The value, interpolated linearly between two evaluations. It is NaN if the level
+        is not reached.
     """
     passing = rising(run, along)
     if name == "steps":

@@ -1,20 +1,20 @@
 """How many claims the confirmation decides if the first round's effects are right.
 
 `python -m papers.studies.simulate` draws synthetic studies with the planned numbers of
-seeds, judges each family by the functions that judge the confirmation, and prints for
-every claim how often it is decided under Holm's rule, and how many of the 21 are
-decided on average. `--effects 0.8` takes every effect at 0.8 of its size, `--deviations
-1.3` makes every deviation larger.
+seeds, and decides each family by the same functions as the confirmation. It prints for
+every claim how often it is decided under Holm's rule, and how many of the 21 claims are
+decided on average. With `--effects 0.8` every effect has only 0.8 of its size, and with
+`--deviations 1.3` every deviation is 1.3 times as large.
 
 What it assumes:
 
 * Steps to a target are log-normal. Their mean logarithms by rule are those of the first
   round, counted to the middle of three readings; an effect is their difference from
   SGD's.
-* Their deviation within a rule is the planned one in confirm.toml, pooled over the
-  rules of a study. The runs of a seed are independent of each other: a ratio has
-  sqrt(2) of that deviation, and two ratios of a study are correlated by 1/2, since
-  SGD's run divides both.
+* The deviation of these logarithms within a rule is the planned one in confirm.toml,
+  pooled over the rules of a study. The runs of a seed are independent of each other. So
+  the logarithm of a ratio has sqrt(2) times this deviation, and two ratios of a study
+  have the correlation 1/2, since both are divided by the steps of SGD.
 * Steps are rounded to the clock, and a run beyond the horizon misses its target.
 * All other quantities are normal, with the means and the covariance over the three
   seeds of the first round; the quantities of one study are drawn together. Accuracies
@@ -54,7 +54,7 @@ class Speed:
     mean_logs
         {rule: mean logarithm of its steps}.
     deviation
-        Their standard deviation within a rule.
+        The standard deviation of these logarithms within a rule.
     seeds
         How many seeds are drawn.
     tick, horizon
@@ -77,7 +77,7 @@ class Speed:
         return replace(self, mean_logs=logs, deviation=deviations * self.deviation)
 
     def cases(self, generator: np.random.Generator) -> dict[str, Case]:
-        """Draw one study and return what judges its claims on speed."""
+        """Draw one study, and return the cases of its claims on speed, by claim."""
         steps = {}
         for rule, log in self.mean_logs.items():
             drawn = np.exp(log + self.deviation * generator.normal(size=self.seeds))
@@ -105,9 +105,11 @@ class Differences:
     Parameters
     ----------
     columns
-        Which claim each quantity judges, (quantities,); a claim may have several.
+        The claim that each quantity belongs to, (quantities,). A claim may have
+        several.
     values
-        The first round's values, (seeds, quantities), of ratios their logarithms.
+        The values in the first round, (seeds, quantities). For ratios they are
+        logarithms.
     effects, deviations
         By what the means and the deviations are multiplied.
     geometric
@@ -131,10 +133,10 @@ class Differences:
         return replace(self, effects=effects, deviations=deviations)
 
     def cases(self, generator: np.random.Generator) -> dict[str, Case]:
-        """Draw one study and return what judges its claims."""
+        """Draw one study, and return the cases of its claims, by claim."""
         known = len(self.values)
         mean = self.values.mean(0)
-        # A normal mixture of the centred seeds has their sample covariance.
+        # A sum of the centred seeds with normal weights has their sample covariance.
         mixture = generator.normal(size=(self.seeds, known)) / np.sqrt(known - 1)
         drawn = self.effects * mean + self.deviations * mixture @ (self.values - mean)
         intervals: dict[str, list] = {}
@@ -262,7 +264,7 @@ def _reviews(plan: Plan) -> Differences:
 
 
 def first_round_models() -> list[Model]:
-    """Return the models of all studies, from the kept curves of the first round.
+    """Return the models of all studies, from the stored curves of the first round.
 
     Returns
     -------
@@ -283,7 +285,7 @@ def first_round_models() -> list[Model]:
 def simulate(
     models: Sequence[Model], draws: int, seed: int = 0
 ) -> list[dict[str, Decision]]:
-    """Draw and judge synthetic families.
+    """Draw synthetic families of claims, and decide them.
 
     Parameters
     ----------
@@ -297,7 +299,7 @@ def simulate(
     Returns
     -------
     list of dict
-        Of each family {claim: decision}.
+        For each family, {claim: decision}.
     """
     generator = seeds.stream(seed, "data")
     families = []

@@ -16,7 +16,9 @@ def _quiet(sentence: str) -> None:
 
 
 def train(study: Study) -> Curves:
-    """Run a small `study` to its end, from nothing, and forget all but its curves."""
+    """Run a small `study` from start to end, and return its curves; nothing else is
+    stored.
+    """
     return race(study, say=_quiet)
 
 
@@ -27,7 +29,9 @@ def once(
     cap: float | None = None,
     rules: Mapping[str, Rule] | None = None,
 ) -> Curves:
-    """Run every rule in `rates` once at its rate, with seed 0; `cap` is SNGD's.
+    """Run every rule in `rates` once at its rate, with seed 0.
+
+    `cap` is the largest step of SNGD.
 
     `rules` gives further rules by name, as in `lib.training.race`.
     """

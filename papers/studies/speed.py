@@ -1,4 +1,6 @@
-"""Paper A's Figures 1, 4, 6 and 7, judged and drawn from the kept curves of a study."""
+"""Paper A's Figures 1, 4, 6 and 7: their claims and pictures, from the stored curves of
+a study.
+"""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,37 +18,38 @@ from papers.studies.run_measures import random_walk_growth, weight_matrices
 from papers.verdicts import SAME, Interval, no_gain
 
 REFERENCE = "SGD"
-FORMULA = 1e-5  # largest relative error of a step against its equation
-BEYOND_A_WALK = (
-    # how the ids of our own claims begin, in addition to paper A's "norms grow"
-    "fig7.growth."
-)
+FORMULA = 1e-5  # largest relative deviation of a step from its equation
+# The beginning of the ids of our own claims, beside paper A's claim that norms grow.
+BEYOND_A_WALK = "fig7.growth."
 HIGHEST_LOSS = (
     5  # top of the panel of rates; the line of a diverged trial leaves the panel
 )
 
 
 def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
-    """Return the steps to `target` of every seed, (seeds,), infinite if a run was
-    censored.
+    """Return the steps to `target` of every seed, (seeds,).
+
+    They are infinite for a run that did not reach it.
     """
     return np.array([run.steps_to(target) for run in curves.runs(rule)])
 
 
 def _ratio(curves: Curves, rule: str, target: float) -> Interval:
-    """Return the steps of `rule` to `target` divided by SGD's, paired by seed."""
+    """Return the interval of the steps of `rule` to `target` divided by SGD's, paired
+    by seed.
+    """
     both = (_steps(curves, name, target) for name in (rule, REFERENCE))
     return verdicts.steps_ratio(*both, curves.configuration["horizon"])
 
 
 def _speed(curves: Curves, rule: str, figure: str) -> Claim:
-    """Judge what paper A says about `rule` in `figure`, at the last target."""
+    """Check what paper A says about `rule` in `figure`, at the last target."""
     word = CLAIMED[figure][rule]
     target = curves.configuration["targets"][-1]
     source = f"paper A, Figure {figure.removeprefix('fig')}"
     if word is no_gain:
         source += " (our bound)"
-    elif rule != "SNGD":  # our copy of the text only names normalised SGD
+    elif rule != "SNGD":  # our copy of the text is only about normalised SGD
         source += " (our reading)"
 
     def measure():
@@ -65,11 +68,11 @@ def _speed(curves: Curves, rule: str, figure: str) -> Claim:
 def _at_two_rates(
     curves: Curves, rule: str, target: float
 ) -> tuple[float, float] | None:
-    """Return the least and largest ratio of steps at the best two rates of `rule` and
-    of SGD.
+    """Return the smallest and the largest ratio of steps, over the best two rates of
+    `rule` and of SGD.
 
-    The runs are the raced trials. The result is None if fewer than two trials of either
-    rule reached `target`.
+    The runs are the trials of the race. The result is None if fewer than two trials of
+    either rule reached `target`.
     """
     theirs, mine = (
         sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
@@ -80,7 +83,7 @@ def _at_two_rates(
     return mine[0] / theirs[1], mine[1] / theirs[0]
 
 
-# What the paper says of each figure. Of Adam in Figure 7 it says nothing.
+# What the paper says about each figure. It says nothing about Adam in Figure 7.
 CLAIMED = {
     "fig1": dict.fromkeys(("SNGD", "SPS", "Adam"), verdicts.faster),
     "fig4": dict.fromkeys(("SNGD", "SPS", "Adam"), verdicts.faster),
@@ -90,7 +93,9 @@ CLAIMED = {
 
 
 def _step_error(run: Curve) -> float:
-    """Return the largest relative error of a step, given the run's loss and ‖g‖."""
+    """Return the largest relative deviation of a step from its equation, given the
+    run's loss and ‖g‖.
+    """
     loss = run.loss.astype(float)
     norm = run.gradient_norm.astype(float)
     if run.rule == "SNGD":
@@ -101,9 +106,8 @@ def _step_error(run: Curve) -> float:
 
 
 def _formulas(curves: Curves) -> list[Claim]:
-    """Compare steps with their equations, in the worst run of each rule.
-
-    This checks the code.
+    """Check the code: compare steps with their equations, in the worst run of each
+    rule.
     """
     equation = {"SNGD": "paper A, Eq. 2", "SPS": "paper A, Eq. 3"}
     measured = []
@@ -137,10 +141,10 @@ def _layers(curves: Curves) -> list[str]:
 
 
 def _norms_grow(curves: Curves, rule: str) -> Claim:
-    """Judge that norms grow, as paper A says of "various layers".
+    """Check that norms grow, as paper A says about "various layers".
 
-    The paper does not say that every layer grows, so that the median over the matrices
-    is judged (our reading). The words of the claim count the matrices that grow.
+    The paper does not say that every layer grows, so the claim is about the median over
+    the matrices (our reading). Its words say how many matrices grow.
     """
 
     def measure():
@@ -159,8 +163,8 @@ def _norms_grow(curves: Curves, rule: str) -> Claim:
 
 
 def _beyond_a_walk(curves: Curves, rule: str) -> Claim:
-    """Judge that every layer grows more than a random walk of its steps (our
-    question).
+    """Check that every layer grows more than a random walk with steps of the same
+    lengths would (our own question).
     """
 
     def measure():
@@ -194,8 +198,8 @@ def table(curves: Curves, figure: str) -> Table:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Return the numbers of `kept_curves`, the median last loss and steps ratio of
-    every rule.
+    """Return the numbers of `kept_curves`, and for every rule the median last loss and
+    the ratio of steps.
     """
     study = curves.configuration
     measured = kept_curves.numbers(curves)
@@ -222,12 +226,13 @@ def draw(curves: Curves, name: str) -> Figure:
     Returns
     -------
     Figure
-        Above, one row per rule with its interval. Below, medians of the training loss
-        and of the test accuracy, or of the layers' growth where the study kept it.
+        Above, one row per rule with its interval. Below, medians of the training loss,
+        and of the test accuracy or, if the study recorded it, of the growth of the
+        layers.
     """
     rivals = len(curves.configuration["rates"]) - 1
     above = 0.75 + 0.42 * rivals
-    # Three panels of two sizes, so that they are no grid of `plots.panels`.
+    # The three panels have two sizes, so `plots.panels` cannot arrange them.
     figure, _ = plots.panels(1, 1, height=above + 2.0)
     figure.clear()
     axes = figure.subplot_mosaic(
@@ -243,7 +248,8 @@ def draw(curves: Curves, name: str) -> Figure:
 
 
 def beside(curves: Curves) -> Figure:
-    """Draw what explains the speed: test accuracy, step size, growth beside a walk's.
+    """Draw what explains the speed: test accuracy, step size, and growth compared with
+    a random walk.
 
     Parameters
     ----------
@@ -253,7 +259,7 @@ def beside(curves: Curves) -> Figure:
     Returns
     -------
     Figure
-        A panel each, the last only where the study kept the lengths of steps.
+        One panel for each; the last only if the study recorded the lengths of steps.
     """
     walked = bool(curves.configuration["walk"])
     figure, axes = plots.panels(1, 3 if walked else 2, height=2.7)
@@ -265,8 +271,9 @@ def beside(curves: Curves) -> Figure:
 
 
 def rates(curves: Curves) -> Figure:
-    """Draw the last loss of every trial over its rate; diverged trials leave the
-    panel.
+    """Draw the last loss of every trial over its rate.
+
+    The line of a rule leaves the panel where its trials diverged.
     """
     window = curves.configuration["window"]
     figure = rates_figure(
@@ -280,7 +287,9 @@ def rates(curves: Curves) -> Figure:
 
 
 def _step_sizes(ax: Axes, curves: Curves) -> None:
-    """Draw running means of the steps taken; SGD's constant rate is a level line."""
+    """Draw running means of the step sizes; SGD's constant rate is a horizontal
+    line.
+    """
     window = curves.configuration["window"]
     for rule in curves.configuration["rates"]:
         runs = curves.runs(rule)
@@ -300,13 +309,13 @@ def _step_sizes(ax: Axes, curves: Curves) -> None:
     pieces.plain_ticks(ax.yaxis)
 
 
-SAYS = {  # what the paper says of a rule, in a word
+SAYS = {  # what the paper says about a rule, in a word
     verdicts.faster: "paper: faster",
     verdicts.slower: "paper: slower",
     no_gain: "paper: no gain",
 }
 HIGHEST_ROW = -1.25  # of the panel of ratios, whose first rule is at 0
-SMOOTH = 5  # at least so many readings of the loss are in a running mean, as drawn
+SMOOTH = 5  # a drawn running mean of the loss is over at least so many readings
 
 
 def _ratios(ax: Axes, curves: Curves, name: str) -> None:
@@ -317,7 +326,7 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     is the range in which the protocol calls two rules equally fast.
     """
     rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
-    # What the paper says something about comes first.
+    # Rules about which the paper says something come first.
     rules.sort(key=lambda rule: rule not in CLAIMED[name])
     *_, last = curves.configuration["targets"]
     theirs = np.isinf(_steps(curves, REFERENCE, last))
@@ -343,8 +352,8 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     ends = min(0.72, 0.85 * min(inside)), 1.18 * max(1.25, *inside)
     ax.axvspan(*SAME, color=plots.FAINT, alpha=0.45, linewidth=0, zorder=0)
     pieces.forest(ax, bars, ends, 1.0)
-    # The range stands above the rows and the line of SGD, and each row's words are in
-    # its colour.
+    # The words about the range are above the rows, beside the line of SGD. The words of
+    # each row have the colour of its rule.
     bottom, top = ax.get_ylim()
     ax.set_ylim(bottom, HIGHEST_ROW)
     ax.lines[-1].set_ydata([0.0, (bottom - top) / (bottom - HIGHEST_ROW)])
@@ -419,9 +428,9 @@ def _norms(ax: Axes, curves: Curves) -> None:
 
 
 def _growth(ax: Axes, curves: Curves) -> None:
-    """Draw the growth of matrices over that of a random walk, hollow where it is less.
+    """Draw the growth of matrices divided by that of a random walk (our own question).
 
-    This is our own question.
+    A mark is hollow if the growth is smaller than that of the walk.
     """
     drawn = []
     shrunk = False
@@ -450,7 +459,9 @@ def _growth(ax: Axes, curves: Curves) -> None:
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:
-    """Write setting, rates and verdicts of figure `name` in words, the marks first."""
+    """Write the caption of figure `name`: what the marks mean, the setting, rates and
+    verdicts.
+    """
     study = curves.configuration
     at_edge = edges(curves)
     top = curves.rates().get("SPS") == max(
