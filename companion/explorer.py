@@ -1,5 +1,6 @@
 """A training run under sliders: its numbers, its picture, and the controls."""
 
+import html
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
-from IPython.display import Image, display
+from IPython.display import Image
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -298,9 +299,7 @@ def picture(run: Run, ghost: Run | None = None) -> Image:
     return Image(stream.getvalue(), width=width, alt=run.words)
 
 
-def interactive(
-    setting: ExplorerSetting, law: Law | None = None
-) -> widgets.interactive:
+def interactive(setting: ExplorerSetting, law: Law | None = None) -> widgets.Box:
     """Put a run under controls: each move of one trains anew, and the last run pales.
 
     Parameters
@@ -312,9 +311,10 @@ def interactive(
 
     Returns
     -------
-    ipywidgets.interactive
-        The controls, by the fields of `ExplorerSetting`, above the picture. If a
-        setting cannot be run, a sentence in the picture's place says why.
+    ipywidgets.Box
+        The controls, by the fields of `ExplorerSetting`, then the picture and the
+        sentence of the run. If a setting cannot be run, there is no picture, and the
+        sentence says why.
 
     Examples
     --------
@@ -324,20 +324,45 @@ def interactive(
     >>> [control.description for control in panel.children[:2]]
     ['model', 'rule']
     """
+    controls = _controls()
+    for name, control in controls.items():
+        control.description = name
+        control.layout = {"width": "20em"}
+        control.style = {"description_width": "5.5em"}
+        control.set_trait("value", getattr(setting, name))
+    # An `Output`, as `ipywidgets.interactive` has one, talks with the page while a cell
+    # runs. Without a browser that conversation sometimes never ended, and the batch
+    # waited for it. A picture and a sentence are only sent.
+    width = f"{int(plots.WIDTH * PIXELS_PER_INCH)}px"
+    shown = widgets.Image(layout={"width": width, "max_width": "100%"})
+    said = widgets.HTML(layout={"width": "100%", "min_height": "3em"})
     last: list[Run] = []
 
-    def show(**values: Any) -> None:
+    def show(_: Any = None) -> None:
+        values = {name: control.value for name, control in controls.items()}
         try:
             run = explore(ExplorerSetting(**values), law)
         except (ValueError, RuntimeError) as error:
-            print(f"No picture: {error}")
+            shown.layout.display = "none"
+            said.value = html.escape(f"No picture: {error}")
             return
-        display(picture(run, *last))
-        print(run.words)
+        shown.value = picture(run, *last).data
+        shown.layout.display = None
+        said.value = html.escape(run.words)
         last[:] = [run]
 
+    for control in controls.values():
+        control.observe(show, "value")
+    show()
+    # The controls stand side by side.
+    flow = {"display": "flex", "flex_flow": "row wrap", "max_width": "64em"}
+    return widgets.Box([*controls.values(), shown, said], layout=flow)
+
+
+def _controls() -> dict[str, widgets.DOMWidget]:
+    """Return a control for each field of `ExplorerSetting`, by its name."""
     slider = dict(continuous_update=True)
-    controls = {
+    return {
         "model": widgets.Dropdown(options=list(MODELS)),
         "rule": widgets.Dropdown(options=list(RULES)),
         "step_size": widgets.FloatLogSlider(min=-4, max=1, step=0.05, **slider),
@@ -349,14 +374,3 @@ def interactive(
         "steps": widgets.SelectionSlider(options=[100, 300, 1000, 3000, MOST_STEPS]),
         "seed": widgets.IntText(),
     }
-    for name, control in controls.items():
-        control.set_trait("value", getattr(setting, name))
-    panel = widgets.interactive(show, **controls)
-    for control in panel.children[:-1]:
-        control.layout = {"width": "20em"}
-        control.style = {"description_width": "5.5em"}
-    # The controls stand side by side; the picture keeps its height while it changes.
-    panel.layout = {"display": "flex", "flex_flow": "row wrap", "max_width": "64em"}
-    panel.out.layout = {"width": "100%", "min_height": "24em"}
-    panel.update()
-    return panel

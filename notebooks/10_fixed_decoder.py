@@ -68,7 +68,7 @@ from papers.a.statements import STATEMENTS
 run = record.start("10_fixed_decoder", "A", globals())
 
 # %% [markdown]
-# All samples of a class share their opt token, which is the mean of the class. All other tokens are Gaussian noise, projected so that the head gives them score zero. The two class means are orthogonal. The target is the max-margin matrix, the smallest $W$ under which every opt token wins by a logit of at least 1:
+# All samples of a class share their opt token, which is the mean of the class. All other tokens are Gaussian noise, projected so that the head gives them score zero. The two class means are orthogonal, and the head $u$ is their difference, up to a factor: it gives all opt tokens the same positive score. The target is the max-margin matrix, the smallest $W$ under which every opt token wins by a logit of at least 1:
 #
 # $$W_{mm} = \arg\min_W \lVert W\rVert_F \ \text{ s.t. }\ (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \quad \forall i,\ t \ne opt_i .$$
 
@@ -98,7 +98,7 @@ print(f"at least {bind} of {T * n - n} constraints bind")
 # | Polyak, no cap (Eq. 3) | $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$ |
 # | Polyak-step | the same, but the factor of $\nabla L$ is at most a constant, the *cap* |
 #
-# Here $L^*$ is the infimum of the loss, which a layer reaches that sees only opt tokens. It is positive, because the head is fixed. The library trains all seeds and rules in one call, at a cost that does not depend on $d$, and in logarithms, so that no digits are lost.
+# Here $L^*$ is the infimum of the loss, which a layer reaches that sees only opt tokens. It is positive, because the head is fixed. The library trains all seeds and rules in one call, in coordinates of the space that the tokens span, and it carries logarithms of the weights, so that tiny weights keep their digits.
 
 # %%
 free_rules = {
@@ -253,7 +253,7 @@ table
 #
 # Can we predict a rule between GD and NGD? `lib.Custom` takes any step size $\eta_t$, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. A constant gives GD, and a constant divided by $\lVert\nabla L\rVert$ gives NGD. Here is a rule in between. You can write your own rule in its place.
 #
-# *Prediction.* Late in training $\lVert\nabla L\rVert$ is about $e^{-c\lVert W\rVert}$, with $c=1/\lVert W_{mm}\rVert$. A step of GD is as long as the gradient, so $\lVert W\rVert$ grows like $(\log t)/c$. A step of our rule is as long as the square root of the gradient, so $\lVert W\rVert$ grows like $2(\log t)/c$. After step 50 it should grow by twice as much.
+# *Prediction.* Late in training $\lVert\nabla L\rVert$ is about $e^{-c\lVert W\rVert}$, with $c=1/\lVert W_{mm}\rVert$, because the smallest margin is then nearly $\lVert W\rVert/\lVert W_{mm}\rVert$. A step of GD is as long as the gradient, so $\lVert W\rVert$ grows like $(\log t)/c$. A step of our rule is as long as the square root of the gradient, so $\lVert W\rVert$ grows like $2(\log t)/c$. After step 50 it should grow by twice as much as under GD.
 
 
 # %%

@@ -201,7 +201,7 @@ compared_rules = claims.Table(compared)
 compared_rules
 
 # %% [markdown]
-# Do these sentences hold in some other setting? Our copy of the paper lacks the step sizes. We try three step sizes of GD, five of NGD and NGD-joint, five caps of Polyak-step (the last is none), and five horizons.
+# Do these sentences hold in some other setting? Our copy of the paper lacks the step sizes. We try three step sizes of GD, five step sizes that NGD and NGD-joint share, five caps of Polyak-step (the last one means no cap), and five horizons.
 
 # %%
 few = range(sweep_seeds)

@@ -82,7 +82,7 @@ print(
 # %% [markdown]
 # ## The largest margin
 #
-# What is the smallest matrix under which every opt token wins? The solution comes with a certificate: its norm is at most a relative `gap` above the smallest possible one, and no constraint is violated by more than `violation`.
+# What is the smallest matrix under which every opt token leads by a logit of at least 1? The solution comes with a certificate: its norm is at most a relative `gap` above the smallest possible one, and no constraint is violated by more than `violation`.
 
 # %%
 began = time.perf_counter()

@@ -70,7 +70,7 @@ settings = {
 #
 # Section 3.2 says of Figure 2: "note that NGD is significantly faster than standard GD"; momentum "results in a performance boost"; "Polyak step-size leads to even faster convergence than NGD across all metrics, including the train loss". After some time Polyak's steps reach the cap. Then they "are identical to standard GD updates", "hence, the rates are much faster in the beginning, but slow down as training progresses".
 #
-# What does "faster" mean? We read it as *ahead*: in every seed, and at every recorded iteration from 20 to the horizon, the faster rule is further in all four metrics of the figure.
+# What does "faster" mean? We read it as *ahead*: in every seed, and at every recorded iteration from 20 to the horizon, the faster rule has the better value of all four metrics of the figure.
 #
 # We measure six sentences in 720 settings. These settings combine three step sizes of GD, four step sizes of NGD, four caps of NGD (the last means no cap), five caps of Polyak-step, and three horizons. The data and sizes stay the same.
 

@@ -109,7 +109,7 @@ for n in (16, 64, 256):
 # %% [markdown]
 # ## Descent, in this page
 #
-# Write $G = A^\top A - B^\top\Sigma B$, and let $g$ be the oracle gradient. A step of Algorithm 1, here with the true covariance, is
+# Write $G = A^\top A - B^\top\Sigma B$, and let $g$ be the *oracle gradient*, the mean of the gradients of many fresh batches of $n$ samples. A step of Algorithm 1, here with the true covariance, is
 #
 # $$A \leftarrow A - \eta\,\big(g_A + \tfrac12 A\Sigma G\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\Sigma^{-1}\big(g_B - \tfrac12 \Sigma B\Sigma G\Sigma\big) .$$

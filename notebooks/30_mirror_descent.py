@@ -88,9 +88,9 @@ def mirror_step(W, downhill, p):
 # ## What the rule should converge to
 #
 # Which norm does this rule choose? We expect the solution of the SVM in $\ell_p$: $W_{mm}$ has the least $\ell_p$ norm among all $W$ with every
-# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest smallest margin of a matrix of norm 1.
+# $g_m\ge1$. Then $\gamma_p=1/\lVert W_{mm}\rVert_p$ is the largest smallest margin of a matrix of norm 1. (With an exponent as its index, $\gamma$ is a margin and not a score.)
 #
-# **Why?** The mirror image is the gradient $\nabla\psi(W)$ of the *potential* $\psi(W)=\lVert W\rVert_p^p/p$. Suppose that the direction of $W_t$ converges, and that the tokens of smallest margin score below the selected ones.
+# **Why?** The mirror image is the gradient $\nabla\psi(W)$ of the *potential* $\psi(W)=\lVert W\rVert_p^p/p$. Suppose that the direction of $W_t$ converges. Suppose also that a token whose margin is the smallest has a lower score than the selected token of its sample.
 #
 # 1. Each step adds a multiple of $-\nabla L$ to $\nabla\psi(W)$.
 # 2. Late in training only pairs of smallest margin pull noticeably. So $\nabla\psi(W_t)$ grows along a sum of their $A_m$ with positive weights.
@@ -98,7 +98,7 @@ def mirror_step(W, downhill, p):
 #
 # **How do we see it?** We compare the direction of $W$ with $W_{mm}$ in two ways.
 #
-# * The *divergence* is $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ is $W$ and $V$ is $W_{mm}$, each divided by its $\ell_p$ norm. It is 0 only if the directions are equal. For $p=2$ it is one minus the cosine.
+# * The *divergence* is $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ is $W$ and $V$ is $W_{mm}$, each divided by its $\ell_p$ norm. It is 0 only if the directions are equal. For $p=2$ it is one minus the cosine. (The code below computes $\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$. This is the same number, because $\psi(U)=\psi(V)$ and $\langle\nabla\psi(U),U\rangle=1$.)
 # * The *ratio* is $r_p(W)=\min_mg_m/(\lVert W\rVert_p\,\gamma_p)$, the share of the largest margin that $W$ has. It is at most 1. The ratio shows small errors more clearly than the divergence does, [as the note explains](mirror_descent.md).
 
 # %%
@@ -176,6 +176,8 @@ same = section5.divergences(histories, ends)
 own = section5.divergences(histories, ends, own_tokens=True)
 
 # %% [markdown]
+# In `same`, all SVMs have the tokens that the run itself selects. In `own`, each SVM has the tokens that training with the SVM's exponent selects.
+#
 # The page's own lines give the library's matrices and divergences.
 
 # %%

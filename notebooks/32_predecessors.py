@@ -193,7 +193,7 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 #
 # </details>
 #
-# **To prove.** Why does $KQ^\top$ with the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ have the smallest nuclear norm? [Notebook 45](45_atlas_of_networks.ipynb) has the solution.
+# **To prove.** Suppose that $(K,Q)$ has the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ among all pairs with margins of at least 1. Show that $W=KQ^\top$ has the smallest nuclear norm among all $W$ with these margins. [Notebook 45](45_atlas_of_networks.ipynb) has the solution.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -118,12 +118,12 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 #
 # **Theorem.** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough. Then
 # $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
-# Here $\text{mean}_\beta$ is the mean with the weights $\beta$. Only one matrix $\rho_\perp$ in the span of the $A_m$ has these inner products, so we find it by solving a linear system.
+# Here $\text{mean}_\beta$ is the mean with the weights $\beta$. Subtracting it makes $\sum_m\beta_mo_m=0$, so that $\rho_\perp$ is orthogonal to $W_{mm}$. Only one matrix $\rho_\perp$ in the span of the $A_m$ has these inner products, so we find it by solving a linear system.
 #
 # **Why?** Late in training, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. The direction of $W_t$ can stay fixed only if this sum points along $W_{mm}=\sum_m\beta_mA_m$.
 # So the pulls $\kappa_me^{-g_m}$ become proportional to the duals $\beta_m$. The logarithm of this proportion gives $o_m$.
 #
-# [The note](law_of_margins.md#the-law-that-notebook-40-measures) proves a general theorem under four hypotheses. In general, the start and the pairs off the support add a part $\omega_\infty$ outside the span of the support, and $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$.
+# [The note](law_of_margins.md#the-law-that-notebook-40-measures) proves a general theorem under four hypotheses. There, pairs may lie off the support, and the start may differ from zero. The formula for $C$ stays, with the sum and the mean over the pairs on the support. The start and the pairs off the support contribute a component $\omega_\infty$ that is orthogonal to all $A_m$ of the support, and $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$.
 #
 # What does paper A say about the direction?
 
@@ -249,7 +249,7 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# All rules reach the dotted line near $\|W_t\|=100$. The two crosses are the ends of GD with constant steps and of Polyak's rule with a constant cap. How fast the distance from the law shrinks is the subject of [notebook 41](41_how_margins_settle.ipynb), which computes the rate from the duals.
+# All rules reach the dotted line near $\|W_t\|=100$. The two labelled marks are the ends of GD with constant steps and of Polyak's rule with a constant cap. How fast the distance from the law shrinks is the subject of [notebook 41](41_how_margins_settle.ipynb), which computes the rate from the duals.
 #
 # **What if the head is trained too?** Then the ratios of the $\kappa_m$ converge, and $W$ obeys the law with their limits, which [notebook 42](42_where_the_law_bends.ipynb) derives. Here we check one example.
 
@@ -262,7 +262,7 @@ joint_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. Under NGD, $\|W_t\|$ grows like $t$. So if the constant is not zero, the error falls like $1/t$. Theorem 1 only promises $t^{-1/2}$.
+# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. The constant needs the tokens that the run selects; here these are the best tokens in all but the runs on unit tokens. Its second part, $\omega_\infty$, we read off the run at $t/10$. So the prediction is complete before training where $\omega_\infty=0$, as in the first example. Under NGD, $\|W_t\|$ grows like $t$. So if the constant is not zero, the error falls like $1/t$. Theorem 1 only promises $t^{-1/2}$.
 #
 # We check on the computer that a run gets far enough. The rest is proved. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345). [The note](law_of_margins.md#before-this) says what is new for attention.
 #

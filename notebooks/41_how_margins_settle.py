@@ -170,7 +170,7 @@ figure_steps
 #
 # ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
 #
-# *The same figure at desk [scale](words.md), the larger of our two sizes of run. With momentum, one of the five seeds cycles at 0.9 of the threshold, because 1 % is not a small disturbance for this seed. We added the claims at 0.9 and 0.5 after we had seen this cycle, so they are not predictions.*
+# *The same figure at desk [scale](words.md), the larger of our two sizes of run. With momentum, one of the five runs cycles even at 0.9 of the threshold. We start 1 % off in the residual, and for this run that is not small. We added the claims at 0.9 and 0.5 after we had seen this cycle, so they are not predictions.*
 #
 # **Can a run cycle below $\eta^*$ without momentum?** Take three samples of two tokens in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the middle feature pulls $e^3$ times as hard as the other two. Then $W_{mm}=(1,0)$, and the second coordinate of $W$ is the offset.
 #

@@ -185,7 +185,7 @@ about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {h
 plots.caption(margin_law_figures.heads(common, each), about_heads)
 
 # %% [markdown]
-# Left: on the diagonal the prediction holds. The common normalisation gives the norms the ratio of the SVM norms. With one normalisation per head, this ratio is 1. The constants $C_h$, in the corner, do not depend on the normalisation. Right: the dashed line is the error that we allowed. All marks keep a distance from it.
+# Left: on the diagonal the prediction holds. If the heads share one normalisation, their norms are in the ratio of their SVM norms. If each head has its own, the norms are equal. The constants $C_h$, in the corner, do not depend on the normalisation. Right: the dashed line is the error that we allowed. All marks keep a distance from it.
 #
 # ## What we saw
 #

@@ -187,7 +187,7 @@ print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, thr
 #
 # **A start** may have a part off the span of the support. This part stays, and its square adds to $C^2$.
 #
-# **Pairs off the support** also pull while their margins are small, and leave a part off the span. If we measure time by $a_t$, all rules follow one flow of $n(T-1)$ numbers, which tokens and head determine. When a pair pulls, it raises its own margin, so its next pull is weaker. A first-order sum along the margins of the law ignores this, so it is usually too large.
+# **Pairs off the support** also pull while their margins are small, and leave a part off the span. If we measure time by $a_t$, every rule follows the same flow of the $n(T-1)$ margins. The tokens and the head determine this flow. When a pair pulls, it raises its own margin, so its next pull is weaker. A first-order sum along the margins of the law ignores this, so it is usually too large.
 #
 # We prove a bound for the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$ at all times. In this flow $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
 

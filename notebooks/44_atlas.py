@@ -149,7 +149,7 @@ HTML(f"<details><summary>Every rule's step in one line</summary>{every}</details
 # %% [markdown]
 # ## Why the norm of the step is the norm of the margin
 #
-# Late in training the loss is a sum of terms like $e^{-g_m}$, one per pair, so its logarithm is about minus the smallest margin.
+# Late in training the loss exceeds its infimum by a sum of terms like $e^{-g_m}$, one per pair, so its logarithm is about minus the smallest margin.
 #
 # 1. Some matrix $V$ of norm 1 has at least the margin $\gamma_N$ on every pair. A step along $V$ would raise every margin by at least $\gamma_N$ times its length.
 # 2. The steepest step lowers the loss at least as fast as a step along $V$. So the smallest margin grows by at least about $\gamma_N$ per unit of step length.
@@ -179,7 +179,7 @@ table
 #
 # **Answer.** Steepest descent approaches the largest margin in its own norm. After 1,000,000 steps its ratio is at least 0.99 in every run, for all seven norms (the head-wise rule stops after 119,378 steps). Muon with an exact polar factor reaches the same ratio in the spectral norm. Signum, Lion and RMSprop reach it in $\ell_\infty$.
 #
-# Adam with its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) and Muon with Newton-Schulz steps reach none of the seven margins in every run. Without $\epsilon$, Adam is closest to $\ell_\infty$.
+# Adam with its usual setting ($\beta_1=0.9$, $\beta_2=0.999$, $\epsilon=10^{-8}$) and Muon with Newton-Schulz steps reach 0.99 of none of the seven margins in all runs. Without $\epsilon$, Adam is closest to $\ell_\infty$.
 #
 # [Notebook 46](46_own_norms_and_decay.ipynb) finds norms that AdaGrad and Adam make themselves, and computes what weight decay costs. [Notebook 47](47_schedules_and_memory.ipynb) shows how fast the ratio rises, and why Adam loses its norm.
 #

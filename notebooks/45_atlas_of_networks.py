@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The atlas for keys and queries, for competing selections, and in a vision transformer
 #
-# *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After it you can say what keys and queries change, and what a network shows of it.
+# *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After it you can say how training keys and queries in place of W changes the norm, and how much of it shows in a network.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$. For this setting,
 # [notebook 44](44_atlas.ipynb) maps the norm in which each optimiser maximises the margin. But networks do not train $W$. They train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.

@@ -310,7 +310,7 @@ def cost(
     step.set(xscale="log", yscale="log", xlabel="sentences of 20 tokens")
     step.set(title="Time of one step, in milliseconds", xlim=(8, 2500))
     step.set_ylim(None, 2 * step.get_ylim()[1])
-    step.set_xticks(sentences, [f"{each:,}" for each in sentences])
+    step.set_xticks(sentences, [f"{each:,.0f}" for each in sentences])
     step.minorticks_off()
     return plots.caption(figure, caption)
 

@@ -319,7 +319,8 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         ends.append((np.median(one.error[:, -1]), words, like.colour))
 
     # Theorem 3's order, a short piece at a free height.
-    t = first.iterations[(first.iterations >= 30) & (first.iterations <= 3000)]
+    recorded = first.iterations
+    t = recorded[len(recorded) // 6 : len(recorded) // 2 + 1]
     bound = 2 * np.median(first.error[:, 0]) * np.log(t[0]) / np.log(t)
     error.plot(t, bound, **plots.BOUND)
     words = r"Theorem 3: $1/\log t$, slope only"

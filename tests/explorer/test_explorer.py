@@ -102,25 +102,21 @@ def test_a_picture_has_two_pixels_for_each_that_is_shown_and_says_what_it_shows(
     assert "direction error" in picture.alt
 
 
-def test_controls_redraw_at_every_move_and_say_what_cannot_be_drawn(
-    monkeypatch, capsys
-):
-    drawn = []
-    monkeypatch.setattr(explorer, "display", drawn.append)
+def test_controls_redraw_at_every_move_and_say_what_cannot_be_drawn():
     panel = explorer.interactive(ExplorerSetting(**SMALL))
-    controls = {control.description: control for control in panel.children[:-1]}
+    *moved, shown, said = panel.children
+    controls = {control.description: control for control in moved}
     assert list(controls) == [
         "model", "rule", "step_size", "n", "T", "d", "signal", "noise", "steps", "seed"
     ]  # fmt: skip
     assert set(controls) == {one.name for one in fields(ExplorerSetting)}
+    before = shown.value
     controls["seed"].value = 5
-    assert drawn[-1].data != drawn[-2].data
+    assert shown.value != before
     controls["model"].value = "Gaussian"
-    before = len(drawn)
     controls["d"].value = 5  # nT = 12 tokens cannot have equal scores in 5 dimensions
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith("No picture: ") and "n T = 12" in said
-    assert len(drawn) == before
+    assert said.value.startswith("No picture: ") and "n T = 12" in said.value
+    assert shown.layout.display == "none"
     controls["d"].value = 20
-    assert "direction error" in capsys.readouterr().out
-    assert len(drawn) == before + 1
+    assert "direction error" in said.value
+    assert shown.layout.display is None
