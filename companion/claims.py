@@ -844,6 +844,11 @@ class Table(tuple):
         return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
 
     def _repr_html_(self) -> str:
+        """Return the table as HTML: the summary, the open claims, the others folded.
+
+        Open are the claims that fail, and those that have a `verdict`. This field is
+        empty for most claims, which only hold or fail.
+        """
         chosen = [claim for claim in self if claim.verdict or not claim.holds]
         parts = [f"<p>{escape(self.summary())}.</p>"]
         for place in range(0, len(chosen), OPEN):

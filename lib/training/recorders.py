@@ -22,16 +22,18 @@ Metrics = Mapping[str, float]
 def measured(
     measure: Callable[..., Metrics], model: nn.Module, *place: int
 ) -> dict[str, float]:
-    """Measure a network in evaluation mode, and leave it in training mode.
+    """Measure a network in evaluation mode, and put it into training mode again.
 
     Parameters
     ----------
     measure : callable
-        From the network, and what else is given, to metrics by name.
+        A function that takes the network, and `place` if it is given, and returns
+        metrics by name.
     model : torch.nn.Module
         The network.
     *place : int
-        What else `measure` takes.
+        The number of steps done, if `measure` takes it as a second argument; otherwise
+        nothing. A `Clock` does not pass it, `Evaluations` do.
 
     Returns
     -------
