@@ -155,7 +155,7 @@ class Constraints(NamedTuple):
         return self.of_shown(self.stretch)
 
     def of_shown(self, values: np.ndarray) -> np.ndarray:
-        """Select the entries (m, ...) of constraints from values (n S, ...) of pairs."""
+        """Return the constraints' part (m, ...) of values (n S, ...) of all pairs."""
         return values if self.shown is None else values[self.shown]
 
     def everywhere(self, values: np.ndarray, other: float) -> np.ndarray:
@@ -183,7 +183,7 @@ class Constraints(NamedTuple):
         return self.of_shown(np.einsum("ntd,dn->nt", self.delta, pulled).ravel())
 
     def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
-        """Return the error to raise, given a certificate x (m,) of the stretched rows."""
+        """Return the error to raise, from the certificate x (m,) of stretched rows."""
         weights = self.everywhere(x * self.asked, 0.0)
         certificate = (weights / weights.sum()).reshape(self.shape)
         samples = np.unique(np.nonzero(certificate > 0)[0])
