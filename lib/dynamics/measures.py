@@ -13,8 +13,8 @@ from lib.dynamics.history import History
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
-# The most numbers in an intermediate array. For larger arrays, memory would be requested
-# from the system each time.
+# The most numbers in an intermediate array. Larger arrays would get new memory from the
+# system each time.
 CHUNK = 2**17
 # If a target's part outside the span is smaller than this, relative to its norm, it
 # counts as zero.
@@ -22,7 +22,7 @@ ROUNDING = 1e-12
 
 
 class Target(Start):
-    """A direction V of W or of the head, in two parts: inside and outside of the span."""
+    """A direction V of W or of the head, in two parts: inside and outside the span."""
 
     @property
     def norm(self) -> np.ndarray:

@@ -134,8 +134,8 @@ def _plain(rule, t, top, s):
 
 @numba.njit(inline="always")
 def _direction(rule, t, z, answers, basis, S, s):
-    """Fill s.whole.D by the rule. Returns the log of the factor that D lacks, or -inf if
-    nothing moves.
+    """Fill s.whole.D by the rule. Returns the log of the factor that D lacks, or -inf
+    if nothing moves.
     """
     w = s.whole
     kind = rule.kind

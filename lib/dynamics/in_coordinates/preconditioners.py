@@ -326,8 +326,8 @@ def span(problem, wanted):
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
     """Fill D, flat, with S^{-1/2} vec(G), as a power of the pseudo-inverse. Returns the
-    log of the factor that D lacks. S (r, r) is the sum of vec(G) vec(G)^T in the `basis`
-    (r, d d_z) of the span of the delta_{i,t} z_i^T, with the log logs[0].
+    log of the factor that D lacks. S (r, r) is the sum of vec(G) vec(G)^T in `basis`
+    (r, d d_z), which spans all delta_{i,t} z_i^T. The log of S is logs[0].
     """
     D[:] = 0.0
     if top == -math.inf:
