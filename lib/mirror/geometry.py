@@ -121,7 +121,7 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Notes
     -----
-    Paper C, Definition 1.
+    This is paper C's Definition 1.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
 
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """Compute the divergence of the direction of each iterate W from that of an SVM's V.
+    """Compute the divergence of each iterate's direction from that of an SVM's V.
 
     D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}) = 1 - <nabla psi(W / ||W||), V / ||V||>.
 

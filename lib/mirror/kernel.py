@@ -180,7 +180,7 @@ def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
 
 @numba.njit(forceinline=True)
 def _tie(hidden: np.ndarray, n: int, scores: np.ndarray) -> None:
-    """Give masked tokens exactly the opt token's score, without a rounding difference."""
+    """Give masked tokens the opt token's score, to the bit."""
     for m in range(hidden.size):
         if hidden[m]:
             scores[m + n] = scores[m % n]

@@ -121,7 +121,7 @@ class Race:
         return alive
 
     def _near_the_best(self, rates: list[float]) -> list[float]:
-        """Return the rates that are not significantly worse than the best, by rule 3."""
+        """Return the rates that are not much worse than the best one, by rule 3."""
         levels = {rate: self._level(self.outcomes[rate]) for rate in rates}
         best, error = min(levels.values())
         near = []
