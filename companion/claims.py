@@ -18,7 +18,8 @@ KINDS = {
     "form": "the paper's sentence, a constant of ours where the text lost it",
     "finding": "ours, beyond the paper",
 }
-# A claim has the first kind whose words are in its source; otherwise it is a statement.
+# A claim has the first kind of which a word is in its source; if there is none, it is a
+# statement.
 _WORDS = {
     "form": ("our constant", "our reading", "our bound"),
     "finding": ("ours", "derived", "independent computation"),
@@ -29,13 +30,15 @@ UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"
 FAILS = "fails"
-NO_POWER = "no power"  # it holds, but also in all its altered copies
-LOOKS = {  # the class of a verdict in HTML, for the site's colours; others have "holds"
+NO_POWER = "no power"  # the claim holds, but also in all its altered copies
+# The class of a verdict in HTML, for the colours of the site. Other verdicts have the
+# class "holds".
+LOOKS = {
     FAILS: "fails",
     "not reproduced": "fails",
     UNDECIDED: "open",
 }
-# explanations of a measured value with an interval, by whether its claim has a verdict
+# How to read a measured value with an interval, by whether its claim has a verdict.
 MEANINGS = {
     False: "In a [b, c], a is the worst seed, unless the claim names something else."
     " The interval is the mean over seeds ± two standard errors, so a may lie outside"
@@ -66,12 +69,12 @@ class Claim:
     holds : bool
         Whether `measured` meets the bound; a NaN never does.
     margin : float, optional
-        How many times over the bound is met: 1 at the edge, infinite if no multiple
-        breaks it.
+        The factor by which the measured value could grow (or shrink) before the claim
+        fails: 1 if it just holds, infinite if no factor makes it fail.
     kind : str, optional
-        One of `KINDS`. By default it is read off `source`.
+        One of `KINDS`. By default it follows from the words in `source`.
     interval : tuple of float, optional
-        The ends of the interval that the seeds gave.
+        The ends of the interval that was computed from the seeds.
     number : str, optional
         In a ledger, the paper's name of the statement.
     setting : str, optional
@@ -79,7 +82,7 @@ class Claim:
     seeds : int, optional
         In a ledger, how many seeds there were.
     remark : str, optional
-        Why the claim fails, or what else there is to say of it.
+        Why the claim fails, or another remark on it.
     fails_if : tuple of str, optional
         In a ledger, the altered copies (negative controls) for which the claim must
         fail.
@@ -87,12 +90,14 @@ class Claim:
         The smallest altered copy of each family in which the claim was seen to fail;
         None before ``make falsify``.
     verdict : str, optional
-        One of `VERDICTS`, for a claim about data that may be too few to decide.
+        One of `VERDICTS`, for a claim about data that may be too few to decide it.
+        Empty for most claims, which only hold or fail.
     p : float, optional
-        The level at which the interval would just decide.
+        The level at which the interval would just decide the claim.
     same_as : str, optional
-        The id, up to its setting, of the claim whose measurement this one repeats: a
-        copy, or algebra of our own formulas. A ledger counts the two once.
+        The id, without its setting, of another claim, if this one repeats that claim's
+        measurement: as a copy, or because it follows from it by our own formulas. A
+        ledger then counts the two as one measurement.
 
     Examples
     --------
@@ -289,9 +294,9 @@ def _claim(
     why: str = "",
     **more: Any,
 ) -> Claim:
-    """Make a claim of its sign, "≤", "≥" or "±", and the ends of its bound.
+    """Return a claim with the sign "≤", "≥" or "±", and the numbers of its bound.
 
-    The text of the bound has as many digits as show that a failure is one.
+    If the claim fails, the text of the bound has enough digits to show this.
     """
     measured = float(measured)
     expected = float(ends[0])
@@ -305,7 +310,7 @@ def _claim(
         more["remark"] = why
     form = "{} ± {}" if sign == "±" else sign + " {}"
     texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
-    # with enough digits to show a failure
+    # Use the fewest digits with which a failure is visible.
     bound = next((text for text in texts if holds or _breaks(measured, text)), texts[0])
     return Claim(
         id=id,
@@ -816,8 +821,9 @@ def folded(summary: str, content: str) -> str:
 class Table(tuple):
     """Claims as a notebook shows them.
 
-    It shows one sentence, then the claims that fail or were judged, and the other ones
-    folded. As plain text it is the sentence and a line for each claim that fails.
+    It shows one sentence, then the claims that fail or have a verdict, and then the
+    other ones, folded. As plain text it is the sentence and a line for each claim that
+    fails.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def slopes(
     masked = logits == -np.inf
     if (
         masked.any()
-    ):  # with the selected token's score, masked ones change no difference
+    ):  # a masked token gets the selected token's score: the difference is zero
         scores = np.where(masked, selected_score, scores)
     D = scores - selected_score
     # The selected token, and tokens with the same score, such as copies of it.

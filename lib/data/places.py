@@ -55,7 +55,7 @@ class _Source:
         the set's folder; the folder is None for the hub and the stand-in.
         """
         if given := os.environ.get("DATA_DIR"):
-            # A relative path is tried from the working folder, then from the repository.
+            # A relative path is tried from the working folder, then the repository.
             for path in (Path(given).expanduser().absolute(), ROOT / given):
                 if (path / self.name).is_dir():
                     return "data_dir", path / self.name

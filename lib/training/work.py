@@ -331,7 +331,7 @@ class Work:
         OutOfTime
             If the minutes end before.
         ValueError
-            If its file was made by other code or on another device.
+            If the run's file was made by other code or on another device.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
