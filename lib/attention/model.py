@@ -104,9 +104,8 @@ def slopes(
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     masked = logits == -np.inf
-    if (
-        masked.any()
-    ):  # a masked token gets the selected token's score: the difference is zero
+    # A masked token gets the selected token's score, so that their difference is zero.
+    if masked.any():
         scores = np.where(masked, selected_score, scores)
     D = scores - selected_score
     # The selected token, and tokens with the same score, such as copies of it.

@@ -12,9 +12,7 @@ from lib import seeds
 from lib.representation import Shapes
 
 POOL = 8  # the rows of this many batches are sorted by length together
-BORDER = (
-    4  # width in pixels of the border of zeros around an image, before it is cropped
-)
+BORDER = 4  # pixels of the border of zeros that an image gets before it is cropped
 
 
 def _unchanged(inputs: Tensor) -> Tensor:

@@ -171,7 +171,7 @@ class Walk:
         self.total.add_(torch.stack(moves).to(self.total) ** 2)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps.
+        """Return the state that a checkpoint saves.
 
         Returns
         -------
@@ -181,7 +181,7 @@ class Walk:
         return {"walked": self.total}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Restore the state that a checkpoint saved.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class Clock:
         return self.reached(step, float(trailing_mean(self.readings[-READINGS:])[-1]))
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps.
+        """Return the state that a checkpoint saves.
 
         Returns
         -------
@@ -274,7 +274,7 @@ class Clock:
         return {"readings": self.readings}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Restore the state that a checkpoint saved.
 
         Parameters
         ----------
@@ -387,7 +387,7 @@ class Evaluations:
         return self.stop is not None and self.stop(self.rows[-1]["metrics"])
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps.
+        """Return the state that a checkpoint saves.
 
         Returns
         -------
@@ -397,7 +397,7 @@ class Evaluations:
         return {"rows": self.rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Restore the state that a checkpoint saved.
 
         Parameters
         ----------
