@@ -69,8 +69,9 @@ class Claim:
     holds : bool
         Whether `measured` meets the bound; a NaN never does.
     margin : float, optional
-        The factor by which the measured value could grow (or shrink) before the claim
-        fails: 1 if it just holds, infinite if no factor makes it fail.
+        The factor by which the measured value (for "±" its deviation) could grow or
+        shrink before the claim fails: 1 if it just holds, infinite if no factor makes
+        it fail.
     kind : str, optional
         One of `KINDS`. By default it follows from the words in `source`.
     interval : tuple of float, optional
@@ -335,7 +336,7 @@ def judged(
     seeds: int,
     p: float | None = None,
 ) -> Claim:
-    """Claim what was judged from data that may be too few to decide.
+    """Make a claim with a verdict, about data that may be too few to decide it.
 
     Parameters
     ----------
@@ -529,10 +530,11 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _times_over(smaller: float, larger: float) -> float:
-    """Return how many times over `smaller` is below `larger`.
+    """Return the factor by which `smaller` could change before it exceeds `larger`.
 
-    That is larger / smaller in size. If the two have different signs, it is infinite if
-    `smaller` ≤ `larger`, else 0.
+    It is larger / smaller for positive numbers, and smaller / larger for negative ones.
+    If the signs differ or one number is zero, it is infinite if `smaller` ≤ `larger`,
+    else 0.
     """
     if math.isnan(smaller * larger):
         return math.nan
@@ -567,12 +569,12 @@ def number(value: float) -> str:
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
-    """Return whether `measured` breaks `bound` as both are printed.
+    """Return whether the printed `measured` violates the printed `bound`.
 
-    It is also true if one of them is not a number.
+    The result is also True if one of the two is not a number.
     """
     relation, _, rest = bound.partition(" ")
-    try:  # in decimals: in float64 -1.1 is further than 0.1 from -1
+    try:  # decimals are exact: in float64 -1.1 is further than 0.1 from -1
         value = Decimal(str(measured))
         if relation in ("≤", "≥"):
             if relation == "≤":
@@ -595,8 +597,8 @@ def shown(claim: Claim) -> str:
     Returns
     -------
     str
-        The text; `legend` says what number and brackets mean. If the claim fails, the
-        number has as many digits as show that it does.
+        The text; `legend` explains the number and the brackets. If the claim fails, the
+        number has enough digits to show this.
 
     Examples
     --------
@@ -609,7 +611,7 @@ def shown(claim: Claim) -> str:
     """
     measured = claim.measured
     text = number(claim.measured)
-    if not (claim.holds or claim.verdict):  # with as many digits as show that it fails
+    if not (claim.holds or claim.verdict):  # use enough digits to show the failure
         texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
         text = next(
             (each for each in texts if _breaks(each, claim.bound)), repr(measured)
@@ -655,7 +657,7 @@ def held(claims: Iterable[Mapping]) -> str:
     Returns
     -------
     str
-        How many of how many hold; the undecided ones are counted apart.
+        How many claims of how many hold. Undecided claims are counted separately.
 
     Examples
     --------
@@ -680,8 +682,8 @@ def verdict(claim: Claim) -> str:
     Returns
     -------
     str
-        One of `VERDICTS` if the claim's data were judged, else `HOLDS`, `FAILS` or
-        `NO_POWER`.
+        The claim's own verdict, one of `VERDICTS`, if it has one; else `HOLDS`, `FAILS`
+        or `NO_POWER`.
 
     Examples
     --------
@@ -709,7 +711,7 @@ def in_words(claim: Claim) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        What each column of `frame` says of the claim.
+        The cell of each column of `frame`.
     """
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds > 1)}" if claim.seeds else ""
     if claim.fails_if and claim.catches == ():
@@ -868,7 +870,7 @@ class Table(tuple):
         return "".join(parts)
 
     def words(self) -> str:
-        """Write a line for each claim that was judged.
+        """Write a line for each claim that has a verdict of `VERDICTS`.
 
         Returns
         -------
