@@ -18,7 +18,8 @@ KINDS = {
     "form": "the paper's sentence, a constant of ours where the text lost it",
     "finding": "ours, beyond the paper",
 }
-# A claim has the first kind whose words are in its source; otherwise it is a statement.
+# A claim has the first kind of which a word is in its source; if there is none, it is a
+# statement.
 _WORDS = {
     "form": ("our constant", "our reading", "our bound"),
     "finding": ("ours", "derived", "independent computation"),
@@ -29,13 +30,15 @@ UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"
 FAILS = "fails"
-NO_POWER = "no power"  # it holds, but also in all its altered copies
-LOOKS = {  # the class of a verdict in HTML, for the site's colours; others have "holds"
+NO_POWER = "no power"  # the claim holds, but also in all its altered copies
+# The class of a verdict in HTML, for the colours of the site. Other verdicts have the
+# class "holds".
+LOOKS = {
     FAILS: "fails",
     "not reproduced": "fails",
     UNDECIDED: "open",
 }
-# explanations of a measured value with an interval, by whether its claim has a verdict
+# How to read a measured value with an interval, by whether its claim has a verdict.
 MEANINGS = {
     False: "In a [b, c], a is the worst seed, unless the claim names something else."
     " The interval is the mean over seeds ± two standard errors, so a may lie outside"
@@ -66,12 +69,13 @@ class Claim:
     holds : bool
         Whether `measured` meets the bound; a NaN never does.
     margin : float, optional
-        How many times over the bound is met: 1 at the edge, infinite if no multiple
-        breaks it.
+        The factor by which the measured value (for "±" its deviation) could grow or
+        shrink before the claim fails: 1 if it just holds, infinite if no factor makes
+        it fail.
     kind : str, optional
-        One of `KINDS`. By default it is read off `source`.
+        One of `KINDS`. By default it follows from the words in `source`.
     interval : tuple of float, optional
-        The ends of the interval that the seeds gave.
+        The ends of the interval that was computed from the seeds.
     number : str, optional
         In a ledger, the paper's name of the statement.
     setting : str, optional
@@ -79,7 +83,7 @@ class Claim:
     seeds : int, optional
         In a ledger, how many seeds there were.
     remark : str, optional
-        Why the claim fails, or what else there is to say of it.
+        Why the claim fails, or another remark on it.
     fails_if : tuple of str, optional
         In a ledger, the altered copies (negative controls) for which the claim must
         fail.
@@ -87,12 +91,14 @@ class Claim:
         The smallest altered copy of each family in which the claim was seen to fail;
         None before ``make falsify``.
     verdict : str, optional
-        One of `VERDICTS`, for a claim about data that may be too few to decide.
+        One of `VERDICTS`, for a claim about data that may be too few to decide it.
+        Empty for most claims, which only hold or fail.
     p : float, optional
-        The level at which the interval would just decide.
+        The level at which the interval would just decide the claim.
     same_as : str, optional
-        The id, up to its setting, of the claim whose measurement this one repeats: a
-        copy, or algebra of our own formulas. A ledger counts the two once.
+        The id, without its setting, of another claim, if this one repeats that claim's
+        measurement: as a copy, or because it follows from it by our own formulas. A
+        ledger then counts the two as one measurement.
 
     Examples
     --------
@@ -289,9 +295,9 @@ def _claim(
     why: str = "",
     **more: Any,
 ) -> Claim:
-    """Make a claim of its sign, "≤", "≥" or "±", and the ends of its bound.
+    """Return a claim with the sign "≤", "≥" or "±", and the numbers of its bound.
 
-    The text of the bound has as many digits as show that a failure is one.
+    If the claim fails, the text of the bound has enough digits to show this.
     """
     measured = float(measured)
     expected = float(ends[0])
@@ -305,7 +311,7 @@ def _claim(
         more["remark"] = why
     form = "{} ± {}" if sign == "±" else sign + " {}"
     texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
-    # with enough digits to show a failure
+    # Use the fewest digits with which a failure is visible.
     bound = next((text for text in texts if holds or _breaks(measured, text)), texts[0])
     return Claim(
         id=id,
@@ -330,7 +336,7 @@ def judged(
     seeds: int,
     p: float | None = None,
 ) -> Claim:
-    """Claim what was judged from data that may be too few to decide.
+    """Make a claim with a verdict, about data that may be too few to decide it.
 
     Parameters
     ----------
@@ -524,10 +530,11 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _times_over(smaller: float, larger: float) -> float:
-    """Return how many times over `smaller` is below `larger`.
+    """Return the factor by which `smaller` could change before it exceeds `larger`.
 
-    That is larger / smaller in size. If the two have different signs, it is infinite if
-    `smaller` ≤ `larger`, else 0.
+    It is larger / smaller for positive numbers, and smaller / larger for negative ones.
+    If the signs differ or one number is zero, it is infinite if `smaller` ≤ `larger`,
+    else 0.
     """
     if math.isnan(smaller * larger):
         return math.nan
@@ -562,12 +569,12 @@ def number(value: float) -> str:
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
-    """Return whether `measured` breaks `bound` as both are printed.
+    """Return whether the printed `measured` violates the printed `bound`.
 
-    It is also true if one of them is not a number.
+    The result is also True if one of the two is not a number.
     """
     relation, _, rest = bound.partition(" ")
-    try:  # in decimals: in float64 -1.1 is further than 0.1 from -1
+    try:  # decimals are exact: in float64 -1.1 is further than 0.1 from -1
         value = Decimal(str(measured))
         if relation in ("≤", "≥"):
             if relation == "≤":
@@ -590,8 +597,8 @@ def shown(claim: Claim) -> str:
     Returns
     -------
     str
-        The text; `legend` says what number and brackets mean. If the claim fails, the
-        number has as many digits as show that it does.
+        The text; `legend` explains the number and the brackets. If the claim fails, the
+        number has enough digits to show this.
 
     Examples
     --------
@@ -604,7 +611,7 @@ def shown(claim: Claim) -> str:
     """
     measured = claim.measured
     text = number(claim.measured)
-    if not (claim.holds or claim.verdict):  # with as many digits as show that it fails
+    if not (claim.holds or claim.verdict):  # use enough digits to show the failure
         texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
         text = next(
             (each for each in texts if _breaks(each, claim.bound)), repr(measured)
@@ -650,7 +657,7 @@ def held(claims: Iterable[Mapping]) -> str:
     Returns
     -------
     str
-        How many of how many hold; the undecided ones are counted apart.
+        How many claims of how many hold. Undecided claims are counted separately.
 
     Examples
     --------
@@ -675,8 +682,8 @@ def verdict(claim: Claim) -> str:
     Returns
     -------
     str
-        One of `VERDICTS` if the claim's data were judged, else `HOLDS`, `FAILS` or
-        `NO_POWER`.
+        The claim's own verdict, one of `VERDICTS`, if it has one; else `HOLDS`, `FAILS`
+        or `NO_POWER`.
 
     Examples
     --------
@@ -704,7 +711,7 @@ def in_words(claim: Claim) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        What each column of `frame` says of the claim.
+        The cell of each column of `frame`.
     """
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds > 1)}" if claim.seeds else ""
     if claim.fails_if and claim.catches == ():
@@ -816,8 +823,9 @@ def folded(summary: str, content: str) -> str:
 class Table(tuple):
     """Claims as a notebook shows them.
 
-    It shows one sentence, then the claims that fail or were judged, and the other ones
-    folded. As plain text it is the sentence and a line for each claim that fails.
+    It shows one sentence, then the claims that fail or have a verdict, and then the
+    other ones, folded. As plain text it is the sentence and a line for each claim that
+    fails.
 
     Parameters
     ----------
@@ -844,6 +852,11 @@ class Table(tuple):
         return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
 
     def _repr_html_(self) -> str:
+        """Return the table as HTML: the summary, the open claims, the others folded.
+
+        Open are the claims that fail, and those that have a `verdict`. This field is
+        empty for most claims, which only hold or fail.
+        """
         chosen = [claim for claim in self if claim.verdict or not claim.holds]
         parts = [f"<p>{escape(self.summary())}.</p>"]
         for place in range(0, len(chosen), OPEN):
@@ -857,7 +870,7 @@ class Table(tuple):
         return "".join(parts)
 
     def words(self) -> str:
-        """Write a line for each claim that was judged.
+        """Write a line for each claim that has a verdict of `VERDICTS`.
 
         Returns
         -------

@@ -1,6 +1,6 @@
-"""The ledger: every numbered statement of a paper beside what was measured for it.
+"""The ledger: every numbered statement of a paper, with what was measured for it.
 
-What was measured for a statement are its rows, one per claim and setting.
+The rows of a statement are its claims, one row per claim and setting.
 """
 
 import math
@@ -29,8 +29,10 @@ from companion.statements import Statement
 from lib.files import ROOT, read_object
 
 DRIFT = 1e-6  # relative change of a measured value between processors, in float64
-ROUNDING = 1e-9  # a measured value below it is rounding
-NO_REMARK = {  # by the verdict of a claim; claims on real data have one
+ROUNDING = 1e-9  # a measured value below this is rounding error
+# What is written if a failing claim has no remark, by its verdict. Claims on real data
+# have a verdict.
+NO_REMARK = {
     "": "We have not found the cause.",
     "undecided": "Undecided: only a part of the interval agrees with the claim.",
     "unseen": "Not judged: the network does not beat the plain classifier.",
@@ -46,23 +48,23 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """Make claims rows of a statement, in one setting.
+    """Turn claims into rows of a statement, measured in one setting.
 
     Parameters
     ----------
     statement : str
         The statement's name in the paper, such as "Theorem 1".
     setting : str
-        The setting, which joins the ids of the claims.
+        The setting, which is added to the ids of the claims.
     seeds : int or None
-        Over how many seeds they were measured; None if nothing was drawn.
+        The number of seeds of the measurement; None if nothing was drawn at random.
     *claims : Claim
         The claims.
     fails_if : tuple of str
         Families of `papers.wrong_worlds` in which the claims must fail.
     remark : str, optional
-        Why the claims fail, or why no small altered copy shows it. Default: the own
-        remark of each claim.
+        Why the claims fail, or why they fail in no small altered copy. Default: each
+        claim keeps its own remark.
 
     Returns
     -------
@@ -134,7 +136,7 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
 
 
 def power_path(slug: str) -> Path:
-    """Return the file in which ``make falsify`` keeps what a ledger's claims detect.
+    """Return the file in which ``make falsify`` stores what a ledger's claims detect.
 
     Parameters
     ----------
@@ -144,14 +146,16 @@ def power_path(slug: str) -> Path:
     Returns
     -------
     Path
-        The file, whether or not it is there.
+        The path of the file, which need not exist.
     """
     # The repository's own figures; a batch redirects those of a notebook.
     return ROOT / "figures" / "power" / f"{slug}.json"
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """Say what each claim detects, as ``make falsify`` measured it at small size.
+    """Fill in which altered copies each claim detects, as ``make falsify`` measured.
+
+    That command measures small problems.
 
     Parameters
     ----------
@@ -168,8 +172,8 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     Raises
     ------
     ValueError
-        If a claim holds, detects no small altered copy, and does not say why in its
-        remark.
+        If a claim holds, detects no small altered copy, and has no remark that says
+        why.
     """
     ledger = list(ledger)
     path = power_path(slug)
@@ -198,9 +202,9 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     list of list of Claim
         One list per distinct measurement, in the order of the first rows. Two rows are
         in one list if they show the same number, or if `same_as` of one is the id of
-        the other. Numbers are the same if they differ by less than `DRIFT` of
-        themselves, which another processor may change, or lie in a chain of such
-        numbers; all below `ROUNDING` are one number, rounding. A row whose number is
+        the other. Two numbers are the same if their relative difference is less than
+        `DRIFT`, as much as another processor may cause, or if a chain of such numbers
+        connects them. All numbers below `ROUNDING` are the same. A row whose number is
         not finite forms a group of its own.
 
     Raises
@@ -239,16 +243,16 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def _number(row: Claim) -> float:
-    """Return what a row measured, with rounding read as zero."""
+    """Return the number that a row measured; a rounding error is returned as zero."""
     if abs(row.measured) < ROUNDING:
         return 0.0
     return row.measured
 
 
 def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
-    """Return the group that holds the row which `copy` names as the same.
+    """Return the group with the row that `copy` names in its field `same_as`.
 
-    The row of the same setting comes first if there is one.
+    A row of the same setting is preferred. Raises ValueError if there is no such row.
     """
     named = [copy.same_as, f"{copy.same_as} ({copy.setting})"]
     for group in groups:
@@ -263,12 +267,15 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
-    """Return the first row of the measurement that a row repeats, by the row's id."""
+    """For each row that repeats an earlier measurement, return that one's first row.
+
+    The result maps ids to ids.
+    """
     return {row.id: group[0].id for group in measurements(ledger) for row in group[1:]}
 
 
 def _with_repeats(ledger: Sequence[Claim]) -> list[Claim]:
-    """Remark on each row that repeats the measurement of an earlier one."""
+    """Return the rows; if one repeats an earlier measurement, its remark says so."""
     first = _repeats(ledger)
 
     def remark(row: Claim) -> str:
@@ -302,17 +309,17 @@ def statements(paper: Mapping[str, Statement]) -> dict[str, dict[str, str]]:
 
 
 def unmeasured(why: str) -> str:
-    """Say of a statement without rows that it has none.
+    """Return the words that replace the verdict of a statement without rows.
 
     Parameters
     ----------
     why : str
-        Why it has none; "See ..." names the rows of another statement.
+        Why the statement has no rows. "See ..." refers to rows of another statement.
 
     Returns
     -------
     str
-        The words in the place of its verdict.
+        The words.
 
     Examples
     --------
@@ -328,9 +335,9 @@ def unmeasured(why: str) -> str:
 
 
 def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
-    """Yield each statement's name, its rows, how many fail, and that in words.
+    """Yield, for each statement, its name, its rows, and how many of these fail.
 
-    Rows that fail come first.
+    The number comes twice, as a number and in words. Rows that fail come first.
     """
     for name in paper:
         group = [row for row in ledger if row.number == name]
@@ -453,8 +460,8 @@ def totals(
     -------
     dict of str to Number
         How many rows there are, how many hold, on how many distinct `measurements` they
-        rest, and what each measured. The latter may move by `DRIFT` of itself, by
-        `ROUNDING`, or as `loose` says.
+        rest, and what each measured. The tolerance of a measured number is the largest
+        of `DRIFT` times the number, `ROUNDING`, and the tolerance in `loose`.
 
     Examples
     --------
@@ -486,7 +493,7 @@ def totals(
 def draw(
     ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
 ) -> Figure:
-    """Draw a square for each statement of a paper, as `caption` says.
+    """Draw a square for each statement of a paper; `caption` explains the colours.
 
     Parameters
     ----------
@@ -521,7 +528,7 @@ def draw(
         low = -(place // wide)
         square = Rectangle((left, low), 0.92, 0.9, edgecolor=like.colour)
         square.set(facecolor=like.colour if group else "none")
-        square.set(alpha=1.0 if failed else 0.3)  # what fails is seen first
+        square.set(alpha=1.0 if failed else 0.3)  # failures are the first to be seen
         axis.add_patch(square)
         words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
         longest = max(map(len, words.split()))
@@ -533,7 +540,7 @@ def draw(
 
 
 def caption(paper: str, ledger: Sequence[Claim]) -> str:
-    """Say what the squares of `draw` show, and for how many data sets.
+    """Return the caption of `draw`: the colours, and the number of data sets.
 
     Parameters
     ----------
@@ -594,7 +601,7 @@ def failures(records: Sequence[Mapping]) -> str:
             name = f"{origin(record)}: {record['figure']}, `{record['slug']}`"
             lines += ["", f"## {name} ({record['scale']})", ""]
         for claim in failed:
-            # the claim's words say why
+            # A claim that was not measured says why in its own words.
             found = f": {shown(claim)}".removesuffix(": nan")
             why = NO_REMARK[claim.verdict if found else "unseen"]
             why = f"{claim.remark}." if claim.remark else why

@@ -43,7 +43,7 @@ SOURCES = {  # sources of data and weights, and their names in words
 
 
 def origin(record: Mapping) -> str:
-    """Return whose a figure is.
+    """Return which paper a figure belongs to.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def origin(record: Mapping) -> str:
 
 # Where the results of a page lie.
 
-MARKER = "made-of.json"  # a file with a page's results that says what they were made of
+MARKER = "made-of.json"  # a file beside a page's results that lists their inputs
 
 
 def results_folder(notebook: str, scale: str) -> Path:
@@ -87,8 +87,8 @@ def results_folder(notebook: str, scale: str) -> Path:
     Returns
     -------
     Path
-        The folder of its figures, records and executed notebook, whether or not it is
-        there.
+        The folder of the page's figures, records and executed notebook. It need not
+        exist.
     """
     return files.folder("runs") / "figures" / scale / notebook
 
@@ -106,7 +106,7 @@ def executed(notebook: str, scale: str) -> Path | None:
     Returns
     -------
     Path or None
-        The executed notebook; None unless the page is still the same.
+        The executed notebook; None if there is none, or if the page has changed since.
     """
     folder = results_folder(notebook, scale)
     source = files.folder("notebooks") / f"{notebook}.py"
@@ -121,7 +121,7 @@ def executed(notebook: str, scale: str) -> Path | None:
     return folder / f"{notebook}.ipynb"
 
 
-# Numbers, and what a record is refused for.
+# Numbers, and checks of what goes into a record.
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,10 @@ def finite(value: float, tolerance: float) -> Number:
 
 
 def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
-    """Give a value the first of the tolerances whose pattern fits its name."""
+    """Return a value with its tolerance: the first one whose pattern fits its name.
+
+    Raises ValueError if no pattern fits.
+    """
     if isinstance(value, Number):
         return value
     for pattern, tolerance in tolerances.items():
@@ -190,7 +193,7 @@ def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
-    """Raise ValueError, with its name, for a part that no record may have."""
+    """Raise ValueError if a part of a record is not valid; the message names it."""
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(
             f"slug {slug!r}: use lower-case letters, digits and underscores only"
@@ -295,7 +298,7 @@ class Run:
         self._clock = time.monotonic()
         parameters, _ = self._now()
         self.scale = parameters["scale"]
-        # The state at the start counts, since files may change while a long page runs.
+        # Keep the state at the start, since files may change while a long page runs.
         self._begun = sources.fingerprint(notebook, parameters)
         self._commit = provenance.commit()
 
@@ -388,7 +391,7 @@ class Run:
         )
 
     def _usual_row(self, setting: Mapping) -> dict:
-        """Return what a row of data says if the table does not."""
+        """Return the default row of data, if the table has no entry."""
         seeds = self._seeds(setting)
         drawn = f"seeds {seeds[0]}-{seeds[-1]}" if seeds else ""
         return {"source": "synthetic", "revision": drawn}
@@ -399,7 +402,7 @@ class Run:
         return list(range(seeds) if isinstance(seeds, int) else seeds)
 
     def _filled(self, row: Mapping) -> dict:
-        """Fill a row of data with the parameters that it names.
+        """Return a row of data with the values of the parameters that it names.
 
         Empty entries are left out.
         """
@@ -425,46 +428,46 @@ class Run:
     ) -> None:
         """Write picture and record into the folder that the batch names.
 
-        Without a batch (in Jupyter, or in a test of the page) nothing is written. What
-        is given is checked in both cases.
+        Without a batch (in Jupyter, or in a test of the page) nothing is written. The
+        arguments are checked in both cases.
 
         Parameters
         ----------
         figure : Figure
             The matplotlib figure.
         slug : str
-            Its short name, of lower-case letters, digits and underscores.
+            The figure's short name, of lower-case letters, digits and underscores.
         number : str
-            Its number in the paper, such as "Figure 2".
+            The figure's number in the paper, such as "Figure 2".
         caption : str
-            What it shows.
+            What the figure shows.
         claims : iterable of Claim, optional
-            What was checked on it.
+            The claims that were checked on its numbers.
         numbers : mapping of str to Number, optional
-            What is quoted of it, by name.
+            The numbers that texts quote from the figure, by name.
         data : sequence of mapping, optional
-            Its data sets and weights: rows with a name and a source of `SOURCES`.
+            The data sets and weights: rows with a name and a source of `SOURCES`.
         statements : mapping of str to mapping, optional
-            The statements that the claims of a ledger name.
+            The statements to which the claims of a ledger refer.
         setting : mapping, optional
-            What this figure was made with if the parameters say otherwise; "seeds" as
-            their list or their number.
+            Settings of this figure that differ from the page's parameters; "seeds" is
+            a list of seeds, or their number.
         dtype : str, optional
-            The type in which its numbers were computed.
+            The type in which the numbers were computed.
 
         Raises
         ------
         ValueError
-            If the slug is bad, a number is not finite, or a row of data has no name or
-            no source.
+            If the slug is not valid, a number is not finite, or a row of data has no
+            name or no source.
         OSError
-            With the path, if the folder cannot be written into.
+            If the folder cannot be written into. The message names the path.
         """
         numbers = dict(numbers or {})
         setting = dict(setting or {})
         _check(slug, numbers, data)
 
-        # What the figure says.
+        # The content of the record.
         parameters, _ = self._now()
         seeds = self._seeds(setting)
         setting.pop("seeds", None)
@@ -520,11 +523,11 @@ class Run:
 
 
 def _drawn(figure: Figure, kind: str, stamp: Mapping) -> bytes:
-    """Draw a figure as a PNG or an SVG.
+    """Return a figure as the bytes of a PNG or an SVG.
 
-    It has no date, so that the same figure gives the same bytes.
+    They contain no date, so that the same figure gives the same bytes.
     """
-    figure.draw_without_rendering()  # a constrained layout settles on its first drawing
+    figure.draw_without_rendering()  # the first drawing computes a constrained layout
     content = io.BytesIO()
     metadata = {"Title": stamp["slug"], "Description": json.dumps(stamp), "Date": None}
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": stamp["slug"]}):
@@ -535,7 +538,7 @@ def _drawn(figure: Figure, kind: str, stamp: Mapping) -> bytes:
 def _words(figure: Figure) -> list[str]:
     """Return titles, labels and legends of a figure.
 
-    A decimal in them is a measured one and may move; it is replaced by "#".
+    Decimal numbers in them are measured and may change; they are replaced by "#".
     """
     words = []
     for axes in figure.axes:
@@ -551,10 +554,10 @@ def _words(figure: Figure) -> list[str]:
 def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
     """Return which of "dashed" and "dotted" lines a figure has.
 
-    With them its words can be checked.
+    With these, a test can check the words of the figure.
     """
-    # The SVG has the dashes of everything that is drawn, which matplotlib's own objects
-    # do not tell.
+    # The SVG contains the dashes of everything that is drawn. Matplotlib's own objects
+    # do not give them.
     drawing = _drawn(figure, "svg", {"slug": slug}).decode()
     dashes = re.findall(r"stroke-dasharray: ([\d.]+),? ?([\d.]+)", drawing)
     return sorted(
@@ -562,7 +565,7 @@ def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
     )
 
 
-# Records that are there.
+# Reading records.
 
 PARTS = {  # the entries of every record, and their kind in JSON
     "notebook": str,
@@ -590,8 +593,8 @@ def read(path: Path) -> dict:
     Raises
     ------
     ValueError
-        With the path, if the file cannot be read, or a part of the record is missing or
-        of another kind than every record has.
+        If the file cannot be read, or if a part of the record is missing or has the
+        wrong type. The message names the path.
 
     Examples
     --------
@@ -607,7 +610,7 @@ def read(path: Path) -> dict:
 
 
 def _fault(record: Mapping) -> str:
-    """Say why an object is no record; the text is empty if it is one."""
+    """Return in words why an object is not a valid record; an empty text if it is."""
     if missing := [part for part in PARTS if part not in record]:
         return f"it lacks {', '.join(missing)}"
     for part, kind in PARTS.items():
@@ -675,7 +678,7 @@ def _is_finite(value: object) -> bool:
     return is_number and math.isfinite(value)
 
 
-# A record beside another one.
+# Comparing two records.
 
 
 def compare(new: Mapping, old: Mapping) -> list[str]:
@@ -684,12 +687,13 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     Parameters
     ----------
     new, old : mapping
-        The records of the run and of the reference, whose tolerances count.
+        The records of the run and of the reference. The tolerances are those of the
+        reference.
 
     Returns
     -------
     list of str
-        What differs by more than its tolerance, in words; empty if all is reproduced.
+        The differences beyond tolerance, in words; empty if all is reproduced.
 
     Examples
     --------
@@ -722,11 +726,11 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
 
 
 def compare_claims(new: Mapping, old: Mapping) -> list[str]:
-    """Compare the claims of a run with those of the reference, by their word.
+    """Compare the claims of a run with those of the reference.
 
-    A claim is reproduced if its bound, its verdict and whether it holds are those of
-    the reference. The bound has four digits of a number that may be computed, so these
-    may move in the last one.
+    A claim is reproduced if it has the same bound and the same verdict as in the
+    reference, and holds if it holds there. A bound may contain a computed number with
+    four digits; the last of these may differ.
 
     Parameters
     ----------
@@ -736,7 +740,7 @@ def compare_claims(new: Mapping, old: Mapping) -> list[str]:
     Returns
     -------
     list of str
-        What differs, in words; empty if all claims are reproduced.
+        The differences, in words; empty if all claims are reproduced.
 
     Examples
     --------
@@ -781,9 +785,9 @@ _DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def _same_bound(new: str, old: str) -> bool:
-    """Return whether two bounds say the same.
+    """Return whether two bounds have the same words and nearly the same numbers.
 
-    They have the same words, and numbers that agree to a unit of four digits.
+    The numbers may differ by a unit in the fourth digit.
     """
     if _DECIMAL.sub("#", new) != _DECIMAL.sub("#", old):
         return False

@@ -9,11 +9,11 @@ from pathlib import Path
 from companion.page_table import read_pages
 from lib.files import ROOT, dumps, folder, read_table, sha256
 
-CODE = ("lib", "companion", "papers")  # the packages whose files count
-# kinds of files that a module may read from its folder
+CODE = ("lib", "companion", "papers")  # the packages whose files are hashed
+# The kinds of files that a module may read from its own folder.
 DATA = (".toml", ".json", ".npz", ".csv", ".txt")
-# Committed results that notebooks read: the curves of studies, and what the rows of
-# ledgers detect.
+# Committed results that notebooks read: the curves of studies, and the altered copies
+# that the claims of ledgers detect.
 KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 
 
@@ -79,7 +79,7 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
-    """Return what a result depends on.
+    """Return all that the results of a page depend on, as hashes.
 
     Parameters
     ----------
@@ -91,9 +91,10 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     Returns
     -------
     dict
-        The parameters, and hashes of the .py ("source"), of its `closure` ("lib"), and
-        of the committed results named in it or for it in figures/index.toml ("kept").
-        "record" is what notebooks/pages.toml says of its records.
+        "parameters" are the parameters. "source" is the hash of the .py; "lib" has the
+        hashes of its `closure`; "kept" has those of the committed results that are
+        named in the .py, or for it in figures/index.toml. "record" is the entry of
+        notebooks/pages.toml for the page's records.
 
     Raises
     ------

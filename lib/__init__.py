@@ -1,4 +1,4 @@
-"""A companion to three papers on how a self-attention layer learns.
+"""The library of a companion to three papers on how a self-attention layer learns.
 
 lib/README.md is the map.
 """
@@ -9,7 +9,7 @@ if sys.hexversion < 0x030B0000:
     _words = (
         "attention-dynamics needs Python 3.11 or later, not " + sys.version.split()[0]
     )
-    # Under `python -m` one sentence, where an import shows its traceback.
+    # `python -m` prints this one sentence; an import shows it with a traceback.
     raise SystemExit(_words) if sys.argv[:1] == ["-m"] else ImportError(_words)
 
 # isort: split
@@ -18,9 +18,9 @@ from lib import interrupt
 if interrupt.is_own_command(sys.orig_argv):
     interrupt.end_in_a_sentence()
 
-# The public names stand in __init__.pyi, where editors find them too. Each is imported
-# when it is first asked for, so that `import lib` is quick and torch comes only for
-# networks.
+# The public names are listed in __init__.pyi, where editors find them too. Each is
+# imported at its first use, so that `import lib` is quick, and torch is only imported
+# for networks.
 # isort: split
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""How many threads BLAS takes."""
+"""Limit the number of threads that BLAS uses."""
 
 from contextlib import AbstractContextManager
 from functools import cache
@@ -11,8 +11,9 @@ _controller = cache(ThreadpoolController)  # it takes 15 ms to find all librarie
 def one_thread() -> AbstractContextManager:
     """Keep BLAS on one thread.
 
-    Several threads take turns at matrices of our sizes: on two busy cores a QR
-    factorisation of 2000 x 1000 numbers took 8 s with two threads and 1.2 s with one.
+    With matrices of our sizes, several threads mostly wait for one another: on two busy
+    cores a QR factorisation of 2000 x 1000 numbers took 8 s with two threads and 1.2 s
+    with one.
 
     Returns
     -------

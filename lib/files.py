@@ -22,12 +22,13 @@ def folder(name: str) -> Path:
     Parameters
     ----------
     name : {"figures", "runs", "notebooks"}
-        Which folder.
+        The name of the folder.
 
     Returns
     -------
     Path
-        $FIGURES_DIR, $RUNS_DIR or $NOTEBOOKS_DIR, else the repository's own folder.
+        $FIGURES_DIR, $RUNS_DIR or $NOTEBOOKS_DIR if it is set, otherwise the
+        repository's own folder.
     """
     given = os.environ.get(f"{name.upper()}_DIR")
     if given:
@@ -41,7 +42,7 @@ def sha256(content: bytes) -> str:
     Parameters
     ----------
     content : bytes
-        What is hashed.
+        The bytes to hash.
 
     Returns
     -------
@@ -63,13 +64,13 @@ def dumps(value: Any) -> str:
     Parameters
     ----------
     value : Any
-        The value. A numpy value becomes a plain one; what JSON does not know becomes
-        its `str`.
+        The value. A numpy value becomes a plain one. A value of a type that JSON does
+        not know is replaced by its `str`.
 
     Returns
     -------
     str
-        The JSON, in lines, with a line break at the end.
+        The JSON on several lines, with a line break at the end.
 
     Raises
     ------
@@ -111,8 +112,8 @@ def read_object(path: Path) -> dict:
     Raises
     ------
     ValueError
-        With the path, if the file cannot be read or holds anything else than a JSON
-        object.
+        If the file cannot be read, or contains anything but a JSON object. The message
+        names the path.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -131,7 +132,7 @@ def read_table(path: Path) -> dict:
     Parameters
     ----------
     path : Path
-        The file; a file that is not there has no tables.
+        The file. If it does not exist, there are no tables.
 
     Returns
     -------
@@ -141,7 +142,7 @@ def read_table(path: Path) -> dict:
     Raises
     ------
     ValueError
-        With the path, if the file cannot be read or is no TOML.
+        If the file cannot be read or is not TOML. The message names the path.
     """
     if not path.exists():
         return {}
@@ -155,25 +156,26 @@ def read_table(path: Path) -> dict:
 
 # Writing.
 
-PART = ".part"  # how the name of a temporary file or folder ends; .gitignore knows it
+PART = ".part"  # the end of the name of a temporary file or folder; .gitignore lists it
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole.
+    """Write a file completely or not at all.
 
-    Whatever interrupts, the file holds the old bytes or all of the new ones.
+    After any interruption, the file contains either the old bytes or all new ones.
 
     Parameters
     ----------
     path : Path
-        The file; its folder is made.
+        The file. Its folder is created if needed.
     content : bytes
-        What the file will hold.
+        The new content of the file.
 
     Raises
     ------
     OSError
-        With the path, if the disk is full or the folder cannot be written into.
+        If the disk is full or the folder cannot be written into. The message names the
+        path.
     """
     write_all({path: content})
 
@@ -181,25 +183,26 @@ def write(path: Path, content: bytes) -> None:
 def write_all(contents: Mapping[Path, bytes]) -> None:
     """Write several files or, if one of them fails, none.
 
-    What was there before then comes back. Each file is replaced by a single rename.
-    What an earlier write of the same file left behind, because its process was killed,
-    is removed.
+    If one fails, all files get their old content back. Each file is replaced by a
+    single rename. Temporary files are removed that an earlier write of the same file
+    left behind because its process was killed.
 
     Parameters
     ----------
     contents : mapping of Path to bytes
-        What each file will hold.
+        The new content of each file.
 
     Raises
     ------
     OSError
-        With the path, if the disk is full or a folder cannot be written into.
+        If the disk is full or a folder cannot be written into. The message names the
+        path.
     """
     waiting: dict[Path, Path] = {}
     before: dict[Path, bytes | None] = {}
     with contextlib.ExitStack() as streams:
         try:
-            # A full or read-only disk shows here, before any name points to new bytes.
+            # A full or read-only disk raises its error here, before any file changes.
             for path, content in contents.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _sweep(path)
@@ -222,7 +225,7 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a name in the folder of a file that no other process has.
+    """Return a new name in the folder of a file, which no other process uses.
 
     Parameters
     ----------
@@ -238,15 +241,15 @@ def temporary_beside(path: Path) -> Path:
 
 
 def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
-    """Write to a temporary file of `path`; an error of the system names `path`."""
+    """Write to the temporary file of `path`; if the system raises, name `path`."""
     try:
-        # The open file marks itself as in use by this process.
+        # This lock marks the file as in use by this process.
         fcntl.flock(stream, fcntl.LOCK_EX)
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())  # a power cut must not leave a name without bytes
     except OSError as error:
-        # the error of a full disk names no file
+        # If the disk is full, the system's error names no file.
         error.filename = error.filename or str(path)
         raise
 
@@ -255,28 +258,28 @@ def _sweep(path: Path) -> None:
     """Remove the temporary files of `path` that no living process holds."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
         with contextlib.suppress(OSError), open(temporary, "rb") as stream:
-            # an error here means that the file is being written
+            # An error here means that a process is writing the file.
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             temporary.unlink()
 
 
 def replace_folder(fresh: Path, place: Path) -> None:
-    """Put a folder in the place of another one; nothing of the two is ever mixed.
+    """Replace a folder by another one, so that files of the two are never mixed.
 
-    Whoever looks finds the old folder, the new one or, between two renames, none. Only
+    Other processes see the old folder, the new one or, between two renames, none. Only
     one process at a time may replace the folder at `place`.
 
     Parameters
     ----------
     fresh : Path
-        The new folder, on the same file system as `place`; it is moved.
+        The new folder, on the same file system as `place`. It is moved.
     place : Path
-        The place of the old folder, if there is one, or of a file instead.
+        The path of the old folder, or of a file; it need not exist.
 
     Raises
     ------
     OSError
-        If the folder cannot be moved; the old one is then back in its place.
+        If the folder cannot be moved. The old one is then still in its place.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = temporary_beside(place)
@@ -288,18 +291,18 @@ def replace_folder(fresh: Path, place: Path) -> None:
         if os.path.lexists(aside):
             os.rename(aside, place)
         raise
-    # Remove the old folder, and remains of still older ones that killed processes left.
+    # Remove the old folder, and older ones that killed processes left behind.
     for old in place.parent.glob(f".{glob.escape(place.name)}.*{PART}"):
         remove(old)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all it holds, if it is there.
+    """Remove a file, or a folder with all its content, if it exists.
 
     Parameters
     ----------
     path : Path
-        The file or folder. Of a symbolic link only the link is removed.
+        The file or folder. If it is a symbolic link, only the link is removed.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -308,7 +311,7 @@ def remove(path: Path) -> None:
 
 
 def sentence(error: BaseException) -> str:
-    """Say an error without its number.
+    """Return the message of an error in words, without its number.
 
     Parameters
     ----------
@@ -318,7 +321,7 @@ def sentence(error: BaseException) -> str:
     Returns
     -------
     str
-        What the system said, and of which file.
+        The message of the system, and the name of the file if there is one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, answered in one sentence and with exit status 130."""
+"""Let Ctrl-C and SIGTERM end a command with one sentence and exit status 130."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ def end_in_a_sentence() -> None:
 
     Notes
     -----
-    A traceback would tell a user nothing, and the processes below do not all see the
-    terminal's Ctrl-C. `import lib` calls this where it begins one of the project's own
-    commands, so it holds from the first import on.
+    A traceback would not help a user, and not all child processes receive the
+    terminal's Ctrl-C. `import lib` calls this function if the process runs one of the
+    project's own commands, so that it works from the first import on.
     """
     owner = os.getpid()
 
     def end(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != owner:  # a fork of the command: the command speaks
+        if os.getpid() != owner:  # in a fork, leave the sentence to the command itself
             os._exit(STATUS)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -37,7 +37,7 @@ def end_in_a_sentence() -> None:
 
 
 def is_own_command(words: list[str]) -> bool:
-    """Say whether a command line is `python -m` of this project.
+    """Return whether a command line runs a module of this project by `python -m`.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ def is_own_command(words: list[str]) -> bool:
             module = "".join(words[place + 1 :][:1])
             return module.partition(".")[0] in ("lib", "companion", "papers")
         if not word.startswith("-") and before not in ("-X", "-W"):
-            return False  # a script: what follows is its own
+            return False  # a script, whose own arguments follow
         before = word
     return False
 
 
 def _kill_children() -> None:
-    """Kill every process below this one."""
+    """Kill all child processes of this one, and their children."""
     try:
         import psutil
 

@@ -1,4 +1,4 @@
-"""How much memory there is, asked before much of it is taken."""
+"""How much memory is available, checked before a large part of it is used."""
 
 import math
 import os
@@ -9,13 +9,13 @@ MEMINFO = Path("/proc/meminfo")
 
 
 def available() -> float:
-    """Return how many bytes this process may still take.
+    """Return how many bytes of memory this process can still use.
 
     Returns
     -------
     float
-        Linux's estimate of what can be taken without swapping; elsewhere all of the
-        machine's memory, or infinity if the system does not say.
+        On Linux, the system's estimate of how much can be used without swapping. On
+        other systems all of the machine's memory, or infinity if that is not known.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def available() -> float:
 
 
 def require(needed: float, what: str, instead: str) -> None:
-    """Raise MemoryError if an amount of memory is not there.
+    """Raise MemoryError if an amount of memory is not available.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def require(needed: float, what: str, instead: str) -> None:
     what : str
         What needs them, as the beginning of a sentence.
     instead : str
-        What to do, as its end.
+        What to do instead, as the end of this sentence.
 
     Raises
     ------
     MemoryError
-        If less is available. The message has both amounts.
+        If less memory is available. The message states both amounts.
 
     Examples
     --------

@@ -20,7 +20,7 @@ def digest(parts: Mapping) -> str:
     Parameters
     ----------
     parts : mapping
-        The parts, which JSON can write. Their order does not count.
+        The parts, as values that JSON can represent. Their order does not matter.
 
     Returns
     -------
@@ -36,12 +36,12 @@ def git(*arguments: str) -> str | None:
     Parameters
     ----------
     *arguments : str
-        The words behind ``git``.
+        The words that follow ``git`` on the command line.
 
     Returns
     -------
     str or None
-        Its output; None if git or the repository is absent or refuses.
+        The output of git; None if git or the repository is missing, or git fails.
     """
     if not (
         ROOT / "notebooks"
@@ -63,8 +63,8 @@ def commit() -> str | None:
     Returns
     -------
     str or None
-        12 hex digits, with "-dirty" behind them if files other than figures and .ipynb
-        differ. None if git or the repository is absent or refuses.
+        12 hex digits, followed by "-dirty" if files other than figures and .ipynb
+        differ from the commit. None if git or the repository is missing, or git fails.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
@@ -76,12 +76,12 @@ def commit() -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions on which numbers depend.
+    """Return the versions of the software on which results depend.
 
     Returns
     -------
     dict of str to str
-        Those of Python and of the installed ones among `PACKAGES`.
+        The versions of Python and of those `PACKAGES` that are installed.
     """
     known = {
         name: metadata.version(name)
@@ -97,9 +97,9 @@ def peak_memory_mb() -> float | None:
     Returns
     -------
     float or None
-        In MB; None elsewhere than on Linux.
+        The memory in MB; None on systems other than Linux.
     """
-    # getrusage would include the parent process
+    # getrusage would include the memory of the parent process.
     status = Path("/proc/self/status")
     peak = status.exists() and re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
     if peak:

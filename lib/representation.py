@@ -13,9 +13,9 @@ class Shapes:
     Two records are equal if they are of one class and all their fields are equal.
     Arrays are compared entry by entry, and NaN equals NaN. A record has no hash.
 
-    The `repr` tells the shapes of arrays and the sizes of other fields. Of an array of
-    words it tells the distinct ones. A float has 4 digits, a word stands as it is, and
-    functions are left out.
+    The `repr` shows the shapes of arrays and the sizes of other fields. For an array of
+    words it shows the distinct words. Floats have 4 digits, words are shown in full,
+    and functions are left out.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Shapes:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Say whether two fields have equal values."""
+    """Return whether two fields have equal values."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Mapping):
@@ -70,7 +70,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _size(value: Any) -> str:
-    """Say the size of one field; nothing for a value without one."""
+    """Return the size of one field as text; an empty text if it has none."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return " | ".join(np.unique(value))
     if getattr(value, "shape", ()):

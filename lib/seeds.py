@@ -1,6 +1,6 @@
 """One integer seed gives one independent random stream per role.
 
-Counts and sizes are checked here too: they are whole numbers.
+The check that counts and sizes are whole numbers is here too.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# Appended to, never reordered: a role's place in the list is its stream.
+# Only append to this list, never reorder it: a role's index in it selects its stream.
 ROLES = [
     "data",
     "labels",
@@ -32,15 +32,14 @@ ROLES = [
 
 
 def whole_number(name: str, value: Any, minimum: int = 0) -> int:
-    """Return a value as an int, after a check.
+    """Check that a value is a whole number, and return it as an int.
 
     Parameters
     ----------
     name : str
         Name of the value, for the error.
     value : Any
-        The value. A float without a fraction is a whole number; a truth value and a
-        text are none.
+        The value. A float without a fraction is accepted; a bool and a text are not.
     minimum : int, default 0
         The smallest value that is allowed.
 
@@ -52,7 +51,8 @@ def whole_number(name: str, value: Any, minimum: int = 0) -> int:
     Raises
     ------
     ValueError
-        If the value is no whole number, or is below `minimum`; the text names it.
+        If the value is not a whole number, or is below `minimum`. The message names
+        it.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def whole_number(name: str, value: Any, minimum: int = 0) -> int:
             number = None
         else:
             number = int(value)
-    except (TypeError, ValueError, OverflowError):  # no number at all, NaN, infinity
+    except (TypeError, ValueError, OverflowError):  # not a number, NaN or infinity
         number = None
     if number is None or number != value or number < minimum:
         if minimum:
@@ -117,9 +117,9 @@ def stream(seed: int, role: str) -> np.random.Generator:
 
 
 def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
-    """Return the random stream of a role under a seed at a place.
+    """Return the random stream of a role under a seed, for one place in a run.
 
-    A place is for example an epoch or a step, so that a run goes on from any.
+    A place is for example an epoch or a step. So a run can resume at any place.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     role : str
         One of `ROLES`.
     *place : int
-        The numbers of the place.
+        The numbers of the place, such as the epoch and the step.
 
     Returns
     -------

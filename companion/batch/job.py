@@ -1,4 +1,4 @@
-"""What a batch runs: a page at a scale, its results, and why it must run again."""
+"""A job of a batch: a page at a scale, its results, and whether it must run again."""
 
 import json
 import os
@@ -13,26 +13,27 @@ from lib import files, provenance
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job:
-    """One page at one scale, as the process that plans it sees it.
+    """One page at one scale, as the process that plans the batch sees it.
 
-    A worker may see the project's folders under another path.
+    A worker may see the project's folders under other paths.
 
     Parameters
     ----------
     notebook : str
-        The stem of its .py.
+        The stem of the page's .py.
     scale : str
         One of `pages.SCALES`.
     page : str
-        The text of its .py.
+        The text of the page's .py.
     overrides : mapping
         The parameters that papermill sets: those of the scale and of `settings`.
     settings : mapping
-        The values of --set; a run with some has a folder of its own and no reference.
+        The values of --set. A run with such values has a folder of its own, and no
+        reference.
     inputs : mapping
-        What its results depend on: the fingerprint, and the places of real data.
+        All that the results depend on: the fingerprint, and the places of real data.
     work : Path
-        The folder of the run while it goes on, and of one that failed.
+        The folder of a run that has not finished, or that failed.
     results : Path
         The folder of the last run that succeeded.
     reference : Path
@@ -59,7 +60,7 @@ class Job:
 
     @property
     def lock(self) -> Path:
-        """The lock of whoever runs this job."""
+        """The lock file of the process that runs this job."""
         return self.work.with_suffix(".lock")
 
 
@@ -80,7 +81,8 @@ def jobs(asked: Namespace) -> dict[Job, str]:
     Raises
     ------
     ValueError
-        In one sentence, for a name, a page, a table or a setting of no use.
+        If a name, a page, a table or a setting cannot be used. The message is one
+        sentence.
     """
     planned = {name: _job(name, asked) for name in pages.notebooks(asked.names)}
     absent = [name for name, job in planned.items() if job is None]
@@ -93,9 +95,9 @@ def jobs(asked: Namespace) -> dict[Job, str]:
 
 
 def _job(notebook: str, asked: Namespace) -> Job | None:
-    """Make the job of a notebook.
+    """Return the job of a notebook, or None if the notebook does not offer the scale.
 
-    It is None if the scale is not offered. Raises ValueError with the notebook's name.
+    Raises ValueError, with the notebook's name, if the job cannot be planned.
     """
     try:
         plan = pages.planned(notebook, asked.scale, asked.settings)
@@ -135,19 +137,19 @@ def _job(notebook: str, asked: Namespace) -> Job | None:
     )
 
 
-# What a run was made of.
+# The inputs of a run.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Marker:
-    """What the results of a run were made of.
+    """The inputs from which the results of a run were made, and their hashes.
 
     Parameters
     ----------
     inputs : dict
         The job's inputs when it ran.
     data : list of dict
-        The rows of data of its records.
+        The rows of data in the run's records.
     hashes : dict of str to str
         The hash of each file of the results, by its name.
     """
@@ -164,7 +166,7 @@ class Marker:
         )
 
     def dumps(self) -> bytes:
-        """Return the marker as a file has it.
+        """Return the marker as the bytes of a file.
 
         Returns
         -------
@@ -186,12 +188,12 @@ def marker_of(folder: Path) -> Marker:
     Returns
     -------
     Marker
-        What the results were made of.
+        The marker.
 
     Raises
     ------
     ValueError
-        With its path, if it is missing or no marker.
+        If the file is missing or is not a marker. The message names its path.
     """
     path = folder / record.MARKER
     parts = files.read_object(path)
@@ -214,7 +216,7 @@ def marker_of(folder: Path) -> Marker:
 
 
 def reason(job: Job, asked: Namespace) -> str:
-    """Say why a job must run.
+    """Return why a job must run, in words.
 
     Parameters
     ----------
@@ -226,12 +228,12 @@ def reason(job: Job, asked: Namespace) -> str:
     Returns
     -------
     str
-        The reason in words; empty if its results are up to date.
+        The reason in words; empty if the job's results are up to date.
 
     Raises
     ------
     ValueError
-        With its path, if a record of its results is damaged.
+        If a record of the results is damaged. The message names its path.
     """
     if job.settings:
         return "parameters of your own"
@@ -254,12 +256,13 @@ def reason(job: Job, asked: Namespace) -> str:
 
 
 def _changed_inputs(job: Job, marker: Marker) -> list[str]:
-    """List the inputs that differ from those of the results."""
+    """Return, in words, the inputs that have changed since the results were made."""
     now = dict(job.inputs)
     before = dict(marker.inputs)
     if all(row.get("source") in ("synthetic", "kept") for row in marker.data):
         for inputs in (now, before):
-            inputs.pop("places", None)  # where real data would lie
+            # Without real data in the results, the places of real data do not matter.
+            inputs.pop("places", None)
     return [
         _changed(part, now.get(part), before.get(part))
         for part in now | before
@@ -276,7 +279,7 @@ def _changed(part: str, now: object, before: object) -> str:
 
 
 def _changed_results(job: Job, marker: Marker) -> list[str]:
-    """List the files of the results that have changed since the run."""
+    """Return, in words, the files of the results that have changed since the run."""
     changed = [
         name
         for name, old in marker.hashes.items()

@@ -18,21 +18,22 @@ from lib import files, provenance
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A figure of a run beside the reference.
+    """The result of comparing a figure of a run with the reference.
 
     Parameters
     ----------
     job : Job
         The run.
     slug : str
-        The name of its figure.
+        The name of the figure.
     words : str
-        What a reader is told.
+        The result in words, which is printed.
     reproduced : bool
-        False if a number or a claim differs, or the reference is damaged.
+        False if a number or a claim differs, or if the reference is damaged.
     is_news : bool
-        Whether --update copies the figure: it is not reproduced, has no reference, or
-        was made of other code, parameters or data than the reference was.
+        Whether --update copies the figure. It does if the figure is not reproduced, if
+        it has no reference, or if it was made from other code, parameters or data than
+        the reference.
     """
 
     job: Job
@@ -43,7 +44,7 @@ class Comparison:
 
     @property
     def copies(self) -> dict[Path, Path]:
-        """The files of the reference, each with the run's own."""
+        """The run's files, by the paths of the reference's files that they replace."""
         names = [f"{self.slug}{end}" for end in record.ENDS]
         return {self.job.reference / name: self.job.results / name for name in names}
 
@@ -61,13 +62,13 @@ def compare(job: Job, slug: str) -> Comparison:
     Returns
     -------
     Comparison
-        Numbers are compared with the tolerance that the reference states, claims by
-        their word; pictures are not compared.
+        The result. Numbers may differ by the tolerance that the reference states.
+        Claims must have the same bound and verdict. Pictures are not compared.
 
     Raises
     ------
     ValueError
-        With its path, if the run's own record is damaged.
+        If the run's own record is damaged. The message names its path.
     """
     new = record.read(job.results / f"{slug}.json")
     words, reproduced, is_news = _compared(job, slug, new)
@@ -83,7 +84,7 @@ def compare(job: Job, slug: str) -> Comparison:
 
 
 def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
-    """Return the words, whether it is reproduced, and whether --update copies it."""
+    """Return the fields words, reproduced and is_news of a `Comparison`."""
     if job.settings:
         return "parameters of your own, not compared", True, False
     embedded = any(row["source"] == "demo" for row in new["data"])
@@ -102,13 +103,13 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
     except ValueError as error:
         return f"the reference is of no use: {error}", False, True
 
-    # What was computed.
+    # Were the same parameters and data used?
     if new["parameters"] != old["parameters"]:
         return f"not compared, {_other_parameters(new, old)}", True, True
     if _kinds_of_data(new) != _kinds_of_data(old):
         return "not compared, the data differ", True, not embedded
 
-    # What came out.
+    # Are the results the same?
     differences = [*record.compare(new, old), *record.compare_claims(new, old)]
     fingerprints = [each["provenance"].get("fingerprint") for each in (new, old)]
     is_news = bool(differences) or fingerprints[0] != fingerprints[1]
@@ -130,9 +131,9 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
 
 
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
-    """Raise ValueError for a picture that cannot be shown or is not its record's.
+    """Raise ValueError if a picture cannot be read or does not belong to its record.
 
-    The message has the picture's path.
+    The message names the picture's path.
     """
     try:
         with Image.open(path) as picture:
@@ -145,7 +146,7 @@ def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
 
 
 def _other_parameters(new: Mapping, old: Mapping) -> str:
-    """List the parameters of a run that differ from the reference's."""
+    """Return, in words, the parameters of a run that differ from the reference's."""
     mine = new["parameters"]
     theirs = old["parameters"]
     words = []
@@ -180,15 +181,15 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
     Returns
     -------
     list of Comparison
-        Those that were copied.
+        The comparisons whose figures were copied.
 
     Raises
     ------
     Refused
-        In one sentence, and before anything is copied, if a file that would be
-        overwritten has changes that nobody committed: they may be another's work.
+        If a file that would be overwritten has uncommitted changes, which may be
+        somebody's work. Nothing has been copied then.
     OSError
-        With its path, if a file cannot be written.
+        If a file cannot be written. The message names its path.
     """
     news = [comparison for comparison in comparisons if comparison.is_news]
     contents = {}

@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     Parameters
     ----------
     argv : list of str, optional
-        Its words, by default those of this process.
+        The words of the command line. Default: those of this process.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     Raises
     ------
     SystemExit
-        For bad usage that is seen before anything runs, with status 2.
+        With status 2, if bad usage is found before anything runs.
     """
     interrupt.end_in_a_sentence()
     asked = _options(argv)
@@ -54,13 +54,13 @@ def main(argv: list[str] | None = None) -> int:
     return _carry_out([*planned], todo, asked)
 
 
-# What was asked.
+# The command line.
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
-    """Read the command line.
+    """Return the options of the command line.
 
-    The result's `refuse` says a sentence and ends the process.
+    Their method `refuse` prints a sentence and ends the process.
     """
     usage = "python -m companion.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser(
@@ -127,7 +127,8 @@ def setting(text: str) -> tuple[str, object]:
     Parameters
     ----------
     text : str
-        The text. Its value is a Python literal, true, false, or else a text.
+        The text. Its value is read as a Python literal, or as true or false; anything
+        else stays a text.
 
     Returns
     -------
@@ -186,11 +187,14 @@ def _check_folders(asked: argparse.Namespace) -> None:
         )
 
 
-# Doing it.
+# Running and comparing.
 
 
 def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -> int:
-    """Run what is to do and compare all jobs, a line each; return the exit status."""
+    """Run the jobs `todo`, and compare all planned jobs with the reference.
+
+    It prints one line per figure, and returns the exit status.
+    """
     failed = _run_all(todo, asked)
     finished = [job for job in planned if job.notebook not in failed]
     comparisons: list[Comparison] = []
@@ -215,14 +219,14 @@ def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -
 
 
 def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
-    """Run the jobs, the longest first, and say how each ended.
+    """Run the jobs, the longest first, and print how each ended.
 
     Returns the notebooks that failed.
     """
     failed = []
     seconds = _seconds_by_notebook(asked.scale)
-    # The longest come first, so that none is left alone at the end. A page that was
-    # never run may be the longest.
+    # The longest jobs come first, so that no long job runs by itself at the end. A page
+    # that was never run may be the longest.
     todo = sorted(todo, key=lambda job: -seconds.get(job.notebook, math.inf))
     for job, outcome in work.outcomes(todo, asked):
         took = f"{job.notebook}  {outcome.seconds:.1f} s"
@@ -238,7 +242,7 @@ def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
 
 
 def _seconds_by_notebook(scale: str) -> dict[str, float]:
-    """Return how long each notebook takes at a scale, by its committed records."""
+    """Return the seconds that each notebook takes at a scale, by committed records."""
     seconds = {}
     for path in sorted((files.folder("figures") / scale).glob("*.json")):
         with contextlib.suppress(
@@ -255,7 +259,7 @@ def _summed_up(
     copied: list[Comparison],
     asked: argparse.Namespace,
 ) -> int:
-    """Say what was copied, what is not reproduced and what failed.
+    """Print what was copied, what is not reproduced and what failed.
 
     Returns the exit status.
     """

@@ -1,6 +1,6 @@
 """Run pages on Dask.
 
-Papermill runs each in a folder of its own, which one rename publishes.
+Papermill runs each page in a folder of its own. One rename publishes this folder.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from companion import record, stored
 from companion.batch.job import Job, Marker
 from lib import files
 
-# An outcome reports a lost scheduler or a slow cell in one sentence. asyncio would log
-# forty lines.
+# An `Outcome` reports a lost scheduler or a slow cell in one sentence. Without this
+# line, asyncio would log forty lines about it.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
@@ -34,11 +34,11 @@ class Outcome(NamedTuple):
     Parameters
     ----------
     seconds : float
-        How long it took.
+        How long the run took.
     error : str, optional
-        The error, if any, in one line.
+        The error, if there was one, in one line.
     note : str, optional
-        What else to say of it.
+        A remark on the run.
     """
 
     seconds: float
@@ -97,7 +97,7 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
 
 
 def _client(workers: int, asked: Namespace):
-    """Return a client of the given scheduler, else of a cluster of this machine."""
+    """Return a client of the given scheduler, or of a new cluster on this machine."""
     import dask
     from distributed import Client
 
@@ -105,14 +105,14 @@ def _client(workers: int, asked: Namespace):
     # one's too.
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     dask.config.set({"distributed.logging.distributed": "critical"})
-    # Kernels compute and workers wait. By default a worker would look a hundred times
-    # a second at what it does, which costs a waiting one 4 % of a core.
+    # The kernels compute, and the workers only wait. By default a worker would profile
+    # itself a hundred times per second, which takes 4 % of a core while it waits.
     dask.config.set({"distributed.worker.profile.enabled": False})
     dask.config.set({"distributed.admin.tick.interval": "500ms"})
-    # The workers never see the terminal's Ctrl-C, of which each would print a
-    # traceback: they inherit from the thread that starts them that it is blocked. This
-    # thread waits for them and does see it. What starts a tracker of resources lets the
-    # signal through again, so the tracker has to run before.
+    # The workers must not receive the terminal's Ctrl-C, because each would print a
+    # traceback. So the thread that starts them blocks the signal, and they inherit
+    # this. The thread here waits for them and does receive it. Starting a resource
+    # tracker would unblock the signal again, so the tracker has to be started before.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -125,10 +125,10 @@ def _client(workers: int, asked: Namespace):
                 n_workers=workers,
                 threads_per_worker=1,
                 processes=True,
-                memory_limit=0,  # the memory is in the kernels, which Dask does not see
+                memory_limit=0,  # the kernels use the memory; Dask does not see them
                 host="127.0.0.1",
-                # Seen from this machine alone, at any free port: another batch may have
-                # a fixed one.
+                # Reachable only from this machine, at any free port: another batch may
+                # occupy a fixed one.
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.FATAL + 10,
             )
@@ -151,23 +151,23 @@ _one_notebook_per_process = threading.Lock()
 
 
 def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
-    """Run a page and publish what it made.
+    """Run a page and publish its results.
 
     Parameters
     ----------
     job : Job
         The page at its scale.
     threads : int or None
-        The threads of its kernel; None for those of the worker.
+        The number of threads of the page's kernel; None for that of the worker.
     timeout : float or None
         The longest time for a cell, in seconds; None for no limit.
 
     Returns
     -------
     Outcome
-        With the error, if any: a page that fails leaves the others alone. The results
-        of an earlier run then stay as they are; what there is of this one lies in
-        `job.work`.
+        How the run ended. An error of the page is returned in it, not raised, so that
+        other pages still run. The results of an earlier run then stay as they are, and
+        the incomplete results of this run are in `job.work`.
     """
     begin = time.monotonic()
     error = None
@@ -185,7 +185,7 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
     except TimeoutError:
         error = f"a cell took longer than {timeout:g} s"
     except OSError as exception:
-        # a full disk names no file
+        # If the disk is full, the system's error names no file.
         exception.filename = exception.filename or str(job.work)
         error = f"{type(exception).__name__}: {files.sentence(exception)}"
     except Exception as exception:
@@ -194,10 +194,9 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
 
 
 def _said(exception: Exception) -> str:
-    """Write an error in one line.
+    """Return an error in one line.
 
-    An error in a cell has the name and words of the cell's exception, other errors
-    their own.
+    For an error in a cell, the line has the name and message of the cell's exception.
     """
     name = getattr(exception, "ename", None) or type(exception).__name__
     lines = str(getattr(exception, "evalue", None) or exception).strip().splitlines()
@@ -254,16 +253,16 @@ def _data_folder() -> dict[str, Path]:
     if not given:
         return {}
     path = Path(given).expanduser().absolute()
-    # otherwise it may be relative to the repository
+    # If this path does not exist, DATA_DIR may be relative to the repository.
     if path.exists():
         return {"DATA_DIR": path}
     return {}
 
 
 def _papermill(job: Job, timeout: float | None) -> None:
-    """Execute the page; a second time only if no kernel came up.
+    """Execute the page, and try again if its kernel did not start.
 
-    Two kernels may race for a port.
+    A kernel may fail to start because another one took its port.
     """
     import jupytext
     import papermill
@@ -286,15 +285,15 @@ def _papermill(job: Job, timeout: float | None) -> None:
     try:
         execute()
     except RuntimeError as error:
-        # An error in a cell has another class, and a kernel that dies during a cell a
-        # subclass.
+        # Only a kernel that did not start raises exactly RuntimeError. An error in a
+        # cell has another class, and a kernel that dies later raises a subclass.
         if type(error) is not RuntimeError:
             raise
         execute()
 
 
 def publish(job: Job) -> str:
-    """Put the folder of a finished run in the place of the last one's.
+    """Replace the folder of the last run's results by that of a finished run.
 
     Parameters
     ----------
@@ -304,14 +303,14 @@ def publish(job: Job) -> str:
     Returns
     -------
     str
-        What else to say of it.
+        A remark on the run, which may be empty.
 
     Raises
     ------
     ValueError
-        With its path, if the run has written a record that is none.
+        If the run has written a record that is not valid. The message names its path.
     OSError
-        If the folder cannot be moved; the last one's results then stay.
+        If the folder cannot be moved. The results of the last run then stay.
     """
     paths = [
         path for path in sorted(job.work.glob("*.json")) if path.name != record.MARKER

@@ -1,8 +1,8 @@
 """The model: tokens, softmax attention, closed-form gradients, minimal coordinates.
 
-In: seeds and sizes, or your own arrays. Out: a `TokenSet`, its logits, softmax weights,
-scores and gradients. Open `model` first: it is equation (1) of paper A and its
-gradient.
+The functions take seeds and sizes, or your own arrays. They return a `TokenSet`, and
+its logits, softmax weights, scores and gradients. Open `model` first: it contains
+equation (1) of paper A and its gradient.
 """
 
 from lib.attention.coordinates import Minimal, minimal

@@ -1,9 +1,9 @@
 """Minimal coordinates: training in them costs the same for tokens of any dimension.
 
 The gradient of paper A is a sum of outer products of tokens and queries, so W_t - W_0
-never leaves span(tokens) x span(queries). Tokens in an orthonormal basis of their span
-(width at most nT) and queries in theirs (at most n) have the same scores, norms and
-angles.
+never leaves span(tokens) x span(queries). So we express tokens in an orthonormal basis
+of their span (at most n T vectors), and queries in one of theirs (at most n vectors).
+All scores, norms and angles stay the same.
 """
 
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from lib import blas
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.representation import Shapes
 
-LARGE = 2**18  # entries of runs that are factorised in one call
-BLOCK = 2**12  # coordinates that are orthonormalised at once
+LARGE = 2**18  # runs with at most this many entries are factorised in one call
+BLOCK = 2**12  # a QR factorisation takes this many coordinates at once
 # A vector lies in a span if its distance is at most this part of its length.
 DEPENDENT = 1e-12
 
@@ -90,7 +90,7 @@ class Minimal(Shapes):
 
 
 def token_set_of(tokens: TokenSet | Minimal) -> TokenSet:
-    """Return what is trained on, in the coordinates that `tokens` has.
+    """Return the token set that is trained on, in the coordinates of `tokens`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def token_set_of(tokens: TokenSet | Minimal) -> TokenSet:
     Returns
     -------
     TokenSet
-        `tokens` itself, or that of a Minimal.
+        `tokens` itself, or the token set of a Minimal.
 
     Raises
     ------
@@ -171,8 +171,8 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
             token_basis, X = _basis_of_shown(tokens.X, tokens.mask, tokens.opt)
         query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
-    # Rounding must not part equal tokens: their scores are equal, and stay so in joint
-    # training.
+    # Rounding must not make equal tokens differ: their scores have to be equal, also
+    # during joint training.
     X = np.take_along_axis(
         X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2
     )
@@ -188,14 +188,15 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
 
 
 def first_equal(X: np.ndarray) -> np.ndarray:
-    """Find the first vector of each sample that equals vector t, (runs, n, T).
+    """For each vector t, find the first vector of its sample that equals it.
 
-    X is (runs, n, T, d).
+    X is (runs, n, T, d). Returns indices (runs, n, T); the index is t itself if no
+    earlier vector is equal.
     """
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
     entry = X[..., 0]
-    # only few pairs of tokens agree if entries are continuous
+    # Compare first entries first: few are equal if entries are continuous.
     alike = entry[..., :, None] == entry[..., None, :]
     for t, s in np.argwhere(np.tril(alike.any((0, 1)), -1))[
         ::-1
@@ -207,16 +208,16 @@ def first_equal(X: np.ndarray) -> np.ndarray:
 
 
 def _basis(rows: np.ndarray):
-    """Find an orthonormal basis (runs, d, r) that spans `rows`, and the rows in it.
+    """Find an orthonormal basis of the span of `rows` (runs, m, d).
 
-    The rows are (runs, m, d).
+    Returns the basis (runs, d, r), and the rows in this basis (runs, m, r).
     """
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape
     if d <= max(BLOCK, m):
         basis = np.empty((runs, d, min(d, m)))
         upper = np.empty((runs, min(d, m), m))
-        # All large runs in one call would be held three times
+        # One call for all large runs would hold three copies of them.
         at_once = max(1, LARGE // (d * m))
         for first in range(0, runs, at_once):
             part = slice(first, first + at_once)
@@ -231,7 +232,7 @@ def _basis(rows: np.ndarray):
             signs = np.sign(diagonal)
             Q *= signs
             R *= signs[:, None]
-        else:  # QR gave a dependent column a direction made of rounding
+        else:  # QR turned the rounding error of a dependent column into a direction
             turn = _in_order(R)
             for first in range(0, d, BLOCK):
                 Q[first : first + BLOCK] = Q[first : first + BLOCK] @ turn
@@ -242,15 +243,17 @@ def _basis(rows: np.ndarray):
 def _basis_of_shown(
     tokens: np.ndarray, mask: np.ndarray, opt: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find an orthonormal basis of the tokens that are not masked, and all in it.
+    """Find an orthonormal basis of the span of the tokens that are not masked.
 
-    The result is the basis, and all tokens in its coordinates. Masked tokens are copies
-    of opt tokens. They would add coordinates and, as dependent columns, make the
-    computation of the basis slow.
+    Masked tokens are copies of opt tokens. They would add coordinates, and, as
+    dependent columns, make the computation slow. `tokens` is (runs, n, T, d), `mask`
+    (runs, n, T) and `opt` (runs, n). Returns the basis (runs, d, r), and all tokens in
+    this basis, (runs, n T, r).
     """
     runs, n, T, d = tokens.shape
     shown = mask.reshape(runs, n * T)
-    # The tokens to span first, in their order; of the rest what the longest run needs.
+    # The real tokens come first, in their order. Then follow as many masked ones as are
+    # needed to reach the number of real tokens in the longest run.
     order = np.argsort(~shown, axis=1, kind="stable")[:, : shown.sum(1).max()]
     rows = np.take_along_axis(tokens.reshape(runs, n * T, d), order[..., None], 1)
     basis, inside = _basis(rows)
@@ -263,21 +266,22 @@ def _basis_of_shown(
 
 
 def _in_order(columns: np.ndarray):
-    """Make an orthogonal matrix (r, r) by Gram-Schmidt of the independent `columns`.
+    """Return an orthogonal matrix (r, r), by Gram-Schmidt on the columns (r, m).
 
-    The columns are (r, m). Unit vectors follow if they span less than r dimensions.
+    Columns that depend on earlier ones are skipped. If fewer than r columns remain,
+    unit vectors complete the matrix.
     """
     r = len(columns)
     rank = 0
     turn = np.empty((r, r))
 
-    # of one vector, in a tenth of the time of numpy's norm
+    # For one vector this takes a tenth of the time of numpy's norm.
     def length(v: np.ndarray):
         return np.sqrt(v @ v)
 
     for column in np.hstack([columns, np.eye(r)]).T:
         rest = column
-        for _ in range(2):  # the second time takes out the first one's rounding
+        for _ in range(2):  # the second pass corrects the rounding of the first
             rest = rest - turn[:, :rank] @ (turn[:, :rank].T @ rest)
         distance = length(rest)
         if distance > DEPENDENT * length(column):
@@ -289,9 +293,10 @@ def _in_order(columns: np.ndarray):
 
 
 def _qr_by_blocks(columns: np.ndarray, block: int):
-    """Compute the QR of (runs, d, m), d > block >= m, from those of blocks of rows.
+    """Compute the QR factorisation of columns (runs, d, m), with d > block >= m.
 
-    LAPACK's QR of the whole needs four copies of it.
+    It first factorises blocks of rows, since LAPACK needs four copies of what it
+    factorises. Returns Q (runs, d, m) and R (runs, m, m).
     """
     runs, d, m = columns.shape
     basis = np.empty((runs, d, m))
@@ -317,7 +322,7 @@ def others(selected: np.ndarray, T: int) -> np.ndarray:
 
 
 def signed_opt_first(tokens: TokenSet) -> np.ndarray:
-    """Sort y_i x_{i,t} so that each sample's opt token comes first, (runs, n, T, d).
+    """Return y_i x_{i,t}, (runs, n, T, d), with the opt token of each sample first.
 
     The other tokens keep their order.
     """
@@ -332,9 +337,9 @@ def differences(
     """Compute delta_{i,t} = x_{i,selected} - x_{i,t}, (runs, n, T-1, d).
 
     Here t runs over the tokens that are not selected. The difference to a masked token
-    is no number: with `masked_as_zero` it is zero, and the caller leaves these pairs
-    out, as `shown_pairs` tells. Otherwise masked tokens raise ValueError, since a
-    caller that took such pairs for constraints would be wrong in silence.
+    has no meaning. With `masked_as_zero` it is zero, and the caller has to leave out
+    these pairs, which `shown_pairs` does not list. Without it, masked tokens raise
+    ValueError; otherwise a caller could use such pairs as constraints without noticing.
     """
     if tokens.mask is not None and not masked_as_zero:
         raise ValueError(
@@ -353,7 +358,7 @@ def differences(
 
 
 def hidden_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray | None:
-    """Find the pairs (runs, n, T-1) whose token is masked; None if no token is."""
+    """Return whether each pair has a masked token, (runs, n, T-1); None if none has."""
     if tokens.mask is None:
         return None
     rest = others(selected, tokens.shape[2])
@@ -361,7 +366,7 @@ def hidden_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray | None:
 
 
 def shown_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
-    """Find the pairs (runs, n, T-1) whose token is not masked."""
+    """Return whether each pair has a token that is not masked, (runs, n, T-1)."""
     hidden = hidden_pairs(tokens, selected)
     if hidden is None:
         runs, n, T, _ = tokens.shape
@@ -393,8 +398,8 @@ def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Compute the Gram matrix of the delta_m z_i^T, m = (i, t): (runs, m, m).
 
-    K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), of delta (runs, n, T-1, d) and z (runs,
-    n, d_z).
+    K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), for delta (runs, n, T-1, d) and z
+    (runs, n, d_z).
     """
     runs, n, S, d = delta.shape
     flat = delta.reshape(runs, n * S, d)

@@ -1,12 +1,12 @@
-"""The losses l(f), decreasing and C^1, by logarithms of what a step needs.
+"""The losses l(f), all decreasing and C^1, as logarithms of what a step needs.
 
 * exponential: e^{-f}
 * logistic: log(1 + e^{-f})
 * sigmoid: 1 / (1 + e^f), bounded and neither convex nor concave
-* reciprocal: 1 / (1 + f) for f >= 0, 1 - f below: a tail like 1/f
+* reciprocal: 1 / (1 + f) for f >= 0 and 1 - f for f < 0, with a tail like 1/f
 
-Papers A and C train with the first two, which alone are compiled; the others ask
-whether "any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
+Papers A and C train with the first two; only these are compiled. The other two test
+whether paper A's "any decreasing C^1 loss" (Section 3.2) holds in general.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
     loss : str
         The name of a loss.
     known : tuple of str
-        The names that pass. Default: ``LOSSES``, all losses of this package.
+        The names that are accepted. Default: ``LOSSES``, all losses of this package.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
 
 
 def is_logistic(loss: str) -> bool:
-    """Tell the logistic from the exponential loss, the two that are compiled.
+    """Return whether a compiled loss is the logistic one; the other is exponential.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
     Notes
     -----
-    Papers A and C train with the exponential and the logistic loss. The other two ask
-    whether "any decreasing C^1 loss" (paper A, Section 3.2) means what it says.
+    Papers A and C train with the exponential and the logistic loss. The other two test
+    whether paper A's "any decreasing C^1 loss" (Section 3.2) holds in general.
 
     Examples
     --------
@@ -153,8 +153,9 @@ def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     * exponential: l(best) expm1(epsilon)
     * logistic: log1p(sigmoid(-best) expm1(epsilon))
     * sigmoid: sigmoid(best - epsilon) sigmoid(-best) expm1(epsilon)
-    * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)), epsilon if both arguments
-      are negative, epsilon - best^2 / (1 + best) if zero lies between them
+    * reciprocal: epsilon / ((1 + best - epsilon) (1 + best)) if best and best - epsilon
+      are positive, epsilon if both are negative, and epsilon - best^2 / (1 + best) if
+      zero lies between them
 
     Raises ValueError unless `loss` is one of `LOSSES`.
     """

@@ -1,9 +1,10 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its gradients.
 
-The gradients are closed formulas. All is relative to the selected token s_i, that of
-the largest logit; the other softmax weights are logarithms with the largest factored
-out. No small weight is a difference of large ones, so the gradient's direction stays
-exact when weights are e^-30000.
+The gradients are closed formulas. All logits and scores are taken relative to the
+selected token s_i, the token with the largest logit. The other softmax weights are
+stored as logarithms, with the largest one factored out. No small weight is computed as
+a difference of large ones, so that the gradient's direction stays exact even if weights
+are e^-30000.
 """
 
 from dataclasses import dataclass
@@ -65,19 +66,19 @@ def slopes(
     logits : ndarray (..., n, T)
         The logits a_{i,t} of every token, -inf for a masked one.
     scores : ndarray (..., n, T)
-        The scores gamma_{i,t} of every token. That of a masked token is not read.
+        The scores gamma_{i,t} of every token. The score of a masked token is not used.
     loss : str
         One of ``LOSSES``.
 
     Returns
     -------
     _Slopes
-        A record of arrays, small ones as logarithms: ``log_weights`` (..., n, T) of the
-        softmax, ``log_loss`` and ``log_gap`` (...) of L and of L - L*, and the
-        derivatives ``pull`` and ``push`` (..., n, T) with their factors ``log_scale``
-        and ``log_push_scale`` (...): ``pull`` e^``log_scale`` = -dL/dlogits, ``push``
-        e^``log_push_scale`` = -dL/dscores. L* is the loss at p_opt = 1, with opt the
-        token of largest score.
+        A record of arrays. ``log_weights`` (..., n, T) are the logarithms of the
+        softmax weights; ``log_loss`` and ``log_gap`` (...) are those of L and L - L*.
+        L* is the loss at p_opt = 1, where opt is the token of largest score. The
+        derivatives ``pull`` and ``push`` (..., n, T) have the factors ``log_scale`` and
+        ``log_push_scale`` (...): ``pull`` e^``log_scale`` = -dL/dlogits, and ``push``
+        e^``log_push_scale`` = -dL/dscores.
 
     Raises
     ------
@@ -103,11 +104,11 @@ def slopes(
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     masked = logits == -np.inf
-    # with the selected token's score, masked tokens add nothing to any difference
+    # A masked token gets the selected token's score, so that their difference is zero.
     if masked.any():
         scores = np.where(masked, selected_score, scores)
     D = scores - selected_score
-    # The selected token and those with its score, as repeated tokens have
+    # The selected token, and tokens with the same score, such as copies of it.
     level = D == 0
     second = np.where(level, -np.inf, b).max(-1)  # -inf if all scores are equal
     anchor = np.where(second > -np.inf, second, 0.0)
@@ -125,10 +126,10 @@ def slopes(
     pull, log_scale = _factor(v, log_slope + log_small)
     push, log_push_scale = _factor(p, log_slope)
     best = scores.max(-1)
-    # Zero where the selected token is the opt token
+    # The lag is zero if the selected token is the opt token.
     lag = best - selected_score[..., 0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        # of epsilon = best - f
+        # The logarithm of epsilon = best - f.
         log_epsilon = np.where(lag > 0, np.log(lag - e), log_small + np.log(-mean_D))
         gap = _log_mean(log_gap(log_epsilon, best, loss))
     mean = _log_mean(log_loss(f, loss))
@@ -144,9 +145,10 @@ def slopes(
 
 
 def _factor(values: np.ndarray, log_factor: np.ndarray):
-    """Compute values e^log_factor / n without the largest factor, and its logarithm.
+    """Return values e^log_factor / n divided by the largest factor, and its logarithm.
 
-    The values are (..., n, T); the largest factor is taken over the n samples.
+    The values are (..., n, T), and log_factor is (..., n); the largest factor is taken
+    over the n samples, (...).
     """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
@@ -188,7 +190,7 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """
     W = as_array("W", W)
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
-    # Sums that round equal tokens alike
+    # einsum sums in one order, so that equal tokens get equal logits to the bit.
     return _shown(tokens, np.einsum("rntd,rnd->rnt", tokens.X, keys))
 
 

@@ -16,7 +16,9 @@ from numpy.typing import ArrayLike
 
 from lib.representation import Shapes
 
-SIZES = 1e-100, 1e100  # of tokens, queries, head; fourth powers leave float64
+# The smallest and largest size of tokens, queries and head. Fourth powers of sizes
+# beyond these would leave float64.
+SIZES = 1e-100, 1e100
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -48,12 +50,12 @@ class TokenSet(Shapes):
         If a shape is wrong, the set is empty or T < 2; if values are masked or are not
         finite real numbers; if a label is not -1 or +1; if an opt index is out of
         range; if the mask is not boolean, hides all tokens of a sample or its opt
-        token, or leaves one token in every sample of a run. The message names the
+        token, or leaves only one token in every sample of a run. The message names the
         argument.
 
     See Also
     --------
-    token_set : Fills in what follows from the tokens, and takes one data set as well.
+    token_set : Computes default queries and opt tokens; also accepts one data set.
 
     Notes
     -----
@@ -89,7 +91,7 @@ class TokenSet(Shapes):
             "y",
             "z",
             "u",
-        ):  # in small integers differences would wrap around
+        ):  # differences of small integers could overflow
             object.__setattr__(self, name, _real(name, getattr(self, name)))
         object.__setattr__(self, "opt", as_array("opt", self.opt))
         _check_axes(self.X, 4)
@@ -181,7 +183,7 @@ def _with_runs_axis(value: np.ndarray | None):
 
 
 def _opt_by_score(tokens: TokenSet) -> np.ndarray:
-    """Find the token of largest score of every sample, (runs, n).
+    """Return the index of the token of largest score in every sample, (runs, n).
 
     Raises ValueError if two tokens tie.
     """
@@ -217,9 +219,9 @@ def token_set(
     Parameters
     ----------
     X : array_like (n, T, d) or (runs, n, T, d), or list of array_like (T_i, d)
-        The tokens. Without the runs axis all other arrays lack it too. A list of n
-        arrays (T_i, d) of different lengths is one run; a list of such lists is
-        several. They are padded at the end, and the mask is made.
+        The tokens. If X has no runs axis, the other arrays must not have one either. A
+        list of n arrays (T_i, d) of different lengths is one run; a list of such lists
+        is several runs. Shorter samples are padded at the end, and a mask is made.
     y : array_like (n,) or (runs, n)
         The labels, -1 or +1.
     z : array_like (n, d_z) or (runs, n, d_z), optional
@@ -302,7 +304,7 @@ def token_set(
     if mask is not None and X.size:
         mask = _checked_mask(mask, X)
 
-    # What was not given.
+    # Default values for what was not given.
     if opt is None and u is None:
         raise ValueError("opt tokens follow from a head: give opt, or u")
     first = np.zeros((runs, n), int)
@@ -317,7 +319,7 @@ def token_set(
     if opt is not None:
         return TokenSet(X=X, y=y, z=z, u=u, opt=opt, mask=mask)
 
-    # A TokenSet checks the shapes, so that the scores are taken from one.
+    # A TokenSet checks the shapes. So make one before the scores are computed.
     unselected = TokenSet(X=X, y=y, z=z, u=u, opt=first, mask=mask)
     return replace(unselected, opt=_opt_by_score(unselected))
 
@@ -365,9 +367,9 @@ def _check_opt(opt: np.ndarray, T: int) -> None:
 
 
 def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:
-    """Replace masked tokens by the opt token of their sample.
+    """Return X with masked tokens replaced by the opt token of their sample.
 
-    Raises ValueError if that is masked itself.
+    Raises ValueError if an opt token is itself masked.
     """
     hidden = ~np.take_along_axis(mask, opt[..., None], -1)[..., 0]
     if hidden.any():
@@ -376,15 +378,18 @@ def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:
             f"mask hides token {opt[run, sample]} of sample {sample} of run {run}, "
             "its opt token; select one that the mask shows"
         )
-    # With a copy of the opt token, differences vanish, spans and largest scores stay
-    # what they are, and the scores stay tied to the opt token's while a head is
-    # trained. So a loop only has to give these tokens the weight zero.
+    # A copy of the opt token has no difference to it, and does not change the span of
+    # the tokens or the largest score. Its score stays equal to the opt token's score
+    # while a head is trained. So a loop only has to give these tokens the weight zero.
     chosen = np.take_along_axis(X, opt[..., None, None], 2)
     return np.where(mask[..., None], X, chosen)
 
 
 def _padded(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Pad samples of different lengths: X and mask, or None if X needs no padding."""
+    """Pad samples of different lengths; return X and mask, or None if all are equal.
+
+    X is (n, T, d) or (runs, n, T, d), the mask the same without d.
+    """
     if isinstance(X, np.ndarray) and X.dtype == object:
         raise ValueError(
             "X is an array of objects; give samples of different lengths as a list of "
@@ -416,7 +421,8 @@ def _padded(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
 def _samples(sets: Sequence) -> list[np.ndarray]:
     """List the samples (T_i, d) of all runs.
 
-    Raises ValueError unless all runs have as many and all tokens one dimension.
+    Raises ValueError unless all runs have the same number of samples, and all tokens
+    the same dimension.
     """
     n = len(sets[0])
     samples = []
@@ -474,7 +480,7 @@ def _check_axes(X: np.ndarray, *allowed: int):
 
 
 def _check_finite(name: str, value: np.ndarray) -> None:
-    """Raise ValueError with the first place that is NaN or infinite."""
+    """Raise ValueError, with the first position, if a value is NaN or infinite."""
     wrong = ~np.isfinite(value)
     if wrong.any():
         place = np.argwhere(wrong)[0]
@@ -484,7 +490,7 @@ def _check_finite(name: str, value: np.ndarray) -> None:
 
 
 def _kind(value: np.ndarray) -> str:
-    """Say what an array holds that is not real numbers."""
+    """Return in words what an array contains instead of real numbers."""
     if value.dtype.kind in "USO":
         return f"text or objects such as {value.ravel().tolist()[0]!r}"
     return f"{value.dtype} values"
@@ -498,12 +504,13 @@ def _real(name: str, value: ArrayLike):
         else:
             needed = "real numbers"
         raise ValueError(f"{name} holds {_kind(value)}; it needs {needed}")
-    with np.errstate(over="ignore"):  # of wider floats: infinite, and said as such
+    # A wider float may become infinite here; `_check_finite` reports that.
+    with np.errstate(over="ignore"):
         return value.astype(float, copy=False)
 
 
 def as_array(name: str, value: ArrayLike) -> np.ndarray:
-    """Return a value as an array; what cannot become one is refused by its name."""
+    """Return a value as an array, or raise an error that names it."""
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; give each of them a value")
     try:
@@ -520,13 +527,13 @@ def as_array(name: str, value: ArrayLike) -> np.ndarray:
 
 
 def check_sizes(tokens: TokenSet) -> None:
-    """Raise ValueError if tokens, queries or head leave `SIZES`.
+    """Raise ValueError if the sizes of tokens, queries or head lie outside `SIZES`.
 
-    Whatever trains calls this first.
+    Every training function calls this first.
     """
     for name in ("X", "z", "u"):
         values = getattr(tokens, name)
-        largest = max(values.max(), -values.min())  # without a copy of them all
+        largest = max(values.max(), -values.min())  # np.abs would copy all values
         if largest and not SIZES[0] <= largest <= SIZES[1]:
             words = (
                 f"{name} has largest entry {largest:.3g}, "

@@ -1,4 +1,4 @@
-"""Synthetic token data sets: one generator per role the papers give the data."""
+"""Synthetic token data sets: one generator for each data model of the papers."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -24,9 +24,9 @@ def class_mean_tokens(
     ``x_{i,opt} = mu_{y_i}`` with ``||mu_+|| = ||mu_-||`` = `signal` and ``mu_+``
     orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``, with ``P`` the
     projector off ``span(mu_+, mu_-)``. The head is
-    ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``, so that the others score zero
-    (Assumption 2). The query is the first token, and the opt token is a random other
-    one.
+    ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``. So all tokens but the opt token score zero,
+    which satisfies Assumption 2: all other tokens of a sample have one score. The query
+    is the first token, and the opt token is a random one of the rest.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def class_mean_tokens(
     -----
     This is paper A's Example 1, as we read it, and the data of its Figures 2 and 5.
     Assumption 1, as we read it, does not bound the inner product of two opt tokens, so
-    a class may share its opt token. Assumption 1 holds if d is large enough for n.
+    that all samples of a class may have the same opt token. Assumption 1 holds if d is
+    large enough for n.
 
     Examples
     --------
@@ -108,11 +109,12 @@ def gaussian_tokens(
     signal: float = 2.0,
     noise: float | None = None,
 ) -> TokenSet:
-    """Draw Gaussian tokens, the opt token longer than the others.
+    """Draw Gaussian tokens; the opt token is longer than the other tokens.
 
     Every token is N(0, noise^2 I); then the opt token is multiplied by `signal`. The
     head u is the least-norm solution of y_i u^T x_{i,opt} = 1 and u^T x_{i,t} = 0 for
-    the others (Assumption 2). The query is the first token, never the opt token.
+    the other tokens, which satisfies Assumption 2: all other tokens of a sample have
+    one score. The query is the first token, which is never the opt token.
 
     Parameters
     ----------
@@ -143,9 +145,9 @@ def gaussian_tokens(
 
     Notes
     -----
-    This is a second data model (ours) for paper A. In high dimension any two tokens are
-    nearly orthogonal, two opt tokens included. That is more than Assumption 1 asks, as
-    we read it.
+    We added this data model as a second one for paper A. In high dimension any two
+    tokens are nearly orthogonal, also two opt tokens. As we read it, Assumption 1
+    requires less than that.
 
     Examples
     --------
@@ -190,9 +192,10 @@ def two_token_gaussian(
     """Draw an opt token and one additional token per sample, both Gaussian.
 
     x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), and
-    y_i = sign(u_*^T x_{i,opt}) for a random u_*. The additional token occurs T - 1
-    times, which keeps Assumption 2 at every step. The opt token comes last, and the
-    query is the first token. The head is zero, still to be trained.
+    y_i = sign(u_*^T x_{i,opt}) for a random u_* ~ N(0, I). The additional token occurs
+    T - 1 times, which keeps Assumption 2 true at every step: all other tokens of a
+    sample have one score, whatever the head. The opt token comes last, and the query is
+    the first token. The head is zero; training has to find it.
 
     Parameters
     ----------
@@ -222,7 +225,7 @@ def two_token_gaussian(
 
     Notes
     -----
-    This is data model (DM) of paper A.
+    This is the data model that paper A calls (DM).
 
     Examples
     --------
@@ -281,7 +284,8 @@ def unit_tokens(
     Notes
     -----
     These are the data in the authors' code of paper C, and of arXiv 2308.16898.
-    Scores are all different for d > 1, so Assumption 2 fails for T > 2.
+    For d > 1 the scores are all different. So Assumption 2 (all other tokens of a
+    sample have one score) fails for T > 2.
 
     Examples
     --------
@@ -346,7 +350,7 @@ def _stack(
         )
     draws = (draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds)
     first = [np.asarray(part) for part in next(draws)]
-    if len(seeds) == 1:  # no copy of what may be most of the memory
+    if len(seeds) == 1:  # do not copy the data, which may take most of the memory
         return TokenSet(*(part[None] for part in first))
     stacked = [np.empty((len(seeds), *part.shape), part.dtype) for part in first]
     for run, parts in enumerate(

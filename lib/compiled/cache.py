@@ -1,9 +1,9 @@
-"""One folder for what numba compiles, named by a hash of all code that is compiled.
+"""One folder for numba's compiled code, named by a hash of all files with such code.
 
-numba keeps a compiled function by the file in which it stands, and does not see a
-change of another file whose functions it calls. Here such a change gives another
-folder, in which nothing old is found. What cannot be read there, such as a file that
-was cut off, is compiled anew.
+numba stores a compiled function under the file that defines it. It does not notice if
+another file changes whose functions this one calls. Here any such change leads to
+another folder, which contains no old code. If a file in the folder cannot be read, for
+example because it was cut off, its function is compiled again.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ def kernels_hash(root: Path = ROOT) -> str:
     Returns
     -------
     str
-        16 hexadecimal digits. Another name, place or content of such a file gives
-        others.
+        16 hexadecimal digits. They change with the name, the path or the content of any
+        such file.
     """
     digest = hashlib.sha256()
     for package in PACKAGES:
@@ -50,15 +50,15 @@ def kernels_hash(root: Path = ROOT) -> str:
 def use_folder() -> Path:
     """Point numba's cache to its folder, once.
 
-    This happens before any function is prepared for the cache. The folder lies in
-    $NUMBA_CACHE_DIR, else in the user's cache ($XDG_CACHE_HOME or ~/.cache). If neither
-    takes files, a temporary folder serves until the process ends, and one sentence on
-    stderr says so. Processes that are started from here find the same folder.
+    It must be called before numba prepares any function for its cache. The folder lies
+    in $NUMBA_CACHE_DIR if that is set, otherwise in the user's cache ($XDG_CACHE_HOME
+    or ~/.cache). If no file can be written there, a temporary folder is used until the
+    process ends, and a sentence on stderr says so. Child processes use the same folder.
 
     Returns
     -------
     pathlib.Path
-        The folder, which is there.
+        The folder, which exists.
     """
     name = kernels_hash()
     given = os.environ.get("NUMBA_CACHE_DIR")
@@ -67,7 +67,7 @@ def use_folder() -> Path:
     else:
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         base = Path(caches) / "attention-dynamics" / "numba"
-    # A process that was started from here is given the folder itself.
+    # A child process finds the folder itself in $NUMBA_CACHE_DIR.
     folder = base if base.name == name else base / name
     if not _takes_files(folder):
         _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="numba-"))
@@ -87,7 +87,7 @@ _TEMPORARY: list[tempfile.TemporaryDirectory] = []  # removed when the process e
 
 
 def _takes_files(folder: Path) -> bool:
-    """Say whether files can be written into a folder."""
+    """Return whether files can be written into a folder, which is created if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -97,25 +97,19 @@ def _takes_files(folder: Path) -> bool:
 
 
 def _readable(load: Callable, nothing: Any) -> Callable:
-    """Wrap `load` so that it returns `nothing` if a file cannot be read.
-
-    It does so whatever is wrong with the file.
-    """
+    """Wrap `load` so that it returns `nothing` if a file cannot be read."""
 
     def loaded(self: Any, *arguments: Any) -> Any:
         try:
             return load(self, *arguments)
-        except Exception:  # which one depends on the byte that is wrong
+        except Exception:  # its type depends on which byte of the file is wrong
             return nothing
 
     return loaded
 
 
 def _load_index(self: IndexDataCacheFile) -> dict:
-    """Return the list of what a cache holds.
-
-    It is empty if the list cannot be read or is no list.
-    """
+    """Return numba's index of a cache, a dict; empty if it cannot be read."""
     found = _readable(_numbas_load_index, {})(self)
     return found if isinstance(found, dict) else {}
 

@@ -12,7 +12,7 @@ import numpy as np
 from lib.compiled import vectors
 from lib.compiled.status import LONGEST
 
-# Added to a number and taken off again, it rounds to a whole one
+# Adding this to a number and subtracting it again rounds the number to a whole one.
 ROUNDING = 1.5 * 2.0**52
 
 
@@ -32,9 +32,9 @@ def exp_of(x: Any) -> Any:
 
     Notes
     -----
-    e^x = 2^k e^r with k = round(x / log 2), |r| <= log(2)/2 and e^r by its Taylor
-    polynomial. Unlike the C library's exp, which takes half of an iteration, it fills
-    vector registers.
+    e^x = 2^k e^r with k = round(x / log 2) and |r| <= log(2)/2; e^r is computed by its
+    Taylor polynomial. Unlike the C library's exp, this code fills vector registers. The
+    library's exp would take half of the time of an iteration.
     """
     inside = x >= -708.0
     bounded = vectors.where(inside, x, -708.0)
@@ -74,10 +74,11 @@ def exp(x: np.ndarray, out: np.ndarray) -> None:
 
 @numba.njit(fastmath={"contract"}, error_model="numpy")
 def _log(x: np.ndarray, factor: float, out: np.ndarray) -> None:
-    """Set out = factor log|x|, (m,) each, with log to 2 units in the last place.
+    """Fill `out` (m,) with factor times log|x|.
 
-    It is -inf for |x| below 1e-300. x = 2^k m with m in [0.7, 1.42), log m = 2
-    atanh(s), s = (m - 1)/(m + 1), |s| < 0.176, by its series.
+    The log is exact to 2 units in the last place. It is -inf for |x| below 1e-300.
+    Write |x| = 2^k m with m in [0.7, 1.42). Then log m = 2 atanh(s) with s = (m - 1)/(m
+    + 1) and |s| < 0.176, computed by its series.
     """
     for i in range(x.size):
         size = abs(x[i])
@@ -96,7 +97,7 @@ def _log(x: np.ndarray, factor: float, out: np.ndarray) -> None:
         p = p * s2 + 1 / 7.0
         p = p * s2 + 1 / 5.0
         p = p * s2 + 1 / 3.0
-        # Log 2 in two parts
+        # k log 2, with log 2 split into two numbers for more digits.
         tail = 2.0 * s * s2 * p + np.float64(k) * 1.90821492927058770002e-10
         value = factor * ((2.0 * s + tail) + np.float64(k) * 6.93147180369123816490e-01)
         out[i] = value if size >= 1e-300 else -math.inf
@@ -109,13 +110,13 @@ def log_expm1(log_x: float) -> float:
     Parameters
     ----------
     log_x : float
-        log x, of x > 0.
+        log x, for x > 0.
 
     Returns
     -------
     float
-        log(e^x - 1); `log_x` itself if x is below e^-37, since the two are one float
-        there.
+        log(e^x - 1). If x is below e^-37, it is `log_x` itself, since both round to the
+        same float there.
     """
     if log_x < -37.0:
         return log_x
@@ -184,8 +185,8 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
 
     Notes
     -----
-    If square roots and products suffice, it takes these. Otherwise it takes
-    e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
+    For the exponents 0.5, 1, 1.5 and 2 it uses square roots and products. Otherwise it
+    computes e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
     """
     if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
         largest = 0.0

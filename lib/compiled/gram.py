@@ -1,8 +1,9 @@
-"""Products with symmetric Gram matrices, the floor of an iteration's cost.
+"""Products with symmetric Gram matrices: no iteration can be cheaper than these.
 
-The matrix is that of the outer products v_{it} w_i^T, K_{it,js} = <v_{it}, v_{js}>
-<w_i, w_j>. For few tokens it is formed once. For many it is left out: with b_i = sum_t
-c_{it} v_{it} and h_i = sum_j <w_i, w_j> b_j the product is (K c)_{it} = <v_{it}, h_i>.
+The matrix K contains the inner products of the outer products v_{it} w_i^T: K_{it,js} =
+<v_{it}, v_{js}> <w_i, w_j>. For few tokens it is formed once. For many tokens it is not
+formed. Then b_i = sum_t c_{it} v_{it} and h_i = sum_j <w_i, w_j> b_j are computed, and
+the product is (K c)_{it} = <v_{it}, h_i>.
 """
 
 from collections.abc import Callable
@@ -13,15 +14,15 @@ import numpy as np
 
 WIDTH = 8  # numbers in a vector register
 FITS = 64  # columns of the largest Gram matrix that the nearest cache holds
-# Sums may be taken in any order, so that they fill vector registers.
+# The compiler may reorder sums, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
 
 
 @numba.njit
 def zeros(rows: int, columns: int) -> np.ndarray:
-    """Return zeros that begin at a boundary of cache lines.
+    """Return an array of zeros that begins at the start of a cache line.
 
-    No load of a register crosses such a boundary.
+    So no load of a vector register crosses the boundary of two cache lines.
 
     Parameters
     ----------
@@ -39,24 +40,24 @@ def zeros(rows: int, columns: int) -> np.ndarray:
 
 
 def pack(K: np.ndarray, n: int) -> np.ndarray:
-    """Reorder Gram matrices from sample first to token first, as the loop reads them.
+    """Reorder Gram matrices for the loop: by token first, instead of by sample first.
 
     Parameters
     ----------
     K : ndarray (data, m, m)
-        Gram matrices, m = n T, sample first.
+        Gram matrices with m = n T rows, ordered by sample first, then by token.
     n : int
         Number of samples.
 
     Returns
     -------
     ndarray (data, m', m')
-        The same matrices, token first; m' is m rounded up to a multiple of WIDTH, and
-        the rest is zero.
+        The same matrices, ordered by token first. m' is m rounded up to a multiple of
+        WIDTH; the additional entries are zero.
     """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
-    if K.shape[2] < m:  # it is not formed: the size alone
+    if K.shape[2] < m:  # K is not formed: return only its size
         return np.zeros((data, padded, 0))
     plain: Callable[[int, int], np.ndarray] = getattr(zeros, "py_func")  # noqa: B009
     packed = plain(data * padded, padded).reshape(data, padded, padded)
@@ -135,7 +136,7 @@ def multiply(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
     K : ndarray (data, m, m)
         Packed Gram matrices.
     s : int
-        Number of the matrix.
+        The index of the matrix.
     c : ndarray (m,)
         Coefficients.
     out : ndarray (m,)
@@ -143,24 +144,25 @@ def multiply(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
     """
     if c.size <= FITS:
         _multiply_rows(K, s, c, out)
-    else:  # memory is slower than arithmetic: read half of it
+    else:  # memory is slower than arithmetic: read only half of the matrix
         _multiply_triangle(K, s, c, out)
 
 
 class Factors(NamedTuple):
-    """What a product without the matrix needs; of no size where the matrix is formed.
+    """The arrays for a product without the matrix; empty if the matrix is formed.
 
     Parameters
     ----------
     v : ndarray (data, n, S, r)
-        The vectors of every sample.
+        The vectors v_{it}, S of them in each sample.
     w : ndarray (data, n, q)
-        The vector that a sample's v share.
+        The vector w_i of each sample, which all its v_{it} are multiplied with.
     pairs : ndarray (data, n, n)
-        The inner products of the w, or (data, n, 0) if going through w costs less.
+        The inner products of the w_i, or (data, n, 0) if products with w cost less.
     first : ndarray of int (data, m)
-        The first vector of its sample that is equal, token first, or (data, 0) if no
-        two are: equal vectors have the same entry of the product, to the bit.
+        For each vector, the index of the first vector of its sample that equals it, in
+        the order of the loop (by token first). It is (data, 0) if no two vectors are
+        equal. With it, equal vectors get the same entry of the product, to the bit.
     """
 
     v: np.ndarray
@@ -237,15 +239,15 @@ def multiply_factored(
     Parameters
     ----------
     factors : Factors
-        Those of the matrix, as a plain tuple.
+        The factors of the matrix, as a plain tuple.
     s : int
-        The number of the data set.
+        The index of the data set.
     c : ndarray (m,)
-        The coefficients, token first; what pads them is not read.
+        The coefficients, by token first; entries of the padding are not used.
     out : ndarray (m,)
         Filled with the product.
     room : tuple of ndarray
-        What `room_for` gives: b and h (n, r), and w^T b (q, r).
+        The work space that `room_for` returns: b and h (n, r), and w^T b (q, r).
     """
     v, w, pairs, first = factors
     b, h, low = room
@@ -262,12 +264,12 @@ def multiply_factored(
 
 @numba.njit
 def room_for(factors: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arrays that `multiply_factored` fills on its way.
+    """Return the work space of `multiply_factored`.
 
     Parameters
     ----------
     factors : Factors
-        Those of the matrix, as a plain tuple.
+        The factors of the matrix, as a plain tuple.
 
     Returns
     -------

@@ -2,8 +2,8 @@
 
 Lane r n + i of an array (T, lanes) is sample i of run r, so that one instruction serves
 many samples while a loop goes over the tokens. Lanes are padded with zeros to whole
-vector registers: none is computed differently from another, and a run gives the same
-bits in any company.
+vector registers. So all lanes are computed in the same way, and a run has the same bits
+whichever other runs are trained with it.
 """
 
 import math
@@ -15,24 +15,24 @@ import numpy as np
 from lib.compiled import exponentials, gram
 from lib.compiled.vectors import WIDTH, copy, load, store, where
 
-# Sums may be taken in any order, so that they fill vector registers.
+# The compiler may reorder sums, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
 
-# Rows of the work space `lane` (WORK_ROWS, lanes): what `slopes` finds of each sample.
+# Rows of the work space `lane` (WORK_ROWS, lanes): what `slopes` computes per sample.
 LEVEL = 0  # score of the token with the largest logit
-ANCHOR = 1  # log weight of the largest token of another score, relative to that token
+ANCHOR = 1  # largest log weight of a token of another score, relative to that token
 MEAN_D = 2  # mean of score - LEVEL under the softmax, without the factor e^ANCHOR
 ANSWER = 3  # f = LEVEL + e^ANCHOR MEAN_D, the mean score
 SMALL = 4  # e^ANCHOR
 OVER_Z = 5  # one over the sum of the weights
 LOG_SLOPE = 6  # log |l'(f)|
-LOG_C = 7  # log of a sample's entries of c but for p and f - score
-LOG_PUSH = 8  # the same of push
+LOG_C = 7  # log of the factors of a sample's c other than p and f - score
+LOG_PUSH = 8  # log of the factors of a sample's push other than p
 WORK_ROWS = 9
-# Margin of a masked token. Its weight e^-FAR is zero beside every other. It is finite,
-# so that no loop subtracts infinities; and since a masked token is a copy of the opt
-# token, its score is the opt token's and its margin never moves: nothing here need know
-# of masks.
+# The margin of a masked token. Its weight e^-FAR is zero beside every other weight. FAR
+# is finite, so that no loop subtracts infinities. A masked token is a copy of the opt
+# token, so that it has the same score, and its margin never moves. So this code needs
+# no special case for masks.
 FAR = 1e300
 
 
@@ -91,12 +91,12 @@ def slopes(
 ) -> None:
     """Compute `lib.attention.slopes` of many runs: fill `c` and `push` of the lanes.
 
-    Each is without its scale.
+    Both are divided by their scales, whose logs go to `scales`.
 
     Parameters
     ----------
     work : _Lanes
-        The lanes, reference token first.
+        The lanes, with the opt token of each sample first.
     n : int
         Number of samples of a run.
     logistic : bool
@@ -104,7 +104,7 @@ def slopes(
     head_fixed : bool
         Whether the head stays fixed; then `push` is left as it is.
     scales : ndarray (2, runs)
-        Filled with the logs taken out of c and push.
+        Filled with the logs of the factors by which c and push were divided.
     """
     margins, scores, c, push, w, lane = work
     lanes = scores.shape[1]
@@ -113,7 +113,7 @@ def slopes(
     if logistic:
         for i in range(lanes):
             lane[LOG_SLOPE, i] = -exponentials.log1p_exp(lane[ANSWER, i])
-    # The scales of c and push leave first: a normalised step never needs them.
+    # First divide c and push by their scales, which a normalised step never needs.
     for i in range(lanes):
         lane[LOG_C, i] = lane[LOG_SLOPE, i] + lane[ANCHOR, i]
         lane[LOG_PUSH, i] = lane[LOG_SLOPE, i]
@@ -129,9 +129,10 @@ def slopes(
 def _weigh(
     margins: np.ndarray, scores: np.ndarray, w: np.ndarray, lane: np.ndarray, first: int
 ) -> None:
-    """Find softmax weights, their sums and the mean score.
+    """Compute softmax weights, their sums and the mean score of WIDTH lanes.
 
-    It does so for WIDTH lanes from `first` on.
+    The lanes begin at `first`. It fills w, and the rows LEVEL to LOG_SLOPE of `lane`
+    that do not depend on the loss.
     """
     T = len(scores)
     # The token with the largest logit, and its score. Token 0 is the reference, whose
@@ -144,15 +145,15 @@ def _weigh(
         larger = logit > top
         level = where(larger, load(scores, t, first), level)
         top = where(larger, logit, top)
-    # Log weight of the largest token of another score. It is factored out of all that
-    # is small, so that the direction of the gradient keeps its digits when the weights
-    # themselves underflow.
+    # The largest log weight among tokens of another score. It is factored out of all
+    # small numbers, so that the direction of the gradient keeps its digits even if the
+    # weights themselves underflow.
     anchor = where(score == level, -math.inf, 0.0 - top)
     for t in range(1, T):
         log_weight = 0.0 - load(margins, t - 1, first) - top
         log_weight = where(load(scores, t, first) == level, -math.inf, log_weight)
         anchor = where(log_weight > anchor, log_weight, anchor)
-    # Weights, without the factor e^anchor where the score is another, and their sums.
+    # The weights and their sums. Tokens of another score lack the factor e^anchor.
     lag = score - level
     weight = exponentials.exp_of(0.0 - top - where(lag == 0.0, 0.0, anchor))
     store(w, 0, first, weight)
@@ -190,9 +191,9 @@ def _pull(
     share: float,
     c: np.ndarray,
 ) -> None:
-    """Set c = |l'| p (f - score) / n, without its scale.
+    """Fill c with |l'| p (f - score) / n, divided by its scale.
 
-    It does so for WIDTH lanes from `first` on.
+    It fills the WIDTH lanes from `first` on.
     """
     level = load(lane, LEVEL, first)
     mean_D = load(lane, MEAN_D, first)
@@ -215,9 +216,9 @@ def _push(
     share: float,
     push: np.ndarray,
 ) -> None:
-    """Set push = |l'| p / n, the head's gradient, without its scale.
+    """Fill push with |l'| p / n, the coefficients of the head, divided by its scale.
 
-    It does so for WIDTH lanes from `first` on.
+    It fills the WIDTH lanes from `first` on.
     """
     level = load(lane, LEVEL, first)
     small = load(lane, SMALL, first)
@@ -235,7 +236,8 @@ def _take_out_scales(
 ) -> None:
     """Subtract each run's largest log from its lanes, unless it is -inf.
 
-    The largest log is noted in scales[which].
+    The logs are in row `row` of `lane`. The largest log of each run goes to
+    scales[which].
     """
     for r in range(scales.shape[1]):
         largest = -math.inf
@@ -365,7 +367,7 @@ def scatter(r: int, n: int, flat: np.ndarray, lanes: np.ndarray) -> None:
 
 @numba.njit
 def by_sample(lanes: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
-    """Copy the lanes of one run, sample first.
+    """Copy the lanes of one run, reordered by sample first.
 
     Parameters
     ----------

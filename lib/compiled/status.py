@@ -1,4 +1,4 @@
-"""Ends of a run: the codes that compiled loops write, and their names in a history."""
+"""How a run ends: the codes that compiled loops write, and their names in a history."""
 
 COMPLETED, STALLED, DIVERGED = range(3)
 NAMES = ("completed", "stalled", "diverged")  # by code

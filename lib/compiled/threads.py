@@ -1,8 +1,9 @@
 """Compiled functions on all cores, in threads that Ctrl-C can end.
 
-numba's own parallel loops run inside one call: Ctrl-C waits for the end of it, and a
-process that has used them cannot fork. Here each core gets a call of its own from
-Python threads, without the interpreter's lock, while the main thread listens.
+numba's own parallel loops run inside one call. Ctrl-C has to wait for the end of this
+call, and a process that has used such loops cannot fork. Here Python threads make one
+call per core, without the interpreter's lock, while the main thread can react to
+Ctrl-C.
 """
 
 import os
@@ -38,7 +39,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
 
 
-# A fork has no threads but the one that forked, so it starts its own.
+# After a fork, the child only has the thread that forked. So it starts new threads.
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
@@ -50,9 +51,9 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     ----------
     kernel : numba dispatcher
         A function compiled with ``nogil=True``. Its last argument is `stop`, an array
-        (1,) of int: it returns soon after ``stop[0]`` is no longer zero.
+        (1,) of int: the function returns soon after ``stop[0]`` is set to one.
     calls : sequence of tuple
-        The arguments of each call, without `stop`. The types must be the same in all.
+        The arguments of each call, without `stop`. All calls must have the same types.
 
     Returns
     -------
@@ -62,7 +63,8 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     Raises
     ------
     KeyboardInterrupt
-        At Ctrl-C, after every call has returned. The same holds for what a call raises.
+        At Ctrl-C, after every call has returned. An exception of a call is also raised
+        only after every call has returned.
 
     Examples
     --------
@@ -77,7 +79,7 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     if not calls:
         return []
     stop = np.zeros(1, np.int64)
-    # In this thread, which Ctrl-C reaches also while it compiles.
+    # Compile in this thread, so that Ctrl-C works during compilation too.
     kernel.compile(tuple(numba.typeof(argument) for argument in (*calls[0], stop)))
     pool = _pool(count())
     running: list[Future] = []
@@ -85,7 +87,7 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
         running += [pool.submit(kernel, *arguments, stop) for arguments in calls]
         return [call.result() for call in running]
     finally:
-        # After an exception nothing may write into the arrays any more.
+        # After an exception, no thread may continue to write into the arrays.
         stop[0] = 1
         for call in running:
             call.cancel()

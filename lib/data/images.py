@@ -1,6 +1,6 @@
 """Real image sets as uint8 tensors, checked row by row.
 
-`places` has the fixed order in which they are looked for.
+`places` says in which order the places are searched for a set.
 """
 
 import io
@@ -100,7 +100,7 @@ def load(
     split : {"train", "test"}
         The split.
     demo : bool, default False
-        Whether to leave the hub alone: without a local copy the stand-in is used.
+        Whether not to use the hub: if there is no local copy, the stand-in is loaded.
     rows : int, optional
         Load no more than the first `rows` images. Default: all.
 
@@ -114,7 +114,7 @@ def load(
     ValueError
         If the set is unknown, or if a file or an image cannot be used.
     FileNotFoundError
-        If the set is nowhere; the message says how to fetch it.
+        If the set is at none of the places. The message says how to fetch it.
     """
     import torch
 
@@ -129,7 +129,10 @@ def load(
 def _pixels(
     shape: Sequence[int], file: object, column: str, table: Any
 ) -> list[np.ndarray]:
-    """Return the images of a file's table, each uint8 (C, H, W)."""
+    """Return the images in `column` of a file's table, each uint8 (C, H, W).
+
+    Raises ValueError if the column has no images, or an image does not decode.
+    """
     import datasets
 
     kind = table.features[column]
@@ -161,7 +164,7 @@ def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarr
         OSError,
         TypeError,
         SyntaxError,
-    ) as error:  # bytes of no known format among them
+    ) as error:  # OSError also covers bytes in an unknown format
         raise ValueError(f"{place}: the image does not decode ({error})") from error
     if size != tuple(shape):
         has, wanted = (f"{c} channels of {w} x {h} pixels" for c, h, w in (size, shape))

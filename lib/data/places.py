@@ -1,7 +1,7 @@
 """The places where real data sets are found.
 
-The order is `$DATA_DIR/<name>`, `data/<name>`, then the hub at a pinned revision. For
-a demo, which leaves the hub alone, a small stand-in takes the place of the hub.
+They are searched in this order: `$DATA_DIR/<name>`, `data/<name>`, then the hub at a
+pinned revision. A demo does not use the hub; it uses a small stand-in instead.
 """
 
 import glob
@@ -22,16 +22,17 @@ from lib.data.stand_ins import STAND_INS
 from lib.files import ROOT, read_table
 
 SPLITS = ("train", "test")
-PROBE_SECONDS = 3.0  # longest wait for the hub's first answer, all of it
-LARGEST_ANSWER = 2**22  # bytes of it that are read: it lists a repository's files
+PROBE_SECONDS = 3.0  # the longest wait for the hub's whole first answer
+LARGEST_ANSWER = 2**22  # bytes of the answer, a list of files, that are read at most
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A set of images or texts, as sources.toml has it.
+    """A set of images or texts, as sources.toml describes it.
 
-    `columns` is the image, a text, or premise and hypothesis. `label` is a class, or a
-    score that becomes a class: 1 from `threshold` on, else 0.
+    `columns` names the columns with the image, with the text, or with premise and
+    hypothesis. `label` names the column with the class. With a `threshold` it contains
+    a score instead, and the class is 1 if the score is at least `threshold`, else 0.
     """
 
     name: str
@@ -48,12 +49,13 @@ class _Source:
     threshold: float | None = None
 
     def place(self, demo: bool) -> tuple[str, Path | None]:
-        """Return the first place of the order that has the set.
+        """Return the first place that has the set.
 
-        It is (data_dir | data | hub | demo, folder).
+        The result is the name of the place, "data_dir", "data", "hub" or "demo", and
+        the set's folder; the folder is None for the hub and the stand-in.
         """
         if given := os.environ.get("DATA_DIR"):
-            # A relative path counts from the working folder, else from the repository.
+            # A relative path is tried from the working folder, then the repository.
             for path in (Path(given).expanduser().absolute(), ROOT / given):
                 if (path / self.name).is_dir():
                     return "data_dir", path / self.name
@@ -68,7 +70,7 @@ class _Source:
             return "demo", None
         import huggingface_hub
 
-        try:  # a copy of an earlier download
+        try:  # is there a copy from an earlier download?
             huggingface_hub.snapshot_download(
                 self.repository,
                 repo_type="dataset",
@@ -92,10 +94,12 @@ class _Source:
     def read(
         self, split: str, demo: bool, column: Callable, rows: int | None = None
     ) -> tuple[Sequence[Sequence], np.ndarray]:
-        """Read the columns, as `column(file, name, table)` checks them, and the labels.
+        """Read the columns and the labels of a split, or their first `rows` rows.
 
-        The labels are int64 (N,). FileNotFoundError is raised for a set that is
-        nowhere, and ValueError for a file or row of no use.
+        `column(file, name, table)` checks a column of a file and returns its values.
+        Returns one sequence of N values per column, and the labels, int64 (N,). Raises
+        FileNotFoundError if the set is at none of the places, and ValueError if a file
+        or row cannot be used.
         """
         where, folder = self.place(demo)
         if where == "demo":
@@ -116,7 +120,10 @@ class _Source:
         return columns, np.array(labels, dtype=np.int64)
 
     def _table(self, file: Path | str, split: str):
-        """Return the columns of a local file, or of a split on the hub."""
+        """Return the table of a local file, or of a split on the hub.
+
+        It contains only the columns of the set and its labels.
+        """
         import datasets
         from datasets.exceptions import DatasetGenerationError
 
@@ -127,17 +134,17 @@ class _Source:
                     str(file), revision=self.revision, split=split
                 )
             else:
-                datasets.disable_progress_bars()  # copying takes a moment
-                # The library treats a name as a pattern, in which [1] means 1.
+                datasets.disable_progress_bars()  # copying a local file is quick
+                # The library treats a name as a pattern, in which [1] would match 1.
                 name = glob.escape(str(file))
                 table = datasets.load_dataset("parquet", data_files=name, split="train")
         except (ConnectionError, FileNotFoundError) as error:
             self._missing(f"the download broke off ({type(error).__name__})")
         except (DatasetGenerationError, OSError, ValueError) as error:
             what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
-            why = " ".join(str(error.__cause__ or error).split())  # in one line
+            why = " ".join(str(error.__cause__ or error).split())  # on one line
             raise ValueError(f"{what} ({why})") from error
-        except Exception as error:  # which one depends on what a server sends
+        except Exception as error:  # its type depends on what a server sends
             if not on_hub:
                 raise
             self._missing(f"the download broke off ({type(error).__name__})")
@@ -150,10 +157,13 @@ class _Source:
         return table.select_columns(wanted)
 
     def _labels(self, file: object, values: list) -> list[int]:
-        """Check the labels of a file; turn scores into classes."""
+        """Check the labels of a file, and return them as classes.
+
+        Scores become classes by the threshold.
+        """
         last = self.classes - 1
         threshold = self.threshold
-        # a label, or a score
+        # Labels are whole numbers; scores may be any numbers.
         if threshold is None:
             kinds = (int,)
         else:
@@ -186,7 +196,7 @@ def known(name: str, kind: str = "") -> _Source:
     Returns
     -------
     _Source
-        The source, as sources.toml has it.
+        The source, as sources.toml describes it.
 
     Raises
     ------
@@ -202,29 +212,30 @@ def known(name: str, kind: str = "") -> _Source:
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """Return what would be loaded: name, source, revision and rows.
+    """Return which data would be loaded: name, source, revision and rows.
 
     Parameters
     ----------
     name : str
         Name of the set.
     demo : bool, default False
-        Whether the hub is left alone.
+        Whether not to use the hub.
 
     Returns
     -------
     dict
         The keys are name, source, revision and rows. `source` is data_dir, data, hub or
-        demo. `revision` is the hub's, or 16 hex digits of the SHA-256 of local files or
-        of a stand-in's rows. `rows` counts the rows of all splits together. A stand-in
-        has its own name, and `instead_of` names the set.
+        demo. `revision` is the commit on the hub, or 16 hex digits of the SHA-256 of
+        local files or of a stand-in's rows. `rows` counts the rows of all splits
+        together. A stand-in has a name of its own; then `instead_of` names the set that
+        it replaces.
 
     Raises
     ------
     ValueError
-        If the set is unknown, or if a file is no readable parquet file.
+        If the set is unknown, or if a file is not a readable parquet file.
     FileNotFoundError
-        If the set is nowhere, or if a file of a local copy is missing.
+        If the set is at none of the places, or if a file of a local copy is missing.
     """
     source = known(name)
     where, folder = source.place(demo)
@@ -259,7 +270,8 @@ def identity(name: str, *, demo: bool = False) -> dict:
 def _shards(folder: Path, split: str) -> list[Path]:
     """Return the files of `split` in order.
 
-    FileNotFoundError is raised unless there are as many as each name says.
+    Each file's name says how many there are. Raises FileNotFoundError if the number is
+    another one.
     """
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
@@ -304,13 +316,13 @@ def reachable(
     Returns
     -------
     bool
-        Whether the hub knows this commit. Under HF_HUB_OFFLINE=1 it is not asked, and
-        the answer is False. The first answer of a process is kept.
+        Whether the hub knows this commit. If HF_HUB_OFFLINE=1 is set, the hub is not
+        asked, and the result is False. A process asks once and keeps the answer.
 
     Notes
     -----
-    The question is the one with which a download begins. An answer that only looks
-    like one, such as the login page of a hotel's network, does not name the commit.
+    It sends the request with which a download begins. The answer must name the commit.
+    The login page of a hotel's network, for example, does not.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
@@ -321,8 +333,8 @@ def reachable(
     def ask() -> None:
         answers.append(_commit(place))
 
-    # The time-out of a connection counts anew from each byte, so a server that sends
-    # one byte a second would never be given up. A thread can be.
+    # The time-out of a connection starts again with each byte. So it would never end
+    # the wait for a server that sends one byte per second. The wait for a thread does.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)
@@ -330,7 +342,7 @@ def reachable(
 
 
 def _commit(place: str) -> str:
-    """Return the commit that a page of the hub names, or nothing."""
+    """Return the commit that a page of the hub names, or an empty string."""
     try:
         with urllib.request.urlopen(place, timeout=PROBE_SECONDS) as answer:
             return str(json.loads(answer.read(LARGEST_ANSWER))["sha"])

@@ -1,7 +1,7 @@
-"""Small data sets that replace a real one that is not found.
+"""Small data sets that replace real ones in a demo.
 
-They are scanned digits, drawn shapes and artificial sentences. Each gives columns and
-labels int64 (N,), with the same bytes every time.
+They are scanned digits, drawn shapes and artificial sentences. Each function returns
+columns of N values, and labels int64 (N,), with the same bytes every time.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ WORDS = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Return scikit-learn's digits, uint8 (N, 1, 8, 8), each in one split."""
+    """Return scikit-learn's digits of a split, uint8 (N, 1, 8, 8), and their labels."""
     from sklearn.datasets import load_digits
 
     scans = load_digits()
@@ -31,10 +31,11 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Draw pixels uint8 (N, 3, SIDE, SIDE): a disk, square, triangle, cross or ring.
+    """Draw images of a disk, square, triangle, cross or ring, with stripes.
 
-    The shape has coordinates in which it reaches from -1 to 1. A label is the class of
-    the shape, plus 5 if its stripes are upright.
+    The images are uint8 (N, 3, SIDE, SIDE). In the coordinates y and x below, a shape
+    reaches from -1 to 1. A label is the number of the shape, 0 to 4, plus 5 if its
+    stripes are upright.
     """
     rng = seeds.stream(0, "data").spawn(2)[split == "test"]
     rows = TEST_ROWS if split == "test" else TRAIN_ROWS
@@ -76,9 +77,9 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 def _made(
     split: str, classes: int, make: Callable
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Return rows of `make(rng, label)`.
+    """Return the columns and labels of a split, with rows from `make(rng, label)`.
 
-    The counts of the labels differ by one at most. No row of "test" is in "train".
+    The numbers of rows per label differ by at most one. No row of "test" is in "train".
     """
     rng = seeds.stream(0, "data")
     rows = []
@@ -101,9 +102,10 @@ def _pick(rng: np.random.Generator, words: Sequence[str], besides: str = "") -> 
 
 
 def _pair(rng: np.random.Generator, label: int) -> tuple[str, str]:
-    """Make premise and hypothesis.
+    """Return a premise and a hypothesis.
 
-    Label 0 leaves something out, 1 adds what is unsaid, 2 changes place or act.
+    With label 0 the hypothesis leaves something out. With label 1 it adds something
+    that the premise does not say. With label 2 it changes the place or the act.
     """
     who, where, act, when = (
         _pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times")
@@ -130,7 +132,7 @@ def _pair(rng: np.random.Generator, label: int) -> tuple[str, str]:
 
 
 def _comment(rng: np.random.Generator, label: int) -> tuple[str]:
-    """Make a remark on a town topic.
+    """Return a remark on a topic of a town, as a row of one column.
 
     Label 0 is polite; 1 has an insult, without any group or person in it.
     """
@@ -144,9 +146,9 @@ def _comment(rng: np.random.Generator, label: int) -> tuple[str]:
 
 
 def _review(rng: np.random.Generator, label: int) -> tuple[str]:
-    """Make three verdicts on a film; two or three of them decide the label.
+    """Return a review with three opinions on a film, as a row of one column.
 
-    Label 0 is negative, 1 positive.
+    Two or three of the opinions agree with the label: 0 is negative, 1 is positive.
     """
     mine, other = (
         WORDS[kind] for kind in (("good", "bad") if label else ("bad", "good"))

@@ -1,6 +1,6 @@
 """Real text sets, with labels that were checked row by row.
 
-`places` has the fixed order in which they are looked for.
+`places` says in which order the places are searched for a set.
 """
 
 from dataclasses import dataclass, replace
@@ -42,12 +42,12 @@ class TextSet(Shapes):
         return len(self.labels)
 
     def take(self, rows: np.ndarray) -> "TextSet":
-        """Return the rows with these numbers, in this order.
+        """Return the rows with these indices, in this order.
 
         Parameters
         ----------
         rows : ndarray of int (k,)
-            Row numbers.
+            Indices of rows.
 
         Returns
         -------
@@ -72,7 +72,7 @@ class TextSet(Shapes):
         Returns
         -------
         TextSet
-            The rows drawn; the set itself if it has no more than `rows`.
+            The rows drawn, or the set itself if it has at most `rows` rows.
         """
         if rows >= len(self):
             return self
@@ -162,7 +162,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     split : {"train", "test"}
         The split.
     demo : bool, default False
-        Whether to leave the hub alone: without a local copy the stand-in is used.
+        Whether not to use the hub: if there is no local copy, the stand-in is loaded.
 
     Returns
     -------
@@ -174,7 +174,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     ValueError
         If the set is unknown, or if a file or a text cannot be used.
     FileNotFoundError
-        If the set is nowhere; the message says how to fetch it.
+        If the set is at none of the places. The message says how to fetch it.
     """
     source = places.known(name, "text")
     (texts, *pairs), labels = source.read(split, demo, _texts)
@@ -182,7 +182,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
 
 
 def _texts(file: object, column: str, table: Any) -> list[str]:
-    """Return the texts of a column; raise ValueError for one that is no text."""
+    """Return the texts of a column; raise ValueError if a value is not a text."""
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():

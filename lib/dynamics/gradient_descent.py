@@ -50,9 +50,9 @@ def run(
     start : Start, ndarray (runs, d, d_z) or None
         W_0; None is zero.
     targets, head_targets : mapping of str to ndarray
-        What `measures.checked_targets` returns.
+        The targets V of W and of the head, as `measures.checked_targets` returns them.
     head : {"fixed", "joint"}
-        Whether the head is trained.
+        Whether the head stays fixed, or is trained together with W.
     loss : str
         One of ``attention.LOSSES``.
     product : {"gram", "factored"} or None
@@ -66,7 +66,8 @@ def run(
     Raises
     ------
     ValueError
-        If a target and W_0, or u_0, both leave the span, where only norms are kept.
+        If a target and W_0 (or u_0) both leave the span of the tokens. Outside the
+        span only norms are stored, so that their angle is not known.
     """
     problem = coordinates.minimal(tokens)
     start = _start(problem, start)
@@ -110,7 +111,10 @@ def run(
 
 
 def _alike(times: Mapping[Any, np.ndarray]) -> list[list[Any]]:
-    """Return the names of rules with the same records, which are trained together."""
+    """Return lists of names of rules that record the same iterations.
+
+    The rules of one list are trained together.
+    """
     groups: dict[bytes, list[Any]] = {}
     for name, at in times.items():
         groups.setdefault(at.tobytes(), []).append(name)
@@ -129,7 +133,8 @@ def _start(problem: coordinates.Minimal, start: Start | np.ndarray | None) -> St
     return Start(*map(checked_start, (start.inside, start.outside), shapes))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run, below
+# A number that is not finite ends its run, by `end_where_not_finite` below.
+@np.errstate(over="ignore", invalid="ignore")
 def _derive(
     problem: Reduced,
     raw: SimpleNamespace,
@@ -139,7 +144,10 @@ def _derive(
     targets: dict[str, Target],
     head_targets: dict[str, Target],
 ) -> History:
-    """Return the History of raw records at `times`, from the starts of W and head."""
+    """Return the History that follows from the raw records at `times` (k,).
+
+    `start` is W_0 and `first_head` is u_0, from which the records' coefficients count.
+    """
     path = Coefficients(
         W_0=start.inside,
         delta=problem.delta,
@@ -150,9 +158,10 @@ def _derive(
         b=raw.b,
     )
     margins = raw.margins
-    if problem.hidden is not None:  # of a single real token 1 - p is zero, not e^-FAR
+    # A margin of infinity, not FAR, lets 1 - p be zero in a sample with one real token.
+    if problem.hidden is not None:
         margins = np.where(problem.hidden[:, None], np.inf, margins)
-    log_odds = np.logaddexp.reduce(-margins, -1)  # all others against the opt token
+    log_odds = np.logaddexp.reduce(-margins, -1)  # log odds against the opt token
     log_miss = -np.logaddexp(0.0, -log_odds)
     flipped = {
         name: Target(np.swapaxes(V.inside, 1, 2), V.outside)
@@ -214,12 +223,15 @@ def _derive(
 def _descent(
     problem: Reduced, raw: SimpleNamespace, targets: dict[str, Target]
 ) -> dict[str, np.ndarray]:
-    """Return <-grad_W L/||grad_W L||, V>/||V|| (runs, k) by target, from the slopes."""
+    """Return <-grad_W L/||grad_W L||, V>/||V|| (runs, k) by the name of the target V.
+
+    The coefficients of the gradient are computed from the recorded margins and scores.
+    """
     if not targets:
         return {}
     runs, count = raw.margins.shape[:2]
     c = np.empty((runs, count, problem.K.matrix.shape[1]))
-    # Ten arrays are held at a time
+    # About ten arrays of a run's size exist at once, which bounds the runs per chunk.
     chunk = max(1, CHUNK // max(1, 10 * raw.scores[0].size))
     for first in range(0, runs, chunk):
         part = slice(first, first + chunk)

@@ -1,4 +1,4 @@
-"""What training records: a `History` of arrays alone."""
+"""What training records: a `History`, which consists of arrays only."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LOGS = ("log_gap", "log_gradient", "log_gradient_head", "log_step", "log_step_head")
-MEASURED = (  # per run and iteration
+MEASURED = (  # fields with one number per run and iteration
     *LOGS,
     "norm",
     "head_norm",
@@ -25,7 +25,7 @@ MEASURED = (  # per run and iteration
     "log_own_gradient",
     "log_own_gradient_head",
 )
-MEASURED_OF_TARGETS = (  # the same, by the name of a target
+MEASURED_OF_TARGETS = (  # fields with such an array for each target, by its name
     "direction_error",
     "alignment",
     "descent",
@@ -47,13 +47,15 @@ class Coefficients(Shapes):
     z : ndarray (runs, n, q)
         The queries.
     alpha : ndarray (runs, k, n, T-1)
-        W_t = W_0 + sum of alpha delta z^T at each of the k records.
+        The coefficients in W_t = W_0 + sum_{i,t} alpha_{it} delta_{it} z_i^T, at each
+        of the k records.
     u_0 : ndarray (runs, r)
         The start of the head.
     signed : ndarray (runs, n, T, r)
-        The tokens times their labels; of a fixed head no run.
+        The tokens times their labels. It is empty, with no run, if the head is fixed.
     b : ndarray (runs, k, n, T)
-        u_t = u_0 + sum of b signed at each of the k records.
+        The coefficients in u_t = u_0 + sum_{i,t} b_{it} signed_{it}, at each of the k
+        records.
     """
 
     W_0: np.ndarray
@@ -158,42 +160,45 @@ PATHS = (Coefficients, Weights, Factors)
 class History(Shapes):
     r"""The records of every run at the recorded iterations.
 
-    All fields are arrays, or dicts of arrays by the name of a target V. Entries after a
-    run's early end are NaN, as is what was not measured: the step sizes of rules that
-    see coordinates, the quantities called "own" of all rules but `MirrorDescent`, and
-    the margins and score gaps of a masked token. A history pickles, and copies deeply;
-    `save` writes it as one npz file, `to_dataframe` makes it a table.
+    All fields are arrays, or dicts of arrays by the name of a target V. If a run ends
+    early, its later entries are NaN. Quantities that were not measured are NaN too: the
+    step sizes of rules that see coordinates, the quantities called "own" of all rules
+    but `MirrorDescent`, and the margins and score gaps of a masked token. A history can
+    be pickled and copied deeply; `save` writes it as one npz file, and `to_dataframe`
+    returns it as a table.
 
     Rules that step along the gradient train in minimal coordinates, in the span of the
     tokens; all other rules train in the coordinates of the tokens. `coordinates` says
-    which of the two `W`, `u`, `weights` and `head` have. In minimal coordinates
-    ``attention.minimal(tokens).expand(W)`` leads back.
+    in which of the two `W`, `u`, `weights` and `head` are given. From minimal
+    coordinates, ``attention.minimal(tokens).expand(W)`` returns to those of the tokens.
 
     Parameters
     ----------
     iterations : ndarray (k,)
         The recorded iterations, ascending.
     status : ndarray (runs,)
-        How each run ended: "completed", it took all its steps; "stalled", its gradient
-        is zero; "diverged", it left the range of float64. A completed run need not lead
-        the opt tokens: `repr` names the runs that do not, `margins` by how much.
+        How each run ended. A "completed" run took all its steps; a "stalled" run
+        reached a gradient of zero; a "diverged" run left the range of float64. The opt
+        tokens need not lead in a completed run: `repr` lists the runs in which they do
+        not, and `margins` says by how much.
     ended : ndarray (runs,)
         The iteration at which each run ended.
     log_gap : ndarray (runs, k)
-        log(L - L*), L* the loss at the largest scores; log L in joint training.
+        log(L - L*), where L* is the loss at the largest scores; log L in joint
+        training.
     log_gradient : ndarray (runs, k)
         log ||grad_W L||.
     log_step : ndarray (runs, k)
-        The logarithm of the step size taken next.
+        The logarithm of the step size of the step that follows the record.
     norm : ndarray (runs, k)
         ||W_t||.
     margins : ndarray (runs, k, n, T-1)
         The logit of the opt token minus the logits of the other tokens.
     log_miss : ndarray (runs, k, n)
-        log(1 - p), p the softmax weight of the opt token.
+        log(1 - p), where p is the softmax weight of the opt token.
     score_gaps : ndarray (runs, k, n, T-1)
         The score of the opt token minus the scores of the other tokens. With a fixed
-        head it is a view that repeats.
+        head the entries are the same at all records, and share their memory.
     direction_error : dict of ndarray (runs, k)
         || W_t/||W_t|| - V/||V|| ||.
     alignment : dict of ndarray (runs, k)
@@ -207,24 +212,26 @@ class History(Shapes):
     head_norm : ndarray (runs, k)
         ||u_t||, in joint training.
     head_direction_error : dict of ndarray (runs, k)
-        As `direction_error`, of the head.
+        The `direction_error` of the head, || u_t/||u_t|| - v/||v|| ||.
     head_alignment : dict of ndarray (runs, k)
-        As `alignment`, of the head.
+        The `alignment` of the head, <u_t, v>/(||u_t|| ||v||).
     path : Coefficients, Weights or Factors
-        W_t and u_t as the engine keeps them; read them by `weights` and `head`, or `W`
-        and `u`.
+        W_t and u_t in the form that the engine stores. Read them by `weights` and
+        `head`, or by `W` and `u`.
     own_norm, own_head_norm : ndarray (runs, k)
         The norms of W_t and u_t in the rule's own geometry: the l_p norms under
         ``MirrorDescent(p)``.
     log_own_gradient, log_own_gradient_head : ndarray (runs, k)
-        The logarithms of the dual norms of both gradients there.
+        The logarithms of the norms of the gradients for W and u, in the dual of the
+        rule's own norm.
     loss_rise : ndarray (runs,)
-        The first iteration whose loss is above the one before, -1 if there is none,
-        under `MirrorDescent`. A rise is against paper C's Lemma 25.
+        Under `MirrorDescent`, the first iteration whose loss is above the loss of the
+        iteration before it; -1 if the loss never rises. A rise contradicts paper C's
+        Lemma 25.
     moments : dict of ndarray
-        What a rule that sees coordinates keeps at the end, up to a factor: second
-        (runs, d, d_z), the moments of G^2; left (runs, d, d) and right (runs, d_z,
-        d_z), Shampoo's L and R, or the bases of SOAP.
+        The state of a rule that sees coordinates after its last step, up to a factor:
+        "second" (runs, d, d_z) are the moments of G^2; "left" (runs, d, d) and "right"
+        (runs, d_z, d_z) are Shampoo's L and R, or the bases of SOAP.
 
     Examples
     --------
@@ -316,7 +323,8 @@ class History(Shapes):
         Returns
         -------
         ndarray of int (runs, n)
-            The tokens; of tokens with equal weights one of them.
+            The index of the token in each sample. If several tokens have the largest
+            weight, it is one of them.
 
         Raises
         ------
@@ -357,8 +365,8 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, d, d_z) or (runs, r, q)
-            W. In minimal coordinates it is without the part of W_0 outside the span of
-            tokens and queries.
+            W. In minimal coordinates, the part of W_0 outside the span of tokens and
+            queries is missing from it.
 
         Raises
         ------
@@ -388,9 +396,10 @@ class History(Shapes):
         return self.path.head(self._record(k))[:, 0]
 
     def divergence(self, target: np.ndarray, p: float) -> np.ndarray:
-        """Compute the Bregman divergence of every W's direction from a target's.
+        """Compute the Bregman divergence of each W's direction from that of a target.
 
-        It is D_psi(V/||V||, W/||W||) with W the iterate and psi = ||.||_p^p / p.
+        It is D_psi(V/||V||, W/||W||), where W is the iterate, V is the target, and
+        psi = ||.||_p^p / p.
 
         Parameters
         ----------
@@ -413,12 +422,12 @@ class History(Shapes):
 
         Notes
         -----
-        The authors' code of paper C.
+        The formula is that of the authors' code of paper C.
         """
         return self._divergence(self.W, target, p)
 
     def head_divergence(self, target: np.ndarray, p: float) -> np.ndarray:
-        """Compute the same divergence for the head.
+        """Compute `divergence` for the head u in place of W.
 
         Parameters
         ----------
@@ -435,7 +444,7 @@ class History(Shapes):
         Raises
         ------
         ValueError
-            As `divergence`.
+            In the same cases as `divergence`.
         """
         return self._divergence(self.u, target, p)
 
@@ -461,7 +470,7 @@ class History(Shapes):
         return slice(k % count, k % count + 1)
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Return what was measured per run and iteration as a tidy table.
+        """Return all that was measured per run and iteration as a tidy table.
 
         Returns
         -------
@@ -469,7 +478,7 @@ class History(Shapes):
             Columns `run`, `iteration`, `quantity`, `target` and `value`. A quantity
             that was not measured has no rows. `target` is empty if a quantity has none.
         """
-        import pandas as pd  # half a second that only a table needs
+        import pandas as pd  # imported here: it takes half a second
 
         measured = {(name, ""): getattr(self, name) for name in MEASURED}
         measured["opt_score", ""] = self.opt_score
@@ -531,7 +540,10 @@ class History(Shapes):
 
 
 def _flat(history: History) -> dict[str, np.ndarray]:
-    """Return the arrays of a history by name, those of a dict as "field/key"."""
+    """Return the arrays of a history by name.
+
+    An array in a dict gets the name "field/key".
+    """
     arrays = {}
     for field in fields(history):
         value = getattr(history, field.name)
@@ -545,7 +557,10 @@ def _flat(history: History) -> dict[str, np.ndarray]:
 
 
 def _nested(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the fields of a history from the arrays that `_flat` names."""
+    """Return the fields of a history by name, from the arrays that `_flat` returned.
+
+    Raises KeyError if the arrays of the path are those of none of PATHS.
+    """
     given: dict[str, Any] = {name: {} for name in (*MEASURED_OF_TARGETS, "moments")}
     parts = {}
     for name, values in arrays.items():

@@ -1,11 +1,14 @@
 """The compiled training loop: `attention.slopes` and `rules.log_step`, on all cores.
 
-A run's state is its margins g_m = delta_m^T W z_i (logit of the reference token minus
-logit of the other) and coefficients alpha, W = W_0 + sum_m alpha_m delta_m z_i^T; in
-joint training also its scores gamma and coefficients b, u = u_0 + sum_{i,t} b_{it} y_i
-x_{it}. One iteration is one product with the Gram matrix, k = K c for -grad_W L = sum_m
-c_m delta_m z_i^T, which also yields ||grad_W L||^2 = c^T k: alpha += eta c and g += eta
-k. It is the floor of an iteration's cost.
+The state of a run is its margins g_m = delta_m^T W z_i (the logit of the opt token
+minus the logit of another token) and the coefficients alpha of W = W_0 + sum_m alpha_m
+delta_m z_i^T. In joint training it also contains the scores gamma and the coefficients
+b of u = u_0 + sum_{i,t} b_{it} y_i x_{it}.
+
+The gradient has coefficients c: -grad_W L = sum_m c_m delta_m z_i^T. An iteration
+needs one product with the Gram matrix, k = K c. It gives the norm of the gradient,
+||grad_W L||^2 = c^T k, and both updates, alpha += eta c and g += eta k. No iteration
+can be cheaper than this product.
 """
 
 import math
@@ -20,10 +23,11 @@ from lib.dynamics import rules as update_rules
 
 # Columns of the table of rules, as `BuiltIn.numbers` fills them.
 CODE, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
-# In a group of runs: enough to make loops long, few enough to stay in the nearest
-# cache.
+# Samples that a group of runs holds side by side: enough to make the loops over them
+# long, and few enough to fit into the nearest cache.
 LANES = 96
-# What a step moves, its momentum, what rounding took from it
+# The rows of an array that steps move: its value, its last move (for momentum), and the
+# rounding error of the value, which the next step corrects.
 VALUE, MOVE, CARRY = range(3)
 _log_step = numba.njit(update_rules.log_step)
 
@@ -32,9 +36,10 @@ _log_step = numba.njit(update_rules.log_step)
 def _step(
     r: int, eta: float, c: np.ndarray, momentum: float, moving: np.ndarray
 ) -> None:
-    """Move run r by one step along c (m,).
+    """Move run r by one step along c (m,), in place.
 
-    The move is momentum times the last one, plus eta c.
+    The step is the momentum times the last step, plus eta c. The array `moving` is
+    (3, jobs, m), see `_moving`.
     """
     if momentum == 0.0:
         for m in range(c.size):
@@ -49,12 +54,12 @@ def _step(
 def _exact_step(
     r: int, eta: float, c: np.ndarray, momentum: float, moving: np.ndarray
 ) -> None:
-    """Move as `_step` does, with Kahan's sum.
+    """Move as `_step` does, but add by Kahan's sum.
 
-    CARRY holds what rounding took from VALUE.
-    Settled steps are all alike and so is their rounding: after 10^7 of them the margins
-    and W would have drifted apart by 10^-5, as much as W's direction is away from its
-    limit.
+    CARRY holds the rounding error of VALUE. Late in training the steps are all nearly
+    equal, and so are their rounding errors, which therefore add up. Without Kahan's
+    sum, the margins and W would differ by 10^-5 after 10^7 steps. That is as much as
+    W's direction differs from its limit.
     """
     for m in range(c.size):
         step = eta * c[m]
@@ -68,20 +73,22 @@ def _exact_step(
 
 
 class Jobs(NamedTuple):
-    """Training runs side by side.
+    """Training runs that are trained side by side, one job per run and rule.
 
     Parameters
     ----------
     data : ndarray of int (jobs,)
-        The number of each job's Gram matrices, in K and G.
+        For each job, the index of its Gram matrices in K and G.
     K : ndarray (data, m, m)
-        The packed Gram matrices of W, m = n (T-1), or (data, m, 0).
+        The packed Gram matrices for W, m = n (T-1), or (data, m, 0) if they are not
+        formed.
     G : ndarray (data, m_u, m_u)
-        The same of a trained head, m_u = n T.
+        The packed Gram matrices for a trained head, m_u = n T, or (data, m_u, 0) if
+        they are not formed.
     v, w, pairs, first : ndarray
-        The `gram.Factors` of K.
+        The fields of `gram.Factors` for K.
     v_head, w_head, pairs_head, first_head : ndarray
-        The `gram.Factors` of G.
+        The fields of `gram.Factors` for G.
     margins : ndarray (jobs, n, T-1)
         Margins at the start.
     scores : ndarray (jobs, n, T)
@@ -113,7 +120,7 @@ class Jobs(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Arrays that training fills at each of the k times.
+    """Arrays that training fills at each of the k iterations to record.
 
     Parameters
     ----------
@@ -126,8 +133,8 @@ class Records(NamedTuple):
     b : ndarray (jobs, k, n, T)
         Coefficients of the head; empty for a fixed head.
     logs : ndarray (jobs, k, 5)
-        log(L - L*), log ||grad_W L||, log ||grad_u L||, log of the step sizes for W and
-        u.
+        The five columns are log(L - L*), log ||grad_W L||, log ||grad_u L||, and the
+        logarithms of the step sizes for W and for u.
     """
 
     margins: np.ndarray
@@ -139,7 +146,7 @@ class Records(NamedTuple):
 
 @numba.njit
 def _moving(jobs: int, m: int) -> np.ndarray:
-    """Return zeros (3, jobs, m): VALUE, MOVE and CARRY."""
+    """Return zeros (3, jobs, m), with the rows VALUE, MOVE and CARRY."""
     return gram.zeros(3 * jobs, m).reshape(3, jobs, m)
 
 
@@ -153,7 +160,7 @@ def _write(
     head_fixed: bool,
     records: Records,
 ) -> None:
-    """Write margins, scores and coefficients of run r into their records."""
+    """Write margins, scores and coefficients of run r into its record `record`."""
     n = records.margins.shape[2]
     T = records.margins.shape[3] + 1
     softmax.by_sample(work.margins, r * n, n, records.margins[r, record])
@@ -174,9 +181,11 @@ def _gradient(
     c: np.ndarray,
     k: np.ndarray,
 ) -> float:
-    """Return the log norm of run r's gradient over its scale.
+    """Return the logarithm of run r's gradient norm, divided by the run's scale.
 
-    Its coefficients c (m,) are filled, and k = K c.
+    It also fills c (m,) with the coefficients of this gradient, which it reads from
+    `lanes`, and k (m,) with K c. `of` holds the Gram matrices, their factors and the
+    memory for a product; `number` is the index of the run's matrix in them.
     """
     K, factors, room = of
     softmax.gather(r, n, lanes, c)
@@ -185,8 +194,8 @@ def _gradient(
     else:
         gram.multiply_factored(factors, number, c, k, room)
     square = gram.dot(c, k)
-    # Rounding can take c^T K c below zero where it is zero; a NaN goes on and ends the
-    # run.
+    # If c^T K c is zero, rounding can make it negative. A NaN passes this test, and
+    # ends the run as diverged.
     if square <= 0.0:
         return -math.inf
     return 0.5 * math.log(square)
@@ -201,9 +210,10 @@ def _train_group(
     ended: np.ndarray,
     stop: np.ndarray,
 ) -> None:
-    """Train `jobs` side by side, until `stop` (1,) is no longer zero.
+    """Train `jobs` side by side, or return early once `stop` (1,) is not zero.
 
-    It fills their records at `times`, and how and when each ended.
+    It fills the jobs' records at the iterations `times` (k,). For each job it writes
+    into `status` (jobs,) how the run ended, and into `ended` (jobs,) when.
     """
     data = jobs.data
     K = jobs.K
@@ -230,8 +240,8 @@ def _train_group(
     flat_push = gram.zeros(1, m_u)[0]
     k_u = gram.zeros(1, m_u)[0]
     scales = np.zeros((2, count))
-    # Taken out of their tuples here: inside the loop numba would count a reference
-    # every time.
+    # These arrays get names before the loop. Inside it, numba would count a reference
+    # each time that one is read from its tuple.
     margins_now = work.margins
     scores_now = work.scores
     c = work.c
@@ -240,7 +250,7 @@ def _train_group(
     gamma = flat_gamma[VALUE]
     for r in range(count):
         for i in range(n):
-            # Entry by entry: numba compiles the assignment of a slice for seconds.
+            # Entry by entry, because numba needs seconds to compile a slice assignment.
             for t in range(T - 1):
                 margins_now[t, r * n + i] = margins[r, i, t]
             for t in range(T):
@@ -254,7 +264,7 @@ def _train_group(
     for t in range(times[-1] + 1):
         if stop[0] != 0:
             return
-        # One softmax for all runs of the group, then the rest run by run.
+        # One softmax serves all runs of the group; the rest is done run by run.
         recording = record < times.size and times[record] == t
         softmax.slopes(work, n, logistic, head_fixed, scales)
         for r in range(count):
@@ -293,7 +303,7 @@ def _train_group(
                 logs[2] = log_norm_u
                 logs[3] = log_eta
                 logs[4] = log_eta_u
-            # 0/0 = 0: where there is no gradient there is no step.
+            # If the gradient is zero, the step is zero too, not 0/0.
             if log_norm > -math.inf:
                 length = log_eta + log_norm
             else:
@@ -302,7 +312,7 @@ def _train_group(
                 length_u = log_eta_u + log_norm_u
             else:
                 length_u = -math.inf
-            # Comparisons with NaN are false, so a NaN ends a run as diverged.
+            # A comparison with NaN is false, so that a NaN ends the run as diverged.
             bounded = scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
             if log_both == -math.inf or not bounded:
                 status[r], ended[r] = (
@@ -356,8 +366,8 @@ def run_jobs(
 
     Notes
     -----
-    The jobs are trained as `_train_group` does, in groups of nearly equal size, and
-    there are nearly as many groups for each of the threads.
+    The jobs are split into groups of nearly equal size, each of which `_train_group`
+    trains. Every thread gets nearly the same number of groups.
     """
     cores = threads.count()
     runs = jobs.data.size

@@ -1,4 +1,4 @@
-"""What is measured along a path, whichever engine made it."""
+"""What is measured along a path of W and u, whichever engine trained it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,14 +13,16 @@ from lib.dynamics.history import History
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
-# Most numbers held at once while directions are measured. Larger arrays would be
-# requested from the system each time.
+# The most numbers in an intermediate array. Larger arrays would get new memory from the
+# system each time.
 CHUNK = 2**17
-ROUNDING = 1e-12  # a target's part outside the span, over its norm, that counts as none
+# If a target's part outside the span is smaller than this, relative to its norm, it
+# counts as zero.
+ROUNDING = 1e-12
 
 
 class Target(Start):
-    """A direction V, of W or of the head, in two parts as a start."""
+    """A direction V of W or of the head, in two parts: inside and outside the span."""
 
     @property
     def norm(self) -> np.ndarray:
@@ -34,7 +36,7 @@ def checked_targets(
     data: TokenSet,
     of_head: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Return targets as arrays, after a check.
+    """Check targets, and return them as arrays.
 
     Parameters
     ----------
@@ -48,12 +50,13 @@ def checked_targets(
     Returns
     -------
     dict of str to ndarray
-        Arrays (runs, d, d_z), of a head (runs, d).
+        Arrays (runs, d, d_z), or (runs, d) for the head.
 
     Raises
     ------
     ValueError
-        If a target has another shape, is zero or not finite, or solves other tokens.
+        If a target has another shape, is zero or not finite, or was solved for other
+        tokens.
     """
     if of_head:
         shape = data.u.shape
@@ -92,16 +95,16 @@ def in_span(
     problem: coordinates.Minimal,
     of_head: bool = False,
 ) -> dict[str, Target]:
-    """Split targets into what lies in the span of the tokens, and the rest.
+    """Split each target into its part in the span of the tokens, and the rest.
 
     Parameters
     ----------
     targets : mapping of str to ndarray
         What `checked_targets` returns.
     tokens : TokenSet or Minimal
-        What is trained: it tells the coordinates of the targets.
+        The tokens that are trained on. The targets are in their coordinates.
     problem : Minimal
-        The same in minimal coordinates.
+        These tokens in minimal coordinates.
     of_head : bool, optional
         Whether they are targets of the head.
 
@@ -131,16 +134,17 @@ def directions(
     outside: np.ndarray,
     targets: dict[str, Target],
 ) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Measure vectors against targets.
+    """Measure the norms of vectors, and their directions against targets.
 
     Parameters
     ----------
     vectors : callable
-        Gives the vectors (runs, k, ...) of a slice of the records.
+        A function that returns the vectors (runs, k, ...) of a slice of the records.
     count : int
         The number of records.
     outside : ndarray (runs,)
-        The norm of a part that is orthogonal to all vectors.
+        The norm of a constant part that belongs to every vector, but is orthogonal to
+        the span and not contained in `vectors`.
     targets : dict of str to Target
         The targets.
 
@@ -149,7 +153,7 @@ def directions(
     norm : ndarray (runs, k)
         The norms.
     error, alignment : dict of ndarray (runs, k)
-        Direction errors and alignments by target.
+        Direction errors and alignments, by the name of the target.
     """
     runs = outside.size
     outside = outside[:, None]
@@ -169,11 +173,11 @@ def directions(
         v = vectors(part)
         v = v.reshape(*v.shape[:2], -1)
         size = np.linalg.norm(v, axis=-1)
-        if np.isinf(size).any():  # its square left the range of float64
+        if np.isinf(size).any():  # the square of the norm left the range of float64
             unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
             size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
         norm[:, part] = np.hypot(size, outside)
-        # Zero has no direction
+        # A vector of zero has no direction: NaN.
         scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
         for name, (unit, rest) in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
@@ -183,7 +187,7 @@ def directions(
 
 
 def not_measured(runs: int, k: int) -> dict[str, Any]:
-    """Return the fields of a `History` that only some engines measure, as NaN.
+    """Return NaN for those fields of a `History` that only some engines measure.
 
     Parameters
     ----------
@@ -220,7 +224,7 @@ def of_weights(
     targets: Mapping[str, np.ndarray],
     head_targets: Mapping[str, np.ndarray],
 ) -> History:
-    """Make the History of a path of W in the coordinates of the tokens.
+    """Return the History of a path of W in the coordinates of the tokens.
 
     Parameters
     ----------
@@ -229,19 +233,19 @@ def of_weights(
     times : ndarray of int (k,)
         The iterations of the records.
     raw : dict
-        What the engine recorded: the path, status as numbers and
-        ended (runs,), log_gap (runs, k), and any other fields of a History.
+        What the engine recorded: the path; status, as a number, and ended (runs,);
+        log_gap (runs, k); and any other fields of a History.
     head : {"fixed", "joint"}
         Whether the head was trained.
     loss : str
         One of ``attention.LOSSES``.
     targets, head_targets : mapping of str to ndarray
-        What `checked_targets` returns.
+        The targets of W and of the head, as `checked_targets` returns them.
 
     Returns
     -------
     History
-        The records and what follows from W.
+        The records, and all that follows from W and u.
     """
     raw = dict(raw)
     runs, n, T, _ = tokens.shape
@@ -255,7 +259,7 @@ def of_weights(
     to_W = {name: Target(value, zero) for name, value in targets.items()}
     to_u = {name: Target(value, zero) for name, value in head_targets.items()}
 
-    # What W and the head say by themselves.
+    # What follows from W and the head without the tokens.
     norm, error, alignment = directions(path.weights, k, zero, to_W)
     head_norm = np.full((runs, k), np.nan)
     head_error = {}
@@ -276,7 +280,7 @@ def of_weights(
         images = np.swapaxes(W @ np.swapaxes(tokens.z, 1, 2)[:, None], -1, -2)
         now = np.moveaxis(delta @ images.transpose(0, 2, 3, 1), -1, 1)
         scores = np.moveaxis(signed @ np.swapaxes(u, 1, 2)[:, None], -1, 1)
-        if hidden is not None:  # exp(-inf): a masked token has no weight
+        if hidden is not None:  # an infinite margin gives a masked token no weight
             now = np.where(hidden[:, None], np.inf, now)
         margins[:, part] = now
         if joint or first == 0:
@@ -295,7 +299,7 @@ def of_weights(
             descent[name][:, part] = toward / (size * to_W[name].norm[:, None])
     if not joint:
         gaps = np.broadcast_to(gaps, margins.shape)
-    log_odds = np.logaddexp.reduce(-margins, -1)  # all others against the opt token
+    log_odds = np.logaddexp.reduce(-margins, -1)  # log odds against the opt token
     if hidden is not None:
         margins[np.broadcast_to(hidden[:, None], margins.shape)] = np.nan
         gaps = np.where(hidden[:, None], np.nan, gaps)

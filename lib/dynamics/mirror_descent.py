@@ -17,8 +17,8 @@ from lib.dynamics import recording
 from lib.dynamics.in_coordinates.rules import MirrorDescent
 from lib.mirror import geometry, kernel
 
-# Numbers in the rows of all margins of a run: up to here they stay in the fast cache,
-# and two products with them take less time than going through samples.
+# The most numbers in the rows of all margins of a run. Up to this size the rows stay in
+# the fast cache, and two products with them are faster than a loop over samples.
 FORMED = 2**14
 
 
@@ -51,14 +51,15 @@ def run(
     Returns
     -------
     dict of str to dict
-        By rule: W (runs, k, d, d_z), u (runs, k, d), status, ended and loss_rise
-        (runs,), log_gap, the norms own_norm and own_head_norm in l_p, and the logs of
-        the dual norms of both gradients (runs, k).
+        By rule: W (runs, k, d, d_z); u (runs, k, d); status, ended and loss_rise
+        (runs,); log_gap (runs, k); own_norm and own_head_norm (runs, k), the l_p norms;
+        log_own_gradient and log_own_gradient_head (runs, k), the logs of the dual norms
+        of both gradients.
 
     Notes
     -----
-    A run needs memory for n (T - 1) d numbers, and where the rows of all margins are
-    formed for 2 n (T - 1) d d_z, up to ``FORMED``.
+    A run needs memory for n (T - 1) d numbers. If the rows of all margins are formed,
+    it needs 2 n (T - 1) d d_z more; they are formed up to ``FORMED`` numbers.
     """
     problem = rows(tokens, loss, head == "joint")
     flat = W_0.reshape(len(W_0), -1)
@@ -73,11 +74,11 @@ def run(
         ]
     )
 
-    # Of the jobs, a run's rules stand together, so that each core gets long ones. The
-    # loop moves copies in place.
+    # The jobs are ordered by run, with the rules of a run one after another, so that
+    # each core gets some long jobs. The loop changes these copies in place.
     start, first_head = (np.repeat(array, kinds, 0) for array in (flat, v))
     exponents = np.tile([float(rule.p) for rule in rules.values()], runs)
-    with np.errstate(over="ignore"):  # ends a run as diverged
+    with np.errstate(over="ignore"):  # an overflow ends the run as diverged
         images = tuple(
             np.stack(
                 [
@@ -88,8 +89,8 @@ def run(
             for array in (start, first_head)
         )
 
-    # The rows (runs, n T, D) keep a sample's tokens together, the loop a token's
-    # samples.
+    # The rows (runs, n T, D) are ordered by sample, then by token. The loop needs them
+    # ordered by token, then by sample.
     def by_token(rows: np.ndarray) -> np.ndarray:
         if not rows.size:
             return rows
@@ -130,7 +131,11 @@ def run(
 def _of_rule(
     raw: dict[str, np.ndarray], times: np.ndarray, p: float, shape: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Return the records of one rule, NaN from the first that is not finite."""
+    """Return the records of one rule, by the names that `run` lists.
+
+    `shape` is the shape (d, d_z) of W. From a run's first record that is not finite,
+    its records are NaN.
+    """
     path, heads, logs = (
         raw[name][:, : len(times)] for name in ("path", "head", "logs")
     )
@@ -153,7 +158,7 @@ def _of_rule(
 
 
 def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
-    """Return the problem of a token set as the loop takes it.
+    """Return a token set in the form that the compiled loop needs.
 
     Parameters
     ----------
@@ -167,12 +172,13 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     Returns
     -------
     Rows
-        The rows of margins and scores; those of margins only up to ``FORMED`` numbers.
+        The rows of margins and scores. The rows of margins are only formed if they have
+        at most ``FORMED`` numbers.
 
     Raises
     ------
     ValueError
-        For an unknown loss, or sizes that leave the range of float64.
+        If the loss is unknown, or if sizes leave the range of float64.
     """
     check_sizes(tokens)
     runs, n, T, d = tokens.shape
@@ -188,7 +194,7 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     return kernel.Rows(
         A=A,
         delta=np.ascontiguousarray(delta),
-        z=np.array(tokens.z, order="C"),  # a copy: what may be written is one type
+        z=np.array(tokens.z, order="C"),  # a writable copy: numba sees one type
         signed=signed,
         n=n,
         logistic=attention.is_logistic(loss),

@@ -1,4 +1,4 @@
-"""Rules of a reader's own that give the whole step of W: a plain loop in numpy."""
+"""A plain loop in numpy for rules by a reader that give the whole step of W."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import recording
 from lib.dynamics.rules import Rule, real_numbers
 
-LARGEST = np.exp(LONGEST)  # entry of W, as in the compiled loops
+LARGEST = np.exp(LONGEST)  # the largest allowed entry of W, as in the compiled loops
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite ends a run
+@np.errstate(over="ignore", invalid="ignore")  # a number that is not finite ends a run
 def run(
     tokens: TokenSet, rule: Rule, times: np.ndarray, W_0: np.ndarray, *, loss: str
 ) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def run(
     Raises
     ------
     TypeError
-        If a step is no array of real numbers.
+        If a step is not an array of real numbers.
     ValueError
         If a step has another shape than W, or the first one is NaN.
     """
@@ -61,14 +61,14 @@ def run(
             raw["W"][alive, places[t]] = W[alive]
             raw["log_gap"][alive, places[t]] = at.log_gap[alive]
 
-        # Runs without a gradient end here.
+        # A run whose gradient is zero ends here.
         still = alive & ~gradient.any((1, 2))
         raw["status"][still], raw["ended"][still] = STALLED, t
         alive = alive & ~still
         if not alive.any() or t == times[-1]:
             break
 
-        # The step, of the runs that go on.
+        # Take the step in the runs that go on.
         D = _checked(rule, rule.direction(gradient, state), shape)
         if t == 0 and np.isnan(D).any():
             raise ValueError(
@@ -87,7 +87,7 @@ def run(
 
 
 def _checked(rule: Rule, step: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the step that a rule gave, as floats of the shape of the gradient."""
+    """Check the step that a rule gave; return it as floats of the gradient's shape."""
     name = f"{type(rule).__name__}.direction"
     D = real_numbers(f"what {name} returned", step)
     if D.shape != shape:

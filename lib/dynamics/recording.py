@@ -1,4 +1,4 @@
-"""Checks that all training loops share: iterations to record, the start, the end."""
+"""What all training loops share: checks of arguments, and how a run's records end."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     Parameters
     ----------
     record : sequence of int, ndarray of int or None
-        Iterations to record, ascending within 0 ... `steps`. None takes
+        Iterations to record, ascending within 0 ... `steps`. None stands for
         ``log_spaced(steps)``.
     steps : int
         The last iteration.
@@ -53,8 +53,8 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     Raises
     ------
     ValueError
-        If `steps` or the iterations are no whole numbers, or if the iterations are out
-        of order or range.
+        If `steps` or an iteration is not a whole number, if the iterations do not
+        ascend, or if one is out of range.
 
     Examples
     --------
@@ -71,14 +71,14 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
         raise ValueError(
             f"record must list whole numbers, one or more in 0 ... {steps}"
         )
-    times = times.astype(int)  # of small or unsigned types, differences wrap around
+    times = times.astype(int)  # differences of small or unsigned types could overflow
     if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > steps:
         raise ValueError(f"record must ascend within 0 ... {steps}")
     return times
 
 
 def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a start as floats, after a check.
+    """Check a start, and return it as floats.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     Raises
     ------
     ValueError
-        Unless it has this shape, and finite entries of size 1e100 at most.
+        Unless the start has this shape and finite entries of at most 1e100.
     """
     start = as_array("start", start).astype(float)
     if start.shape != shape or not np.isfinite(start).all():
@@ -116,9 +116,9 @@ def end_where_not_finite(
     logs: Sequence[np.ndarray],
     derived: Sequence[np.ndarray] = (),
 ) -> None:
-    """End each run at its first record that is not finite, as diverged.
+    """End each run as diverged at its first record that is not finite.
 
-    The rest becomes NaN. All arrays are changed in place.
+    This record and the later ones become NaN. All arrays are changed in place.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def end_where_not_finite(
     """
     written = times <= ended[:, None]
     bad = np.zeros_like(written)
-    # of a log false for NaN and infinity
+    # For a log, v < inf is False if v is NaN or infinity.
     for good in (*(np.isfinite(v) for v in finite), *(v < np.inf for v in logs)):
         bad |= ~good.reshape(*bad.shape, -1).all(-1)
     bad &= written
@@ -147,7 +147,7 @@ def end_where_not_finite(
 
 
 def check_head(head: str) -> None:
-    """Check what is said of the head.
+    """Check the argument `head`.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def check_head(head: str) -> None:
     Raises
     ------
     ValueError
-        If it is neither.
+        If it is neither of the two.
     """
     if head not in ("fixed", "joint"):
         raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
@@ -166,7 +166,7 @@ def check_head(head: str) -> None:
 def unwritten(
     status: int, runs: int, **shapes: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Return records by name that are NaN until they are filled.
+    """Return records by name, filled with NaN, for a training loop to fill.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def unwritten(
     runs : int
         Number of runs.
     **shapes : tuple of int
-        The shape of each record, of one run.
+        The shape that each record has for one run.
 
     Returns
     -------

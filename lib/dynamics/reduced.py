@@ -1,4 +1,4 @@
-"""The training loop, compiled or in numpy: Gram matrices in, records out."""
+"""Reduce a problem to its Gram matrices, and train on these, compiled or in numpy."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,14 +15,16 @@ from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule, own_log_step
 
-FORMS = ("gram", "factored")  # of the product with a Gram matrix
-# A formed matrix costs m^2 numbers read per product. Factors cost twice as much per
-# number, and as much as 25,000 numbers to begin with; measured from 42 to 5,800 pairs.
+# The forms of the product with a Gram matrix: by the matrix, or by its factors alone.
+FORMS = ("gram", "factored")
+# A product with a formed matrix reads its m^2 numbers. A product with its factors
+# costs twice as much per number, plus a fixed cost as large as that of reading 25,000
+# numbers. Both constants were measured on 42 to 5,800 pairs of tokens.
 FACTORED_COST = 2.0
 FACTORED_START = 25_000
-FORMED_COPIES = 4  # of a Gram matrix that are held at once while it is formed
-RECORD_COPIES = 4  # of the records while a history is derived from them
-LARGE = 2**22  # numbers of an array that is held on the way
+FORMED_COPIES = 4  # copies of a Gram matrix that exist at once while it is formed
+RECORD_COPIES = 4  # copies of the records that exist while a history is derived
+LARGE = 2**22  # the most numbers that an intermediate array holds
 
 
 def cheapest_form(n: int, S: int, r: int, q: int) -> str:
@@ -37,7 +39,7 @@ def cheapest_form(n: int, S: int, r: int, q: int) -> str:
     r : int
         Dimension of the vectors.
     q : int
-        Dimension of the vector that those of a sample share.
+        Dimension of the second factor, the vector that all pairs of a sample share.
 
     Returns
     -------
@@ -58,17 +60,24 @@ def cheapest_form(n: int, S: int, r: int, q: int) -> str:
 
 @dataclass(frozen=True)
 class GramProduct:
-    """The product with the Gram matrix of outer products v_{it} w_i^T.
+    """The product K c with the Gram matrix K of the outer products v_{it} w_i^T.
+
+    The matrix W = sum_m c_m v_m w_m^T, summed over all m = (i, t), has the margins
+    K c: their entry m is v_m^T W w_m. And c^T K c = ||W||^2. Training needs this
+    product twice: as `Reduced.K` for pairs of tokens, and as `Reduced.G` for tokens
+    times their labels. K is formed if its product is then cheaper than by the factors
+    v and w; `cheapest_form` compares the two costs.
 
     Parameters
     ----------
     v : ndarray (runs, n, S, r)
-        The vectors of every sample.
+        The vectors v_{it}, S of them in each sample.
     w : ndarray (runs, n, q)
-        The vector that a sample's v share.
+        The vector w_i, which all v_{it} of sample i are multiplied with.
     first : ndarray of int (runs, n, S)
-        The first vector of its sample that is equal. Equal vectors have the same entry
-        in every product, to the bit.
+        For each vector, the index of the first vector of its sample that equals it
+        (its own index, if none before it does). Every product copies the entry of this
+        first vector, so that equal vectors have the same entry to the bit.
     matrix : ndarray (runs, n S, n S)
         The Gram matrix, or (runs, n S, 0) if it is not formed.
     """
@@ -82,7 +91,7 @@ class GramProduct:
     def of(
         cls, v: np.ndarray, w: np.ndarray, first: np.ndarray, form: str
     ) -> "GramProduct":
-        """Make the product in one of FORMS."""
+        """Make the product from its vectors, in one of FORMS ("gram" forms K)."""
         runs, n, S, _ = v.shape
         if form == "factored":
             matrix = np.zeros((runs, n * S, 0))
@@ -97,11 +106,17 @@ class GramProduct:
 
     @property
     def formed(self) -> bool:
-        """Whether the matrix is formed."""
+        """Whether K itself is stored, not only its factors."""
         return self.matrix.shape[2] == self.matrix.shape[1]
 
     def __call__(self, c: np.ndarray) -> np.ndarray:
-        """Return K c for coefficients c (runs, m), or (runs, k, m) at k records."""
+        """Return K c, in the shape of c: the margins of W = sum_m c_m v_m w_m^T.
+
+        The coefficients c are (runs, m), or (runs, k, m) for k records, with m = n S.
+        If K is not formed, the product goes through W: b (runs, k, n, r) sums the v of
+        each sample with its coefficients, `low` (runs, k, q, r) is W^T, h (runs, k, n,
+        r) is W w_i for each sample, and the products of v with h are the margins.
+        """
         if self.formed and c.ndim == 2:
             return np.einsum("rij,rj->ri", self.matrix, c)
         if self.formed:
@@ -109,7 +124,7 @@ class GramProduct:
         runs, n, S, r = self.v.shape
         split = c.reshape(runs, -1, n, S)
         product = np.empty_like(split)
-        at_once = max(1, LARGE // (runs * n * r))  # records
+        at_once = max(1, LARGE // (runs * n * r))  # how many records are done at once
         for k in range(0, split.shape[1], at_once):
             part = slice(k, k + at_once)
             b = np.einsum("rkns,rnsd->rknd", split[:, part], self.v, optimize=True)
@@ -120,7 +135,10 @@ class GramProduct:
         return product.reshape(c.shape)
 
     def factors(self) -> gram.Factors:
-        """Return what the compiled product reads if the matrix is not formed."""
+        """Return the arrays from which the compiled loop multiplies with K.
+
+        They are empty if K is formed, because the loop then reads K itself.
+        """
         runs, n, S, _ = self.v.shape
         if self.formed:
             return gram.Factors(
@@ -133,7 +151,7 @@ class GramProduct:
             pairs = self.w @ np.swapaxes(self.w, 1, 2)
         else:
             pairs = np.zeros((runs, n, 0))
-        # In the order of the compiled loop, token first.
+        # The compiled loop orders the pairs by token first, then by sample.
         places = (self.first * n + np.arange(n)[:, None]).swapaxes(1, 2)
         first = places.reshape(runs, n * S)
         if (first == np.arange(n * S)).all():
@@ -143,20 +161,22 @@ class GramProduct:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A problem as the training loop sees it, the opt token first.
+    """A problem as the training loop sees it; the opt token of a sample comes first.
 
     Parameters
     ----------
     delta : ndarray (runs, n, T-1, r)
         Opt token minus the others.
     signed : ndarray (runs, n, T, r)
-        y_i x_{i,t}; of a fixed head no run.
+        The tokens times their labels, y_i x_{i,t}. It is empty, with no run, if the
+        head is fixed.
     z : ndarray (runs, n, q)
         The queries.
     K : GramProduct
-        The product with the Gram matrix of delta z^T.
+        The product with the Gram matrix of the outer products delta_{it} z_i^T.
     G : GramProduct
-        The same of `signed`; of a fixed head with no vectors.
+        The product with the Gram matrix of the tokens in `signed`. It has no vectors
+        if the head is fixed.
     margins : ndarray (runs, n, T-1)
         The margins at the start.
     scores : ndarray (runs, n, T)
@@ -185,20 +205,20 @@ class Reduced:
 def reduce(
     tokens: TokenSet, W_0: np.ndarray, head: str, loss: str, form: str | None = None
 ) -> Reduced:
-    """Return the Reduced form of a token set in minimal coordinates.
+    """Return a token set in minimal coordinates as the training loop needs it.
 
     Parameters
     ----------
     tokens : TokenSet
         The token set in minimal coordinates.
     W_0 : ndarray (runs, r, q)
-        The start.
+        The start W_0 in minimal coordinates.
     head : {"fixed", "joint"}
-        Whether the head stays fixed.
+        Whether the head stays fixed, or is trained together with W.
     loss : str
         One of ``attention.LOSSES``.
     form : {"gram", "factored"}, optional
-        The form of both products. Default: the cheapest of each.
+        The form of both products. Default: for each product the cheaper form.
 
     Returns
     -------
@@ -224,7 +244,7 @@ def reduce(
         none = np.zeros((runs, 0, 0))
         G = GramProduct(none[..., None], none, none.astype(int), none)
     else:
-        ones = np.ones((runs, n, 1))  # tokens of all samples meet in one head
+        ones = np.ones((runs, n, 1))  # the samples share one head, so w_i = 1 for all
         G = GramProduct.of(signed, ones, every, form or cheapest_form(n, T, r, 1))
     return Reduced(
         delta=delta,
@@ -243,11 +263,12 @@ def reduce(
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
     """Give equal vectors the same rows and columns of K, to the bit.
 
-    A product rounds them apart. K is (runs, n T, n T); first (runs, n, T) is that of
-    `first_equal`.
+    The matrix product that formed K may have rounded them differently. Here K is
+    (runs, n T, n T), `first` (runs, n, T) is the result of `first_equal`, and the
+    returned matrix has the shape of K.
     """
     runs, n, T = first.shape
-    if (first == np.arange(T)).all():  # no copies of what is large
+    if (first == np.arange(T)).all():  # no equal vectors: spare two copies of K
         return K
     index = (np.arange(n)[:, None] * T + first).reshape(runs, n * T)
     K = np.take_along_axis(K, index[:, :, None], 1)
@@ -255,8 +276,13 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
-    """Return records that nothing has filled yet."""
-    numbers = runs * n * (2 * T if head_fixed else 4 * T)  # of one iteration
+    """Return unwritten records of k iterations, as a dict of arrays by name.
+
+    The names and shapes are those of `kernel.Records`, and status and ended (runs,).
+    Raises MemoryError if the records would not fit.
+    """
+    # How many numbers one iteration records.
+    numbers = runs * n * (2 * T if head_fixed else 4 * T)
     one = RECORD_COPIES * 8.0 * numbers
     fit = int(memory.available() / one)
     memory.require(
@@ -288,8 +314,8 @@ def run_compiled(
     Returns
     -------
     list of SimpleNamespace
-        The raw records of each rule: those of `kernel.Records`, and beside them status
-        and ended (runs,).
+        The raw records of each rule. They have the fields of `kernel.Records`, and two
+        more: `status` and `ended`, both (runs,).
     """
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
@@ -312,7 +338,7 @@ def run_compiled(
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
     factored = not (problem.K.formed and problem.G.formed)
-    # Several runs share the cores already; BLAS threads of each would get in their way.
+    # Several runs occupy all cores already, so that each one gets one BLAS thread.
     shared = factored and len(jobs.data) > 1
     with blas.one_thread() if shared else nullcontext():
         raw["status"], raw["ended"] = kernel.run_jobs(jobs, times, records)
@@ -324,9 +350,10 @@ def run_compiled(
 
 
 def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
-    """Complete the filled records.
+    """Return the filled records as attributes, complete for a fixed head too.
 
-    A fixed head has the same scores throughout, and has moved nowhere.
+    The loop records neither scores nor b for a fixed head. Its scores are the same at
+    all records, (runs, k, n, T), and its coefficients b are zero.
     """
     if problem.head_fixed:
         shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
@@ -336,9 +363,9 @@ def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
 
 
 def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespace:
-    """Train every run with one rule in plain numpy, as the kernel does.
+    """Train every run with one rule in plain numpy, by the steps of the kernel.
 
-    It takes custom rules too.
+    Unlike the kernel, it also accepts rules written by the user.
 
     Parameters
     ----------
@@ -352,7 +379,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
     Returns
     -------
     SimpleNamespace
-        The raw records, as those of `run_compiled`.
+        The raw records, with the same fields as those of `run_compiled`.
     """
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)
@@ -369,7 +396,8 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
         logits = np.concatenate(
             [np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1
         )
-        with np.errstate(over="ignore", invalid="ignore"):  # ends a run as diverged
+        # An overflow here ends the run as diverged, below.
+        with np.errstate(over="ignore", invalid="ignore"):
             at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
         c = -at.pull[..., 1:].reshape(runs, -1)
         push = at.push.reshape(runs, -1)
@@ -399,7 +427,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
                 raw[name][alive, records[t]] = value[alive].reshape(
                     -1, *raw[name].shape[2:]
                 )
-        with np.errstate(invalid="ignore"):  # 0/0 = 0: no gradient, no step
+        with np.errstate(invalid="ignore"):  # a gradient of zero gives a step of zero
             length = np.where(log_norm > -np.inf, log_eta + log_norm, -np.inf)
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf

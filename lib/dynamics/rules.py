@@ -18,7 +18,7 @@ import numpy as np
 from lib.attention.token_sets import as_array
 
 LOG_2 = math.log(2.0)
-# How the compiled loop knows a class: its place in the table of rules.
+# The numbers by which the compiled loop tells the classes of rules apart.
 GD_CODE, NGD_CODE, POLYAK_CODE = range(3)
 
 
@@ -42,8 +42,9 @@ class Rule:
     Notes
     -----
     `direction` gets the gradient in float64. Once the opt token leads by about 700 in
-    every logit, e^-700 and less are all that is left of the gradient: it becomes zero,
-    and the run ends as "stalled". `log_step` and the rules of this library go on.
+    every logit, the gradient has entries of about e^-700 and underflows to zero, so
+    that the run ends as "stalled". Rules with `log_step`, and the rules of this
+    library, do not stall there.
 
     Examples
     --------
@@ -91,7 +92,7 @@ class Rule:
 
     @property
     def joint(self) -> bool:
-        """Whether both gradients of joint training are divided by one norm."""
+        """Whether joint training divides both gradients by their common norm."""
         return False
 
     def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
@@ -102,7 +103,7 @@ class Rule:
         t : int
             The iteration.
         log_gap : float or ndarray
-            log(L - L*), the loss above its limit.
+            log(L - L*), the logarithm of the loss minus its limit L*.
         log_norm : float or ndarray
             log ||grad L||.
 
@@ -127,8 +128,8 @@ class Rule:
             grad_W L in the coordinates of the tokens. It is zero once it leaves the
             range of float64.
         state : dict
-            What the rule keeps from step to step. It is empty at the first step of each
-            training, and the same dict at all steps.
+            Where the rule stores what it needs at later steps. The dict is empty at
+            the first step of each training, and the same dict is passed at every step.
 
         Returns
         -------
@@ -138,7 +139,7 @@ class Rule:
         Raises
         ------
         NotImplementedError
-            If the rule is one of this library, which are compiled.
+            If the rule is one of this library, because those are compiled.
         """
         raise NotImplementedError(f"{type(self).__name__} has no direction in numpy")
 
@@ -165,7 +166,7 @@ class Rule:
         self._check()
 
     def _check(self) -> None:
-        """Raise where a setting is not a number in its range."""
+        """Raise TypeError or ValueError if a setting is not a number in its range."""
         name = type(self).__name__
         if not (self.steps_along_gradient or self.has_direction):
             raise TypeError(
@@ -192,7 +193,7 @@ class Rule:
 
 
 def _written(value: Any) -> str:
-    """Return a setting as Python reads it, whatever is imported."""
+    """Return a setting as an expression that Python evaluates without any import."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -202,7 +203,7 @@ def _written(value: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class BuiltIn(Rule):
-    """A rule that the compiled loop knows, by `code`."""
+    """A rule that the compiled loop contains; its `code` selects the formula there."""
 
     code: ClassVar[int]
 
@@ -285,8 +286,8 @@ class NGD(BuiltIn):
     decay : float, optional
         p, zero or above.
     joint : bool, optional
-        In joint training, divide both gradients by their common norm (Eq. 2) instead of
-        each by its own (Eq. 13).
+        In joint training, divide both gradients by their common norm (paper A, Eq. 2)
+        instead of each gradient by its own norm (Eq. 13).
 
     Raises
     ------
@@ -295,8 +296,10 @@ class NGD(BuiltIn):
 
     Notes
     -----
-    Paper A, Eqs. 2, 4 and 13; the cap is of its Appendix C. With `momentum` it is the
-    paper's "NGD-mom" in our form.
+    This is paper A's rule: Eq. 2 divides the gradient by its norm, Eq. 4 does so for W
+    with a fixed head, and Eq. 13 divides each gradient of joint training by its own
+    norm. The cap is described in Appendix C. With `momentum` it is the paper's
+    "NGD-mom", of which we chose the formula.
 
     Examples
     --------
@@ -336,8 +339,8 @@ class Polyak(BuiltIn):
 
     Notes
     -----
-    Paper A, Eq. 3. L* is the loss at the largest scores for a fixed head, and 0 in
-    joint training.
+    This is paper A's Eq. 3. For a fixed head, L* is the loss at the largest scores; in
+    joint training, L* = 0.
 
     Examples
     --------
@@ -364,8 +367,9 @@ class Custom(Rule):
         The function f of t, gap = L - L* and norm = ||grad L||. Gap and norm are
         numbers or arrays (runs,).
     logarithmic : bool, optional
-        Whether `law` is log eta_t = f(t, log(L - L*), log ||grad L||) instead. On long
-        runs gap and norm fall below the smallest float64, and only this form goes on.
+        Whether `law` works with logarithms instead, log eta_t = f(t, log(L - L*),
+        log ||grad L||). In long runs, gap and norm fall below the smallest float64;
+        only this form still works then.
     momentum : float, optional
         The momentum beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
 
@@ -378,7 +382,8 @@ class Custom(Rule):
 
     Notes
     -----
-    A rule pickles if its law does: a function of a module does, a lambda does not.
+    A rule can be pickled if its law can: a function defined in a module can be pickled,
+    a lambda cannot.
 
     Examples
     --------
@@ -418,14 +423,14 @@ class Custom(Rule):
                 f"law returned the step size {eta.min()} at iteration {t}; it must be "
                 "zero or above"
             )
-        with np.errstate(divide="ignore"):  # no step has the logarithm -inf
+        with np.errstate(divide="ignore"):  # a step size of zero gives log eta = -inf
             return np.log(eta)
 
 
 def own_log_step(
     rule: Rule, t: int, log_gap: np.ndarray, log_norm: np.ndarray
 ) -> np.ndarray:
-    """Ask a rule for log eta_t, and check what it says.
+    """Call a rule's `log_step`, and check what it returns.
 
     Parameters
     ----------
@@ -434,7 +439,7 @@ def own_log_step(
     t : int
         The iteration.
     log_gap, log_norm : ndarray (runs,)
-        log(L - L*) and log ||grad L||. The rule gets copies: it may change them.
+        log(L - L*) and log ||grad L||. The rule gets copies, which it may change.
 
     Returns
     -------
@@ -446,7 +451,8 @@ def own_log_step(
     TypeError
         If the rule returns no real numbers.
     ValueError
-        If it returns neither one number nor one of each run, or NaN at its first step.
+        If the rule returns neither one number nor one number per run, or if it returns
+        NaN at its first step.
     """
     log_eta = rule.log_step(t, log_gap.copy(), log_norm.copy())
     name = type(rule).__name__
@@ -471,7 +477,7 @@ def real_numbers(name: str, value: Any) -> np.ndarray:
     Parameters
     ----------
     name : str
-        What the value is.
+        The name of the value, for the message of the error.
     value : Any
         A number, or an array or tensor of numbers.
 
@@ -483,7 +489,7 @@ def real_numbers(name: str, value: Any) -> np.ndarray:
     Raises
     ------
     TypeError
-        With the name, if it holds anything else.
+        If the value contains anything but real numbers.
     """
     numbers = as_array(name, value)
     if numbers.dtype.kind not in "iuf":
@@ -503,14 +509,14 @@ def log_step(
     log_gap: Any,
     log_norm: Any,
 ) -> Any:
-    """Return log eta_t of a built-in rule; the compiled loop compiles it.
+    """Return log eta_t of a built-in rule; the compiled loop uses this function too.
 
     Parameters
     ----------
     code : float
-        Of the rule's class.
+        The `code` of the rule's class.
     log_size, log_cap : float
-        Logarithms of the rule's step size and of its cap.
+        The logarithms of the rule's step size and of the cap on it.
     decay : float
         The exponent p of the factor (t + 1)^-p.
     t : int

@@ -1,4 +1,4 @@
-"""Starts W_0 of training in the span of tokens and queries."""
+"""Starts W_0 of training, split by the span of tokens and queries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Start(Shapes):
     inside : ndarray (runs, r, q)
         The part within the span, in minimal coordinates.
     outside : ndarray (runs,)
-        The norm of the rest. Training never changes it.
+        The norm of the part outside the span. Training never changes this part.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def zero_start(problem: coordinates.Minimal) -> Start:
     Returns
     -------
     Start
-        Zeros of its shape.
+        A start of zeros, in the shape of W in minimal coordinates.
 
     Examples
     --------
@@ -63,11 +63,11 @@ def zero_start(problem: coordinates.Minimal) -> Start:
 def gaussian_start(
     problem: coordinates.Minimal, std: float, seeds: Sequence[int]
 ) -> Start:
-    """Draw W_0 with independent Gaussian entries, as minimal coordinates see it.
+    """Draw a W_0 with independent Gaussian entries, in minimal coordinates.
 
-    The part within the span has r q entries N(0, std^2). The norm of the rest is std
-    times a chi variable with d d_z - r q degrees of freedom. So the cost does not grow
-    with the dimension.
+    The part within the span has r q entries N(0, std^2). The norm of the other part is
+    std times a chi variable with d d_z - r q degrees of freedom. So we only need to
+    draw this norm, and the cost does not grow with the dimension.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def gaussian_start(
 
     Notes
     -----
-    Paper A, Lemma 4.
+    Paper A uses such a start in its Lemma 4.
 
     Examples
     --------

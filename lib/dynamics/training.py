@@ -1,4 +1,4 @@
-"""One door to training: each rule goes to the engine that suits it."""
+"""`train`, the one function for all rules: it gives each rule to its engine."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
@@ -18,7 +18,7 @@ from lib.dynamics.rules import Rule
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
-# Engines by what they see of W.
+# The names of the engines. They differ in what they see of W.
 ALONG_GRADIENT, IN_MIRROR, COMPILED, OWN = "gradient", "mirror", "compiled", "own"
 
 
@@ -68,8 +68,8 @@ def train(
     Parameters
     ----------
     tokens : TokenSet or Minimal
-        The data sets, one per run. The head u is theirs: it stays fixed, or joint
-        training starts from it. Rules that see coordinates need a TokenSet.
+        The data sets, one per run. They contain the head u, which stays fixed, or from
+        which joint training starts. Rules that see coordinates need a TokenSet.
     rules : Rule or mapping of str to Rule
         Update rules such as ``dynamics.NGD(0.1)``, of any kinds. A mapping gives a dict
         of histories with the same keys.
@@ -80,7 +80,7 @@ def train(
         given by name, each rule records those within its own. Default:
         ``log_spaced(steps)``.
     start : Start or ndarray (runs, d, d_z), optional
-        W_0. Default: zero. A Start is for rules along the gradient alone.
+        W_0. Default: zero. Only rules along the gradient accept a Start.
     targets : mapping of str to MaxMargin or ndarray, optional
         Directions to compare W_t with, for example ``{"W_mm": svm.token_svm(tokens)}``.
         An array has the shape of W: (runs, d, d_z) for a TokenSet, (runs, r, q) for a
@@ -89,16 +89,16 @@ def train(
         Whether u stays fixed, or is trained together with W. Only rules along the
         gradient and `MirrorDescent` train it.
     head_targets : mapping of str to MaxMargin or ndarray, optional
-        The same for u, for example ``{"u_mm": svm.head_svm(tokens)}``; arrays (runs, d)
-        or (runs, r).
+        Directions to compare u_t with, for example ``{"u_mm": svm.head_svm(tokens)}``.
+        An array has the shape of u: (runs, d) for a TokenSet, (runs, r) for a Minimal.
     loss : str
         One of ``attention.LOSSES``; for `MirrorDescent` and the compiled rules that see
         coordinates one of ``attention.COMPILED_LOSSES``.
     product : {"gram", "factored"}, optional
-        Whether the Gram matrix of the m = n(T-1) pairs of tokens is formed once, m^2
-        numbers, or left out: then its product costs n r (T + q) numbers per step. Both
-        take the same steps up to rounding. Default: the cheaper one. It is for rules
-        along the gradient.
+        How to multiply with the Gram matrix of the m = n(T-1) pairs of tokens. "gram"
+        forms this matrix once, and each step then costs m^2 numbers. "factored" never
+        forms it, and each step costs n r (T + q) numbers. Both take the same steps up
+        to rounding. Default: the cheaper one. It applies to rules along the gradient.
 
     Returns
     -------
@@ -113,8 +113,8 @@ def train(
     ValueError
         If `record`, `start` or a target has the wrong shape or order; if a target was
         solved for other tokens; if a target and W_0 both leave the span of tokens and
-        queries, where their angle is not known; if a rule does not take the loss, the
-        head, the start or the kind of tokens that is asked for.
+        queries, where their angle is not known; if a rule does not accept the given
+        loss, head, start or kind of tokens.
     TypeError
         If `rules` contains anything that is not a Rule.
 
@@ -189,7 +189,7 @@ def train(
 
 
 def _engine(rule: Any) -> str:
-    """Return the engine of a rule; TypeError for what is no rule."""
+    """Return the name of a rule's engine; raise TypeError if it is not a Rule."""
     if not isinstance(rule, Rule):
         raise TypeError(f"rules holds {rule!r}; it takes rules such as lib.NGD(0.1)")
     if isinstance(rule, MirrorDescent) and not rule.batch_size:
@@ -206,7 +206,7 @@ def _times(
     steps: int | Mapping[Any, int],
     record: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Return the iterations to record under one rule, cut at its own steps."""
+    """Return the iterations (k,) to record under one rule, none beyond its steps."""
     if not isinstance(steps, Mapping):
         return record_times(record, steps)
     if name not in steps:
@@ -225,7 +225,7 @@ def _check_sees_coordinates(
     head: str,
     loss: str,
 ) -> None:
-    """Raise where a rule that sees coordinates does not take an argument."""
+    """Raise ValueError if a rule that sees coordinates does not accept an argument."""
     if not isinstance(tokens, TokenSet):
         raise ValueError(
             f"tokens is a Minimal, but {rule} sees the coordinates of the tokens, "
@@ -251,7 +251,11 @@ def _in_coordinates(
     head: str,
     loss: str,
 ) -> dict[Any, dict[str, Any]]:
-    """Return what the engines that see coordinates record, by rule."""
+    """Train with the engines that see coordinates; return their records by rule.
+
+    Each record is a dict of arrays by name, with W (runs, k, d, d_z) and, if the head
+    is trained, u (runs, k, d).
+    """
     shape = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
     if isinstance(start, Start):
         raise ValueError(

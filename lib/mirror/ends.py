@@ -1,4 +1,4 @@
-"""Where a run of paper C begins, and which tokens it selects."""
+"""The start of a run of paper C, and the tokens that it selects."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,8 @@
 """The geometry of l_p mirror descent: potential, mirror map, Bregman divergence.
 
-Source: paper C, Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p, 1 < p < inf,
-with 1/p + 1/q = 1. Everything is entrywise: the last axis holds the entries of W.
+Paper C defines them in its Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p
+with 1 < p < inf, and 1/p + 1/q = 1. Everything is computed entry by entry; the last
+axis of an array holds the entries of W.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from lib.attention.coordinates import lp_norm as norm
 
 
 def check_exponent(p: float) -> float:
-    """Return p as a float if the mirror map is one to one.
+    """Return p as a float, if the mirror map is one to one for this p.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
     Returns
     -------
     ndarray (...)
-        Their mirror images. 0 stays 0.
+        The mirror images of the weights. 0 stays 0.
 
     Raises
     ------
@@ -102,9 +103,9 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     Parameters
     ----------
     W : ndarray (..., D)
-        First argument. Zero entries are welcome.
+        First argument. Its entries may be zero.
     V : ndarray (..., D)
-        Second argument. Zero entries are welcome.
+        Second argument. Its entries may be zero.
     p : float
         Exponent, 1 < p < inf.
 
@@ -120,7 +121,7 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Notes
     -----
-    Paper C, Definition 1.
+    This is paper C's Definition 1.
 
     Examples
     --------
@@ -141,7 +142,7 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
 
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """Compute the divergence between directions, the SVM's first, the iterate's second.
+    """Compute the divergence of each iterate's direction from that of an SVM's V.
 
     D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}) = 1 - <nabla psi(W / ||W||), V / ||V||>.
 
@@ -166,7 +167,8 @@ def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Notes
     -----
-    The authors' code of paper C. The simple form holds between unit vectors.
+    The formula is that of the authors' code of paper C. Its right-hand side holds for
+    vectors of norm 1.
 
     Examples
     --------

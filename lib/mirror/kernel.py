@@ -1,10 +1,11 @@
 """The compiled loop of l_p mirror descent.
 
-A parameter (W, flat, or the head v) is kept as its mirror image U = |W|^{p-1} sgn(W),
-which one iteration moves by -eta times the gradient; the power 1/(p-1) gives W back. W
-stays in the given coordinates, in which margins are A vec(W) with the rows A of
-`coordinates.constraint_rows`, and the gradient is A^T c. Of large problems A is not
-formed: margins are <delta, W z> and the gradient is the sum of c delta z^T.
+The loop stores each parameter (W, flat, or the head v) together with its mirror image
+U = |W|^{p-1} sgn(W). An iteration moves U by -eta times the gradient; then the power
+1/(p-1) of U gives W. W stays in the given coordinates. There the margins are A vec(W)
+with the rows A of `coordinates.constraint_rows`, and the gradient is A^T c. For large
+problems A is not formed: the margins are computed as <delta, W z>, and the gradient as
+the sum of c delta z^T.
 """
 
 import math
@@ -16,14 +17,14 @@ import numpy as np
 from lib.compiled import exponentials, softmax, threads
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 
-# Sums may be taken in any order, so that they fill vector registers.
+# The compiler may reorder sums, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
-NEGLIGIBLE_RISE = 1e-12  # of the loss between two iterations: below it is rounding
+NEGLIGIBLE_RISE = 1e-12  # a smaller relative rise of the loss is rounding error
 
 
 @numba.njit(fastmath=_REORDER)
 def _multiply(A: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
-    """Set out = A w, four rows at a time; A (m, D)."""
+    """Fill `out` (m,) with A w, four rows at a time, for A (m, D) and w (D,)."""
     m = out.size
     for i in range(0, m - m % 4, 4):
         a = 0.0
@@ -45,7 +46,7 @@ def _multiply(A: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
 
 @numba.njit(fastmath=_REORDER)
 def _pull(A: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
-    """Set out = A^T c, four rows at a time; A (m, D)."""
+    """Fill `out` (D,) with A^T c, four rows at a time, for A (m, D) and c (m,)."""
     m = c.size
     out[:] = 0.0
     for i in range(0, m - m % 4, 4):
@@ -62,7 +63,10 @@ def _pull(A: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
 
 @numba.njit
 def _margins(problem: "Rows", W: np.ndarray, of_sample: tuple, out: np.ndarray) -> None:
-    """Set out = <delta, W z>, flat as (T-1, n), from W, flat as (d, d_z)."""
+    """Fill `out` with the margins <delta, W z> of all pairs, in the order (T-1, n).
+
+    W is flat, in the order (d, d_z). `of_sample` holds work space for one sample.
+    """
     A, delta, z, hidden = problem.A, problem.delta, problem.z, problem.hidden
     if len(A) > 0:
         _multiply(A, W, out)
@@ -83,7 +87,10 @@ def _margins(problem: "Rows", W: np.ndarray, of_sample: tuple, out: np.ndarray) 
 def _sum_of_pulls(
     problem: "Rows", c: np.ndarray, of_sample: tuple, out: np.ndarray
 ) -> None:
-    """Set out = sum of c delta z^T, flat as (d, d_z); c flat as (T-1, n)."""
+    """Fill `out`, in the order (d, d_z), with the sum of c delta z^T over all pairs.
+
+    c is flat, in the order (T-1, n). `of_sample` holds work space for one sample.
+    """
     A, delta, z = problem.A, problem.delta, problem.z
     if len(A) > 0:
         _pull(A, c, out)
@@ -102,9 +109,9 @@ def _sum_of_pulls(
 
 @numba.njit
 def _plus(log_value: float, log_scale: float) -> float:
-    """Return log_value + log_scale, -inf where the value is zero.
+    """Return log_value + log_scale, or -inf if log_value is -inf.
 
-    0/0 = 0: there is no gradient and no step.
+    So a gradient of zero gives a step of zero, even if the scale is infinite.
     """
     if log_value > -math.inf:
         return log_value + log_scale
@@ -113,9 +120,9 @@ def _plus(log_value: float, log_scale: float) -> float:
 
 @numba.njit
 def _to_unit(out: np.ndarray, q: float, work: np.ndarray) -> tuple[float, float]:
-    """Divide out, (D,), by its largest entry.
+    """Divide `out` (D,) in place by its largest entry.
 
-    Returned are the logs of that factor and of ||out||_q as it was.
+    Returns the log of this entry, and the log of ||out||_q before the division.
     """
     largest = 0.0
     for j in range(out.size):
@@ -140,9 +147,9 @@ def _move(
     W: np.ndarray,
     work: np.ndarray,
 ) -> float:
-    """Step U += step direction, then set W = sgn(U) |U|^exponent.
+    """Add step times direction to U, then set W = sgn(U) |U|^exponent, both in place.
 
-    Returned is the log of W's largest entry.
+    Returns the log of the largest entry of W.
     """
     for j in range(U.size):
         U[j] += step * direction[j]
@@ -155,14 +162,14 @@ def _move(
 
 @numba.njit
 def _copy(values: np.ndarray, out: np.ndarray) -> None:
-    """Fill out with values, (D,): numba compiles this as a slice for seconds."""
+    """Copy values (D,) to `out`; numba needs seconds to compile a slice assignment."""
     for j in range(values.size):
         out[j] = values[j]
 
 
 @numba.njit
 def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
-    """Return the mean loss over the n samples, from their answers and slopes."""
+    """Return the mean loss over the n samples, from the rows that `slopes` filled."""
     loss = 0.0
     for i in range(n):
         f = lane[softmax.ANSWER, i]
@@ -173,23 +180,24 @@ def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
 
 @numba.njit(forceinline=True)
 def _tie(hidden: np.ndarray, n: int, scores: np.ndarray) -> None:
-    """Give masked tokens the opt token's score, which a product may round apart."""
+    """Give masked tokens the opt token's score, to the bit."""
     for m in range(hidden.size):
         if hidden[m]:
             scores[m + n] = scores[m % n]
 
 
 class Rows(NamedTuple):
-    """A problem, linear in W and v: margins A vec(W), scores signed v, opt token first.
+    """The data of all runs; the opt token of a sample comes first.
 
-    The loop wants each token's n samples together.
+    The margins are A vec(W), and the scores are signed v. For the loop, all rows have
+    to be ordered by token first, then by sample.
 
     Parameters
     ----------
     A : ndarray (runs, n (T - 1), d d_z)
-        Rows of the margins; (runs, 0, 0) where they are not formed.
+        Rows of the margins; (runs, 0, 0) if they are not formed.
     delta : ndarray (runs, n, T - 1, d)
-        The opt token less each other token.
+        The opt token minus each other token.
     z : ndarray (runs, n, d_z)
         The queries.
     signed : ndarray (runs, n T, d)
@@ -197,12 +205,12 @@ class Rows(NamedTuple):
     n : int
         Number of samples.
     logistic : bool
-        Whether the loss is logistic, else exponential.
+        Whether the loss is the logistic one; otherwise it is the exponential loss.
     joint : bool
-        Whether the head is trained too, else fixed.
+        Whether the head is trained too; otherwise it stays fixed.
     hidden : ndarray of bool (runs, n (T - 1))
-        The margins of masked tokens, which stay at `softmax.FAR`; (runs, 0) if no
-        token is masked.
+        Which margins belong to masked tokens; these stay at `softmax.FAR`. It is
+        (runs, 0) if no token is masked.
     """
 
     A: np.ndarray
@@ -224,10 +232,11 @@ def _train_run(
     records: tuple,
     stop: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Train one run in place, until `stop` (1,) is no longer zero.
+    """Train one run in place; leave early once `stop` (1,) is not zero.
 
-    Returned are status, last iteration and first rise of the loss. The arguments are as
-    in `run_jobs`, without the axis of jobs; rule: (p, step_size, 1.0 if normalised).
+    The arguments are those of `run_jobs` for one job, without the first axis. `rule` is
+    (p, step_size, 1.0 if normalised). Returns the status, the last iteration, and the
+    first iteration at which the loss rose (-1 if it never did).
     """
     signed, n, logistic, joint = problem[3:7]
     W, v, U, V = parameters
@@ -294,8 +303,8 @@ def _train_run(
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
-        # Normalised, the scale cancels before it is added: next to a scale of -1e50
-        # nothing else would survive.
+        # In a normalised step the scale cancels, so it must not be added first: beside
+        # a scale of -1e50, rounding would remove all other terms.
         step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
         step_v = math.log(eta) + _plus(
             log_factor_v, -log_size_v if normalised else push_scale
@@ -317,27 +326,31 @@ def run_jobs(
     parameters: tuple,
     records: tuple,
 ) -> np.ndarray:
-    """Train every run with every rule: job j is run j // rules with rule j % rules.
+    """Train every run with every rule, on all cores.
+
+    There is one job per run and rule: job j trains run j // rules by rule j % rules.
 
     Parameters
     ----------
     problem : Rows
         The margins and scores of all runs.
     rules : ndarray (rules, 3)
-        p, step size, and 1.0 if normalised.
+        Each rule's p, its step size, and 1.0 if it is normalised.
     times : ndarray of int (rules, k)
         Iterations to record: one row per rule, padded with -1.
     parameters : tuple of ndarray
-        W (jobs, D) and the head v (jobs, d) with their mirror images U and V, moved in
-        place.
+        W (jobs, D), the head v (jobs, d), and their mirror images U and V. All four are
+        moved in place.
     records : tuple of ndarray
-        Filled at the k times: path (jobs, k, D), head (jobs, k, d) and logs (jobs, k,
-        3): log(L - L*) (joint: log L), log ||grad_W L||_q, log ||grad_v L||_q.
+        Arrays that are filled at the k times: path (jobs, k, D) with W, head (jobs, k,
+        d) with v, and logs (jobs, k, 3). The columns of logs are log(L - L*) (log L in
+        joint training), log ||grad_W L||_q and log ||grad_v L||_q.
 
     Returns
     -------
     ndarray of int (3, jobs)
-        Status, last iteration and first rise of the loss.
+        For each job: the status, the last iteration, and the first iteration at which
+        the loss rose, or -1.
     """
     A, delta, z, signed, n, logistic, joint, hidden = problem
     W, v, U, V = parameters

@@ -1,7 +1,8 @@
 """Networks with attention: vision transformers, a text transformer, pretrained BERT.
 
-In: sizes. Out: torch modules, their vocabulary and tokenizer, statistics of their
-weights. Open `text` first, paper C's network and the smallest.
+From sizes, the functions build torch modules with a vocabulary or tokenizer, and
+compute statistics of their weights. Open `text` first: it contains paper C's network,
+the smallest one.
 """
 
 from lib.networks.text import TextTransformer

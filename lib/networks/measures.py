@@ -1,7 +1,7 @@
 """Measure the answers of networks and of plain classifiers, and a network's weights.
 
-A plain classifier takes training and test rows, (inputs, labels), and says which test
-rows it classifies correctly.
+A plain classifier is a function of training and test rows, each (inputs, labels). It
+returns which test rows it classifies correctly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 EDGES = np.geomspace(1e-6, 10, 71)  # edges of the bins of histograms
 PARTS = {"K": "key", "Q": "query", "V": "value"}
 PAPERS_THRESHOLD = 0.06  # paper C's
-# values of C in a logistic regression, the weight of the data
+# The values that are tried for C in a logistic regression, the weight of the data.
 STRENGTHS = (
     0.001,
     0.01,
@@ -30,7 +30,7 @@ STRENGTHS = (
 def predict(
     model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size: int = 250
 ) -> Tensor:
-    """Compute what a network says of rows, a part of them at a time.
+    """Compute the answers of a network to rows, a part of them at a time.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def predict(
 
 
 def correct(logits: Tensor, targets: Tensor) -> Tensor:
-    """Say which rows are right.
+    """Return whether each row is classified correctly.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def correct(logits: Tensor, targets: Tensor) -> Tensor:
     Returns
     -------
     Tensor of bool (N,)
-        Which rows are right.
+        Whether the answer equals the label.
 
     Examples
     --------
@@ -105,8 +105,8 @@ def classification(
     Returns
     -------
     callable
-        From a network to {"<name>_loss": mean cross-entropy, "<name>_accuracy": share
-        of rows that are right}.
+        A function of a network that returns {"<name>_loss": mean cross-entropy,
+        "<name>_accuracy": share of rows that are classified correctly}.
     """
 
     def evaluate(model: nn.Module) -> dict[str, float]:
@@ -130,7 +130,7 @@ def classification(
 def logistic(train: tuple, test: tuple) -> np.ndarray:
     """Fit a logistic regression.
 
-    Its strength is chosen on a fifth of the training rows.
+    The strength of its penalty is chosen on a fifth of the training rows.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def logistic(train: tuple, test: tuple) -> np.ndarray:
     Returns
     -------
     ndarray of bool (test rows,)
-        Which test rows it has right.
+        Whether each test row is classified correctly.
     """
     from sklearn.linear_model import (
         LogisticRegression,  # sklearn takes a second to import
@@ -233,8 +233,8 @@ def hoyer(W: np.ndarray) -> float:
     Returns
     -------
     float
-        0 if all entries are equally large, 1 if one alone is not zero, NaN for W = 0 or
-        N = 1.
+        0 if all entries are equally large, 1 if only one entry is not zero, NaN if
+        W = 0 or N = 1.
 
     Notes
     -----
@@ -264,7 +264,7 @@ def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
     Returns
     -------
     ndarray of int (bins,)
-        The counts. A magnitude beyond the bins counts in the first or the last one.
+        The counts. A magnitude outside the bins is counted in the first or last bin.
     """
     counts = [
         np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0]

@@ -90,7 +90,7 @@ class _EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """Compute new values of `asking` (b, S, d), some of the `tokens` (b, T, d)."""
+        """Return the new values (b, S, d) of `asking`, which are some of the tokens."""
         asking = self.attention_norm(
             asking + self.dropout(self.attention(asking, tokens, present))
         )
@@ -126,7 +126,8 @@ class TextTransformer(nn.Module):
 
     Notes
     -----
-    Paper C. Where dropout acts and the start are ours.
+    The network is that of paper C. The paper does not say where dropout acts and how
+    weights start; both are our choices.
 
     Examples
     --------
@@ -195,7 +196,7 @@ class TextTransformer(nn.Module):
         return self.dropout(self.embed(ids.int()) + self.positions(places)), present
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Compute the logit of label 1 of each text, off its first token.
+        """Compute the logit of label 1 of each text, from its first token.
 
         Parameters
         ----------
@@ -244,7 +245,7 @@ class TextTransformer(nn.Module):
 
 
 def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Compute the binary cross-entropy, summed over a batch, in nats.
+    """Compute the sum of the binary cross-entropies of a batch, in nats.
 
     Parameters
     ----------
@@ -326,8 +327,8 @@ class Vocabulary:
         Returns
         -------
         Vocabulary
-            The `size` - 3 most frequent words, of equally frequent ones the first in
-            the alphabet.
+            The `size` - 3 most frequent words. Of equally frequent words, the first in
+            the alphabet are chosen.
 
         Raises
         ------
@@ -369,7 +370,7 @@ class Vocabulary:
         Raises
         ------
         ValueError
-            With the row, if a text has no words.
+            If a text has no words. The message names the row.
         """
         for row, text in enumerate(texts):
             if not re.search(WORD, text.lower().replace(BREAK, " ")):
@@ -388,7 +389,7 @@ class Vocabulary:
 
 
 def _words(model: models.WordLevel) -> Tokenizer:
-    """Return a tokenizer of `WORD`s in small letters, [CLS] first."""
+    """Return a tokenizer that splits lower-case text into `WORD`s, after a [CLS]."""
     made = Tokenizer(model)
     steps = [normalizers.Lowercase(), normalizers.Replace(BREAK, " ")]
     made.normalizer = normalizers.Sequence(steps)

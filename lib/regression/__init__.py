@@ -1,7 +1,8 @@
 """Paper B: softmax regression, its minima, and preconditioned descent to them.
 
-In: a covariance, sizes, seeds. Out: losses, gradients, the regulariser, the spectral
-start, histories of descent. Open `problem` first: the law of the data and its loss.
+From a covariance, sizes and seeds, the functions compute losses, gradients, the
+regulariser, the spectral start, and histories of descent. Open `problem` first: it
+contains the law of the data and its loss.
 """
 
 from lib.regression.descent import (

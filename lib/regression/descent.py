@@ -1,8 +1,8 @@
 """Descent on paper B's layer: update rules, sources of gradients, one loop for all.
 
-A source is a function of (t, A, B) that returns the loss's gradients of all runs: of
-`minibatches`, the `population`, or the mean of fresh batches (`oracle`). Layers are
-torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
+A source is a function of (t, A, B) that returns the gradients of the loss for all runs.
+The loss is that of `minibatches`, of the `population`, or the mean over fresh batches
+(`oracle`). Layers are torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,10 +41,10 @@ class PreconditionedRule:
     step_size : float
         Step size eta, finite and above 0.
     preconditioner : {"left", "left_right", "none"}
-        "left" (paper B, Algorithm 1) is P_l = Sigma^^{-1} and P_r = I. With
-        "left_right" both are Sigma^^{-1}, with "none" both are I.
+        With "left" (paper B, Algorithm 1), P_l = Sigma^^{-1} and P_r = I. With
+        "left_right", both are Sigma^^{-1}. With "none", both are I.
     regularised : bool, default True
-        Whether the gradient contains that of the regulariser R^.
+        Whether the gradient of the regulariser R^ is added to that of L^.
 
     Raises
     ------
@@ -108,13 +108,13 @@ def library(optimiser: Callable, **options: Any) -> Callable[[float], Callable]:
     optimiser : type
         A class such as ``torch.optim.Adam``.
     **options : Any
-        Its further keyword arguments.
+        Further keyword arguments of this class.
 
     Returns
     -------
     callable
-        A function of a step size. It returns a rule as `descend` takes it: a function
-        from a list of matrices to the optimiser that moves them.
+        A function of a step size that returns a rule for `descend`. Such a rule is a
+        function from a list of matrices to the optimiser that moves them.
 
     Examples
     --------
@@ -254,9 +254,10 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
     Notes
     -----
-    Paper B, Section 3.1. The noise eps is averaged out exactly. Two control variates
-    are taken out: the gradient for infinitely many keys, of mean grad L, and its
-    first-order change with the other keys, of mean zero.
+    This is the expectation in paper B's Section 3.1. The noise eps is averaged out
+    exactly. Two control variates reduce the variance of the rest: the gradient for
+    infinitely many keys, whose mean is grad L, and its first-order change with the
+    other keys, whose mean is zero.
 
     Examples
     --------
@@ -305,7 +306,7 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 def _beyond_population(
     problem: Regression, A: Any, B: Any, n: int, draws: int, stream: Any
 ) -> tuple[Any, Any]:
-    """Estimate E grad L^ - grad L of one layer.
+    """Estimate E grad L^ - grad L of one layer; return its parts (k, d) and (d, d).
 
     The estimate is the mean over `draws` batches of n keys of (gradient - its limit -
     its first-order change). The limit, for infinitely many keys, and the first-order

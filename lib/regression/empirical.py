@@ -1,7 +1,7 @@
 """Paper B's in-sample gradients (Eq. 1), compiled.
 
-Four queries go at a time, with the keys in cache. Partial sums are added in one order,
-whatever the number of threads.
+Four queries are treated at a time, with the keys in the cache. Partial sums are added
+in the same order for any number of threads.
 """
 
 import math
@@ -12,11 +12,11 @@ import numpy as np
 from lib.compiled import exponentials, threads
 from lib.regression.problem import real
 
-QUERIES = 128  # queries of one piece of work
-# bound on |logits| up to which e^(logit - bound) cannot underflow: no maximum has to be
-# found
+QUERIES = 128  # the number of queries in one piece of work
+# Up to this bound on |logits|, e^(logit - bound) cannot underflow, so that the largest
+# logit need not be found.
 SAFE = 300.0
-PARALLEL = 200_000  # attention weights from which on several threads pay
+PARALLEL = 200_000  # from this many attention weights on, several threads are faster
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
@@ -41,15 +41,16 @@ def _check(X: np.ndarray, Y: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
 
 
 def _flat(value: np.ndarray) -> np.ndarray:
-    """Return (..., rows, columns) as (all, rows, columns), copied only if need be."""
+    """Return (..., rows, columns) as (all, rows, columns); copy only if necessary."""
     return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
 
 
 def _padded_keys(X: np.ndarray) -> np.ndarray:
-    """Lay out the samples (sets, m, d) as the kernel's keys (sets, D, m).
+    """Return the samples (sets, m, d) as the kernel's keys (sets, D, m).
 
-    The rows are the samples' coordinates, then a row of ones for sums and shifts, then
-    rows of zeros: D is a multiple of four, as four rows are taken at a time.
+    The first d rows are the coordinates of the samples. Then follow a row of ones, for
+    sums and shifts, and rows of zeros. They make D a multiple of four, because the
+    kernel reads four rows at a time.
     """
     sets, m, d = X.shape
     D = d + 1 + -(d + 1) % 4
@@ -118,7 +119,7 @@ def empirical_gradients(
     sets = X.shape[:-2]
     m = X.shape[-2]
 
-    # Runs are the leading axes of all, flat; several may share a data set.
+    # The leading axes of all arrays, flattened, are the runs, which may share data.
     lead = np.broadcast_shapes(sets, A.shape[:-2], B.shape[:-2])
     set_numbers = np.arange(math.prod(sets)).reshape(sets)
     set_of_run = np.array(np.broadcast_to(set_numbers, lead)).ravel()
@@ -163,7 +164,10 @@ def _some(
     end: int,
     stop: np.ndarray,
 ) -> None:
-    """Fill the partial sums of the pieces `first` to `end`, until `stop` (1,)."""
+    """Fill the partial sums of the pieces `first` to `end`; end early at `stop`.
+
+    `partial_sums` are arrays (runs, pieces, k, d) and (runs, pieces, d, d).
+    """
     X, keys, radius, Y = samples
     (A, B) = layers
     (partial_A, partial_B) = partial_sums
@@ -216,7 +220,7 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
     for j in range(first, last, 4):
         # The directions w, whose products with the keys are the logits.
         for lane in range(4):
-            # lanes past the end repeat the last query and count nothing
+            # Lanes beyond the last query repeat it, and add nothing to the sums.
             x = X[min(j + lane, last - 1)]
             length = 0.0
             for q in range(d):
@@ -225,14 +229,14 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
                     t += x[p] * B[p, q]
                 w[lane, q] = t
                 length += t * t
-            # from the bound of |x^T B x_i|: no logit is above zero
+            # Subtract the bound on |x^T B x_i|, so that no logit is above zero.
             w[lane, d] = -radius * np.sqrt(length)
 
         # The softmax weights, up to their total.
         _combine(w, keys, logits)
         for lane in range(4):
             if not -w[lane, d] <= SAFE:  # NaN as well
-                # Entry by entry: numba compiles the change of a slice for seconds.
+                # Entry by entry, because numba needs seconds to compile a slice.
                 largest = logits[lane, 0]
                 for i in range(1, m):
                     largest = max(largest, logits[lane, i])

@@ -1,4 +1,4 @@
-"""The global minima of paper B's regularised population loss, and what surrounds them.
+"""The global minima of paper B's regularised population loss, and their surroundings.
 
 With M Sigma^{1/2} = U D V^T the minima form the manifold {(U D^{1/2} R Sigma^{-1/2};
 Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both
@@ -345,7 +345,7 @@ def of(problem: Regression) -> Manifold:
     Returns
     -------
     Manifold
-        Its minima.
+        The manifold of the minima.
 
     Examples
     --------
@@ -567,8 +567,9 @@ def modes(
 
     Notes
     -----
-    With step eta a mode of Z_t - Z_pi shrinks by 1 - eta lambda per iteration on the
-    population loss. So the excess loss falls in the end like (1 - eta lambda_min)^{2t}.
+    With the step size eta, each iteration on the population loss multiplies a mode of
+    Z_t - Z_pi by 1 - eta lambda. So the excess loss finally falls like (1 - eta
+    lambda_min)^{2t}.
 
     Examples
     --------

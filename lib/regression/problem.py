@@ -17,7 +17,7 @@ import numpy as np
 from lib import seeds
 from lib.representation import Shapes
 
-# A3 as taken here: this moment of e^{x^T B x} is finite on the manifold of minima.
+# We read A3 as follows: this moment of e^{x^T B x} is finite at all minima.
 SELF_MOMENT = 1.0
 
 
@@ -49,8 +49,8 @@ class Regression(Shapes):
 
     Notes
     -----
-    A3 is taken here as ``largest_moment > 1``, that is sigma_1(M Sigma^{1/2}) < 1/4.
-    The constant is ours; paper B's is blank.
+    We read A3 as ``largest_moment > 1``, that is sigma_1(M Sigma^{1/2}) < 1/4. Paper B
+    leaves the constant in A3 blank, so that this one is our choice.
 
     Examples
     --------
@@ -130,8 +130,8 @@ class Regression(Shapes):
         -----
         The moment is finite if and only if 2 c lambda_max(sym(Sigma^{1/2} B
         Sigma^{1/2})) < 1, and sigma_1^{1/2} is the largest such eigenvalue on the
-        manifold of minima. A3 is taken as ``largest_moment > 1``, i.e. sigma_1 < 1/4
-        (our constant; paper B's is blank).
+        manifold of minima. We read A3 as ``largest_moment > 1``, that is sigma_1 < 1/4.
+        Paper B leaves this constant blank, so that it is our choice.
         """
         return 0.5 / math.sqrt(self.singular_values[0])
 
@@ -141,8 +141,9 @@ class Regression(Shapes):
         Returns
         -------
         dict of str to tuple of (float, bool)
-            Under "A1" lambda_min(Sigma), under "A2" sigma_d of M Sigma^{1/2}, under
-            "A3" `largest_moment`, each with whether the assumption holds.
+            For each assumption its number, and whether it holds. The number of "A1" is
+            lambda_min(Sigma), that of "A2" is sigma_d of M Sigma^{1/2}, and that of
+            "A3" is `largest_moment`.
         """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
@@ -335,7 +336,7 @@ def gaussian_start(
 def real(name: str, value: Any) -> Any:
     """Return an array as float64, and a torch tensor as it is.
 
-    In small integers sums and products would wrap around in silence.
+    Sums and products of small integers could overflow without a warning.
 
     Parameters
     ----------

@@ -1,8 +1,10 @@
-"""Least Frobenius norm with all margins at least 1, by its dual; or proof of none.
+"""Find the W of least Frobenius norm with all margins at least 1, or prove none exists.
 
-The dual has one unknown per constraint, max_{beta >= 0} 1^T beta - beta^T K beta / 2
-with K the Gram matrix of the constraints. Its optimality conditions, beta >= 0, K beta
->= 1, beta^T (K beta - 1) = 0, say which constraints carry W: guess, solve, exchange.
+The dual problem has one unknown per constraint: max_{beta >= 0} 1^T beta - beta^T K
+beta / 2, where K is the Gram matrix of the constraints. Its optimality conditions are
+beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0. The constraints with beta > 0
+support W. Pivoting guesses this support, solves on it, and exchanges the constraints
+that violate a condition.
 """
 
 import contextlib
@@ -18,23 +20,24 @@ import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib.attention.coordinates import constraint_rows
 from lib.svm import large
 
-# Constraints that are longer than the shortest by this factor get a larger required
-# margin.
+# A constraint that is longer than the shortest one by more than this factor has to
+# reach slightly more than margin 1.
 BAD = 1e4
-# The required margin of a long constraint grows by this multiple of its length, about
-# 1e5 times the rounding.
+# How much more than margin 1, per unit of its relative length. It is 1e5 times the
+# rounding error.
 MORE = 1e-11
 ROUNDING = np.finfo(float).eps
 # Largest relative duality gap and constraint violation of a returned solution.
 ACCURACY = 1e-9
-# Relative to its terms, a combination of constraints this small is zero.
+# A combination of constraints counts as zero if it is this small relative to its terms.
 DEPENDENT = 1e-10
-OF_SUPPORT = 2**24  # entries of the rows of a support that are held, 128 MB
-LARGER = 1e-7  # duals of an interior point above this share of the largest may stay
-OF_ONE_QUERY = 1000  # how many constraints of one query are tried first
-SLACK = 1e-12  # relative to b, a constraint missed by less is kept
-PATIENCE = 10  # exchanges of pivoting without progress
-# Columns of a Cholesky factor that plain loops make; matrix products make the rest.
+OF_SUPPORT = 2**24  # the most entries that the rows of a support may have: 128 MB
+LARGER = 1e-7  # a dual above this share of the largest one belongs to the support
+OF_ONE_QUERY = 1000  # the most constraints of one query that are checked by themselves
+SLACK = 1e-12  # a constraint violated by less than this, relative to b, is satisfied
+PATIENCE = 10  # pivoting gives up after this many exchanges without progress
+# Plain loops compute this many columns of a Cholesky factor at a time; matrix products
+# compute the effect of the columns before them.
 BLOCK = 48
 
 
@@ -43,23 +46,23 @@ class Infeasible(ValueError):
 
     The certificate is the proof (Farkas), whatever the norm. It is non-negative, sums
     to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T
-    for the tokens and a_i = y_i x_{i,s_i} for the head. So the constraints <a_m, W> >=
-    1, summed with it, say 0 >= 1.
+    for the tokens and a_i = y_i x_{i,s_i} for the head. If the constraints <a_m, W> >=
+    1 held, their sum with these weights would be 0 >= 1.
 
     Parameters
     ----------
     problem : str
-        The problem, ``"token SVM"`` or ``"head SVM"``. It is part of the message.
+        The problem, ``"token SVM"`` or ``"head SVM"``. It is part of the message. This
+        and the other parameters are also attributes of the error.
     run : int
-        The run without a solution; an attribute.
+        The index of the run without a solution.
     certificate : ndarray (n, T-1) or (n,)
-        The certificate, shaped like the duals of one run; an attribute.
+        The certificate, in the shape of the duals of one run.
     residual : float
-        The norm of sum certificate_m a_m, divided by sum certificate_m ||a_m||; an
-        attribute. No W of norm 1 has all <a_m, W> above residual ||a_m||.
+        The norm of sum certificate_m a_m, divided by sum certificate_m ||a_m||. No W of
+        norm 1 has all <a_m, W> above residual ||a_m||.
     one_query : bool, optional
-        Whether the samples of the certificate were found to share their query; an
-        attribute.
+        Whether all samples with a positive certificate have the same query.
 
     Examples
     --------
@@ -117,8 +120,8 @@ class Infeasible(ValueError):
         )
 
     def __reduce__(self) -> tuple:
-        # pickle only keeps the message of an exception, which is not enough to rebuild
-        # it.
+        # By default pickle keeps only an exception's message, which is not enough to
+        # rebuild it.
         return type(self), (
             self.problem,
             self.run,
@@ -131,10 +134,11 @@ class Infeasible(ValueError):
 class Constraints(NamedTuple):
     """The constraints <a_m, W> >= 1 of one run, with a_m = delta_{i,t} z_i^T.
 
-    Here delta is (n, S, d), z is (n, d_z) and m = n S. The `shape` is that of a
-    certificate. The a_m were multiplied by stretch (m,), see `Scaled`. The pairs of
-    masked tokens, of which delta is zero, are no constraints: `shown` lists the others
-    (None: all), and rows, duals and margins are of these alone.
+    Here delta is (n, S, d) and z is (n, d_z), so that there are n S pairs (i, t).
+    `shape` is the shape of a certificate. The a_m were multiplied by `stretch` (n S,),
+    see `Scaled`. A pair with a masked token has delta = 0 and is no constraint. `shown`
+    lists the indices of the m pairs that are constraints (None: all pairs). Rows,
+    duals and margins contain only these.
     """
 
     problem: str
@@ -147,15 +151,18 @@ class Constraints(NamedTuple):
 
     @property
     def asked(self) -> np.ndarray:
-        """The stretch of the constraints."""
+        """The stretch of each constraint, (m,): what its margin has to reach."""
         return self.of_shown(self.stretch)
 
     def of_shown(self, values: np.ndarray) -> np.ndarray:
-        """Return what values (n S, ...) of all pairs say of the constraints."""
+        """Return the constraints' part (m, ...) of values (n S, ...) of all pairs."""
         return values if self.shown is None else values[self.shown]
 
     def everywhere(self, values: np.ndarray, other: float) -> np.ndarray:
-        """Return values (m,) of the constraints for all pairs, `other` off them."""
+        """Spread values (m,) of the constraints to all pairs, (n S,).
+
+        Pairs that are no constraints get the value `other`.
+        """
         if self.shown is None:
             return values
         full = np.full(len(self.stretch), other, values.dtype)
@@ -163,7 +170,7 @@ class Constraints(NamedTuple):
         return full
 
     def gram(self) -> np.ndarray:
-        """Compute <a_m, a_m'> of the constraints."""
+        """Compute the Gram matrix <a_m, a_m'> of the constraints, (m, m)."""
         K = _gram(self.delta, self.z)
         return K if self.shown is None else K[np.ix_(self.shown, self.shown)]
 
@@ -172,11 +179,11 @@ class Constraints(NamedTuple):
         return weights(self.everywhere(beta, 0.0), self.delta, self.z)
 
     def margins(self, pulled: np.ndarray) -> np.ndarray:
-        """Compute the margins of W from `pulled` = W z^T (d, n)."""
+        """Compute the margins (m,) of W from `pulled` = W z^T (d, n)."""
         return self.of_shown(np.einsum("ntd,dn->nt", self.delta, pulled).ravel())
 
     def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
-        """Make the error with the certificate x (m,) of the stretched rows."""
+        """Return the error to raise, from the certificate x (m,) of stretched rows."""
         weights = self.everywhere(x * self.asked, 0.0)
         certificate = (weights / weights.sum()).reshape(self.shape)
         samples = np.unique(np.nonzero(certificate > 0)[0])
@@ -196,8 +203,9 @@ def solve(
     """Solve one run.
 
     Returns the dual solution beta (m,), the margins (m,), the method's name, and W (d,
-    d_z). W is None if the `weights` of beta are as exact. Raises Infeasible, and
-    RuntimeError if neither a solution within ACCURACY nor a certificate was found.
+    d_z). W is None if the `weights` that follow from beta are just as exact. Raises
+    Infeasible if there is no solution, and RuntimeError if neither a solution within
+    ACCURACY nor a certificate was found.
     """
     delta = constraints.delta
     z = constraints.z
@@ -244,10 +252,11 @@ def unknowns(delta: np.ndarray, z: np.ndarray) -> tuple[int, int]:
 def _without_gram(
     constraints: Constraints,
 ) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None] | None:
-    """Solve one run as `solve` does, by the methods of `large`.
+    """Solve one run by the methods of `large`; return what `solve` returns, or None.
 
-    Returns None where the Gram matrix of all constraints is cheaper, and where they
-    found neither a solution within ACCURACY nor a proof, but it would fit.
+    The result is None if the methods with the Gram matrix of all constraints should be
+    used: because they are cheaper for this size, or because `large` found neither a
+    solution within ACCURACY nor a proof, and the Gram matrix would fit into memory.
     """
     delta = constraints.delta
     z = constraints.z
@@ -293,10 +302,10 @@ def _without_gram(
 def _refuse_one_query(
     constraints: Constraints, length: np.ndarray, rows: large.Rows
 ) -> None:
-    """Raise Infeasible if the samples of one query alone cannot be separated.
+    """Raise Infeasible if samples with the same query z contradict one another.
 
-    To them W is one vector W z, so that this is a small problem. Texts that begin
-    alike have such queries, if a query is a text's first token.
+    Of W only the vector W z acts on these samples, so that the problem is a small one.
+    If queries are first tokens, texts that begin with the same word share their query.
     """
     _, group = np.unique(rows.z, axis=0, return_inverse=True)
     group = group.ravel()
@@ -308,7 +317,8 @@ def _refuse_one_query(
         few = np.linspace(0, sample.size - 1, min(sample.size, OF_ONE_QUERY))
         sample, token = sample[few.astype(int)], token[few.astype(int)]
         unit = rows.delta[sample, token]
-        if len(unit) > unit.shape[1]:  # else there is a w unless the rows are dependent
+        # With fewer rows than unknowns there is a w, unless the rows are dependent.
+        if len(unit) > unit.shape[1]:
             nearest = _least_distance(unit, np.ones(len(unit)))
             weights, _ = _null_combination(unit, nearest)
             x = np.zeros_like(rows.b)
@@ -319,7 +329,10 @@ def _refuse_one_query(
 def _proved_by(
     constraints: Constraints, length: np.ndarray, rows: large.Rows, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (beta, margins) from the duals x (n, S) of unit rows, if they prove it."""
+    """Return (beta, margins), both (m,), from the duals x (n, S) of the unit rows.
+
+    The result is None if they are not a solution within ACCURACY.
+    """
     beta = constraints.of_shown(x.ravel()) / (length * length.min())
     margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
     if _within_accuracy(beta, margins, constraints.asked):
@@ -334,10 +347,13 @@ def _proved_on(
     x: np.ndarray,
     bases: list[np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
-    """Return (beta, margins, W) from the rows on which x (n, S) is positive.
+    """Return (beta, margins, W), solved on the rows with positive duals x (n, S).
 
-    The W of the duals has lost digits where they cancel. The rows lose fewer, see
-    `_on_rows`. Active sets on the rows take the support from nobody, and come last.
+    Use it if a W computed from the duals has lost digits, because terms cancel. A W
+    computed from the rows loses fewer, see `_on_rows`. If the support of x leads to no
+    solution, active sets on these rows find a support of their own. beta and margins
+    are (m,), W is (d, d_z) or None if beta gives it as exactly. The result is None if
+    no solution within ACCURACY was found.
     """
     found = _on_support(rows, x)
     if found is not None:
@@ -360,10 +376,12 @@ def _proved_on(
 def _on_support(
     rows: large.Rows, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Find the least w (r, q) on the support of x (n, S), and its duals (n, S).
+    """Return the least w (r, q) on the support of x (n, S), and its duals (n, S).
 
-    What is on the wrong side is exchanged while this makes progress. The duals stay as
-    near to x as they can, so that dependent rows share their weight as they do there.
+    Rows on the wrong side enter or leave the support, as long as their number falls.
+    The duals stay as near to x as they can, so that dependent rows share their weight
+    as they do in x. The result is None if there is no progress, or if the rows of the
+    support would be too large.
     """
     support = x > LARGER * x.max()
     fewest = x.size + 1
@@ -373,7 +391,7 @@ def _on_support(
         if held is None:
             return None
         places, unit = held
-        # The least w with u_m w = b_m for the rows that depend on no others.
+        # The least w with u_m w = b_m, for a largest set of independent rows.
         Q, R, order = qr(unit.T, mode="economic", pivoting=True, check_finite=False)
         diagonal = np.abs(R.diagonal())
         rank = np.count_nonzero(diagonal > DEPENDENT * diagonal[0])
@@ -382,14 +400,14 @@ def _on_support(
         kept = order[:rank]
         asked = rows.b[places][kept]
         w = Q @ solve_triangular(R, asked, trans="T", check_finite=False)
-        # Its duals.
+        # The duals of this w.
         near = x[places]
         pulled = near @ unit
         if near.any():
             near = near * ((pulled @ w) / (pulled @ pulled))
         missing = w - near @ unit
         near[kept] += solve_triangular(R, Q.T @ missing, check_finite=False)
-        # What is on the wrong side.
+        # The rows on the wrong side: violated outside the support, or with dual < 0.
         slack = rows.margins(w.reshape(shape)) - rows.b
         wrong = ~support & (slack < -large.MISSED)
         wrong[places] |= near < -LARGER * near.max()
@@ -407,7 +425,10 @@ def _on_support(
 def _raise_if_null(
     constraints: Constraints, length: np.ndarray, rows: large.Rows, x: np.ndarray
 ) -> None:
-    """Raise Infeasible if x (n, S), or what is nearest to it, sums the rows to zero."""
+    """Raise Infeasible if the combination of rows with weights x (n, S) is zero.
+
+    It tries x itself, then the weights that `_nearest_null` moves x to.
+    """
     for found in (lambda: x, lambda: _nearest_null(rows, x)):
         null = found()
         total = null[rows.b > 0].sum()
@@ -421,9 +442,12 @@ def _raise_if_null(
 def _held(
     rows: large.Rows, x: np.ndarray, most: int = large.ENTRIES
 ) -> tuple[tuple, np.ndarray] | None:
-    """Return the places of the positive x (n, S), and their rows (k, r q).
+    """Return the indices of the k positive entries of x (n, S), with their rows.
 
-    None if these rows have more than `most` entries, or none is there.
+    The rows are (k, r q).
+
+    The indices are two arrays (k,), of samples and of tokens. The result is None if x
+    has no positive entry, or if the rows would have more than `most` entries.
     """
     places = np.nonzero(x)
     sample = places[0]
@@ -435,7 +459,11 @@ def _held(
 
 
 def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
-    """Move x (n, S) of a small combination of rows onto one that is zero, if it can."""
+    """Move the weights x (n, S) of a small combination of rows to ones that give zero.
+
+    Returns weights (n, S), which are x itself if it has too many rows. Whether the
+    combination is then zero, the caller has to check.
+    """
     held = _held(rows, x)
     if held is None:
         return x
@@ -446,7 +474,11 @@ def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
 
 
 def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
-    """Solve on the larger duals x (n, S) by active sets, which take dependent rows."""
+    """Return the duals (n, S) of the solution on the rows with large duals x (n, S).
+
+    The solver works with active sets, which dependent rows do not disturb. The result
+    is x itself if it has too many rows, or if these rows contradict one another.
+    """
     held = _held(rows, np.where(x > LARGER * x.max(), x, 0.0))
     if held is None:
         return x
@@ -493,16 +525,15 @@ def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 def _proved(
     K: np.ndarray, beta: np.ndarray | None, length: np.ndarray, constraints: Constraints
 ):
-    """Return (beta, margins (m,) of its W) if beta proves itself, else None.
+    """Return (beta, margins), both (m,), if beta solves within ACCURACY, else None.
 
-    See `_within_accuracy`.
+    The margins are those of the W that follows from beta; see `_within_accuracy`.
     """
     if beta is None:
         return None
     if ROUNDING * (length @ beta) * length.max() < ACCURACY / 100:
         margins = K @ beta
-    # the terms of K beta are so much larger than the margins that digits are lost
-    else:
+    else:  # the terms of K beta are so large that their sum would lose digits
         margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
     if _within_accuracy(beta, margins, constraints.asked):
         return (beta, margins)
@@ -511,9 +542,9 @@ def _proved(
 
 @numba.njit(cache=True)
 def _within_accuracy(beta: np.ndarray, margins: np.ndarray, stretch: np.ndarray):
-    """Tell whether margins are at least 1 and the duality gap is closed.
+    """Return whether all margins reach their stretch and the duality gap is closed.
 
-    Both hold within ACCURACY.
+    Both are checked within ACCURACY. All arguments are (m,).
     """
     value = (beta * margins).sum()
     is_closed = abs((stretch * beta).sum() - value) <= ACCURACY * value
@@ -521,20 +552,24 @@ def _within_accuracy(beta: np.ndarray, margins: np.ndarray, stretch: np.ndarray)
 
 
 def _proximal(K: np.ndarray, length: np.ndarray, constraints: Constraints):
-    """Find the dual solution for any K: (what `_proved` returns, x that it comes from).
+    """Find the dual solution for any K, also for a singular one.
 
-    With rows a_m / length_m, Gram matrix C, and b = min length / length, x solves
-    min_{x >= 0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974,
-    ch. 23), which has a solution whether or not a W exists: if one does, beta = x / (1
-    - b^T x) up to units; otherwise the sum is zero and b^T x = 1. Each step adds rho
-    ||x - last||^2, which vanishes as the steps converge and leaves no singular matrix.
+    Returns the pair of what `_proved` returns, and the x (m,) that this comes from.
+
+    Let the rows be a_m / length_m, and b = min length / length. Then x solves min_{x >=
+    0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23).
+    This problem has a solution whether or not a W exists. If a W exists, beta = x / (1
+    - b^T x) up to units. Otherwise the sum is zero and b^T x = 1. Each step adds rho
+    ||x - last||^2 to the objective: this keeps the matrix regular, and vanishes as the
+    steps converge.
     """
     b = length.min() / length
     bounded = K / np.outer(length, length) + np.outer(b, b)
     diagonal = np.diag(bounded).copy()
     x = np.zeros(len(K))
     nearest = bounded.sum(1)
-    # initial guess: the half of the rows that their sum satisfies least
+    # Initial support: the half of the constraints that the sum of all rows satisfies
+    # least.
     support = nearest <= np.median(nearest)
     for rho in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-10, 1e-10):
         np.fill_diagonal(bounded, diagonal + rho)
@@ -548,18 +583,19 @@ def _proximal(K: np.ndarray, length: np.ndarray, constraints: Constraints):
             beta = x / (length.min() * length * slack)
             if (proved := _proved(K, beta, length, constraints)) is not None:
                 return proved, x
-    # 1 - b^T x loses digits where W is large; its support is right.
+    # If W is large, 1 - b^T x loses digits; but the support of x is still correct.
     beta = block_pivoting(K, support=support)
     return _proved(K, beta, length, constraints), x
 
 
 def _on_rows(unit_rows: np.ndarray, length: np.ndarray, constraints: Constraints):
-    """Compute the result of `solve` by the rows, or None.
+    """Solve on the rows themselves; return what `solve` returns, or None if it fails.
 
-    The unit_rows (m, D) are those of `thin`.
+    The unit_rows (m, D) are in the bases of `thin`.
 
-    If constraints of norm 1 leave W of norm 1 a margin s, the margins of the solution
-    are known to eps/s^2 from the duals, whose terms cancel, and to eps/s from the rows.
+    Let s be the largest margin that a W of norm 1 has under constraints of norm 1.
+    Computed from the duals, whose terms cancel, the margins of the solution have an
+    error of eps/s^2. Computed from the rows, they have an error of eps/s.
     """
     shortest = length.min()
     asked = shortest / length
@@ -568,7 +604,7 @@ def _on_rows(unit_rows: np.ndarray, length: np.ndarray, constraints: Constraints
         return None
     w = np.zeros(unit_rows.shape[1])
     beta = np.zeros(len(length))
-    for _ in range(3):  # each removes the rounding of the one before
+    for _ in range(3):  # each solve corrects the rounding error of the one before
         w += np.linalg.lstsq(unit_rows[on], asked[on] - unit_rows[on] @ w, rcond=None)[
             0
         ]
@@ -586,13 +622,14 @@ def _on_rows(unit_rows: np.ndarray, length: np.ndarray, constraints: Constraints
 
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Find the x >= 0 of the least ||sum x_m rows_m||^2 + (asked^T x - 1)^2.
+    """Find the x >= 0 (m,) that minimises ||sum x_m rows_m||^2 + (asked^T x - 1)^2.
 
-    The rows are (m, D), asked is (m,). The result is positive on the rows that carry
-    the w of least norm with rows w >= asked (Lawson, Hanson).
+    The rows are (m, D), asked is (m,). The result is positive on the rows that support
+    the w of least norm with rows w >= asked (Lawson and Hanson). It is zero if the
+    solver reached its limit of iterations.
     """
     stacked = np.vstack([rows.T, asked])
-    with contextlib.suppress(RuntimeError):  # no end within maxiter
+    with contextlib.suppress(RuntimeError):  # raised after maxiter iterations
         return nnls(stacked, np.eye(len(stacked))[-1], maxiter=30 * len(rows))[0]
     return np.zeros(len(rows))
 
@@ -600,7 +637,8 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
     """Express delta (n, S, r) and z (n, q) in orthonormal bases of their spans.
 
-    Also returns these bases, (d, r) and (d_z, q).
+    Returns delta (n, S, r) and z (n, q) in these bases, and the bases themselves,
+    (d, r) and (d_z, q).
     """
     n, S, d = delta.shape
     token_basis, flat = np.linalg.qr(delta.reshape(n * S, d).T)
@@ -609,9 +647,10 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
-    """Move x >= 0 of sum 1 onto rows^T x = 0; return it and ||rows^T x||.
+    """Move weights x >= 0 (m,) to the nearest ones with rows^T x = 0, if they are >= 0.
 
-    The rows (m, D) have norm 1.
+    The rows (m, D) have norm 1. Returns weights (m,) of sum 1, and ||rows^T x|| for
+    them. If the moved weights are no better, these are the given ones.
     """
     if not x.any():
         return x, np.inf
@@ -626,8 +665,7 @@ def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
             tried.append(np.zeros(len(x)))
             tried[1][support] = weights / weights.sum()
             break
-        # rows whose weights would become negative are left out
-        support = support[weights > 0]
+        support = support[weights > 0]  # leave out rows whose weight turned negative
     return min(
         ((y, np.linalg.norm(y @ unit_rows)) for y in tried), key=lambda pair: pair[1]
     )
@@ -638,10 +676,10 @@ def block_pivoting(
 ) -> np.ndarray | None:
     """Find the beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    K (m, m) is symmetric positive definite, b is (m,) and 1 by default. Judice and
-    Pires (1994): guess the `support`, solve on it, exchange every index on the wrong
-    side at once. If that stops making progress, non-negative least squares takes over.
-    The result is None if K is singular.
+    K (m, m) is symmetric positive definite, b is (m,) and 1 by default. The method is
+    that of Judice and Pires (1994): start from a `support`, solve on it, and exchange
+    all indices on the wrong side at once. If this stops making progress, non-negative
+    least squares takes over. Returns beta (m,), or None if K is singular.
     """
     b = np.ones(len(K)) if b is None else b
     if support is None:
@@ -654,8 +692,8 @@ def block_pivoting(
         factor = cholesky(K, lower=True)
     except np.linalg.LinAlgError:
         return None
-    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.: it never
-    # cycles.
+    # Non-negative least squares never cycles. It solves the same problem, because
+    # beta^T K beta / 2 - b^T beta = ||L^T beta - L^-1 b||^2 / 2 + const.
     return nnls(factor.T, solve_triangular(factor, b, lower=True), maxiter=10 * len(K))[
         0
     ]
@@ -671,15 +709,18 @@ def _dot(x: np.ndarray, y: np.ndarray, count: int):
 
 @numba.njit(cache=True)
 def _positive(L: np.ndarray):
-    """Turn K (m, m) into the L of K = L L^T, in its lower part; False without one."""
+    """Replace the lower part of K (m, m), given as L, by the L of K = L L^T.
+
+    Returns False if K is not positive definite.
+    """
     m = len(L)
     for first in range(0, m, BLOCK):
         last = min(first + BLOCK, m)
         if first:
             rows = np.ascontiguousarray(L[first:, :first])
             product = rows @ np.ascontiguousarray(rows[: last - first].T)
-            # Entry by entry, here and below: numba compiles the assignment of a slice
-            # for seconds.
+            # Entry by entry, here and below, because numba needs seconds to compile a
+            # slice assignment.
             for i in range(len(product)):
                 for j in range(last - first):
                     L[first + i, first + j] -= product[i, j]
@@ -700,8 +741,8 @@ def _positive(L: np.ndarray):
 def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
     """Exchange indices of `support` (m,), in place, until none is on the wrong side.
 
-    Returns (beta, ended). The beta is empty if K is singular; `ended` is false if
-    progress stopped.
+    Returns (beta, ended). If `ended` is True, beta is the solution (m,), or empty
+    because K is singular. If it is False, progress stopped, and beta is empty.
     """
     m = len(b)
     largest = 0.0
@@ -766,20 +807,21 @@ def _solve_on(
 
 
 class Scaled(NamedTuple):
-    """The factors of the constraints as they are solved: stretch_m 2^-exponent a_m.
+    """The factors of the constraints in the units in which they are solved.
 
-    Here a_m = delta_{i,t} z_i^T. Only products <a_m, W> matter, so that each factor is
-    divided by a power of two, which rounds nothing. W then has one unit, the size of
-    the shortest constraint.
+    The solver sees stretch_m 2^-exponent a_m in place of a_m = delta_{i,t} z_i^T. Only
+    the products <a_m, W> matter. So each factor is divided by a power of two, which
+    causes no rounding. What remains is one unit for W, that of the shortest constraint.
 
-    A constraint <a_m, W> >= 1 is posed as >= 1 / stretch_m = 1 + MORE ||a_m|| / min
-    ||a|| if this ratio of norms exceeds BAD. Otherwise its rounding would exceed its
-    margin. This raises the norm of W by at most MORE ||W_1||, where W_1 is the solution
-    for constraints of norm 1.
+    The fields are the factors delta (runs, n, S, d) and z (runs, n, d_z); `exponent`
+    (runs,), the power of two in the size of the shortest a_m; `stretch` (runs, m), at
+    most 1; and `ratio` (runs,), the longest a_m divided by the shortest. Here the sizes
+    ||a|| are estimated from the largest entries.
 
-    The fields are delta (runs, n, S, d), z (runs, n, d_z), the exponent (runs,) of the
-    shortest a_m, stretch (runs, m), which is at most 1, and ratio (runs,), the longest
-    ||a|| divided by the shortest. Norms are estimated from the largest entries.
+    If ||a_m|| / min ||a|| exceeds BAD, rounding could exceed the margin. Then the
+    constraint <a_m, W> >= 1 is replaced by <a_m, W> >= 1 / stretch_m, where 1 /
+    stretch_m = 1 + MORE ||a_m|| / min ||a||. This raises the norm of W by at most MORE
+    ||W_1||, where W_1 is the solution for constraints of norm 1.
     """
 
     delta: np.ndarray
@@ -795,7 +837,8 @@ def scaled(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Compute the fields of `Scaled` for delta_{i,t} = x_{i,selected} - x_{i,t}.
 
-    X is (runs, n, S+1, d).
+    X is (runs, n, S+1, d), `selected` (runs, n) is the index of a token in each sample,
+    and z is (runs, n, d_z). Returns the fields in the order of `Scaled`.
     """
     runs, n, T, d = X.shape
     S = T - 1
@@ -825,7 +868,7 @@ def scaled(
                 exponent[run] = rows[m] if smaller else exponent[run]
                 found = True
         for m in range(n * S):
-            # min ||a|| / ||a_m||
+            # The inverse of the relative length: min ||a|| / ||a_m||.
             inverse = math.ldexp(1.0, min(exponent[run] - rows[m], 0))
             length = 1 / inverse
             if inverse < 1 / BAD:
@@ -840,9 +883,9 @@ def scaled(
 
 @numba.njit(cache=True)
 def _normalised(x: np.ndarray):
-    """Divide x by a power of two, to entries of at most 1.
+    """Divide x in place by a power of two, so that its entries are at most 1.
 
-    Returns its largest entry and the exponent.
+    Returns the largest entry before the division, and the exponent of the power.
     """
     largest = 0.0
     for k in range(len(x)):

@@ -1,13 +1,14 @@
-"""Token SVMs with many constraints: no matrix of them against each other.
+"""Token SVMs with many constraints, without the Gram matrix of all constraints.
 
-Let the m constraints be <a_m, W> >= 1 with a_m = delta_{i,t} z_i^T, and D = r q the
-unknowns of W. Two methods read the tokens alone.
+Let the m constraints be <a_m, W> >= 1 with a_m = delta_{i,t} z_i^T, and let D = r q be
+the number of unknowns in W. Two methods need only the tokens.
 
-* `descent` ("dual descent") takes the dual sample by sample, keeping W, until few
-  duals are positive, and then solves on these exactly. It cannot prove that no W
-  exists.
-* `interior_point` has the D unknowns of W and one more, and decides both cases. It is
-  the faster one if there are many more constraints than unknowns, unless D^3 is large.
+* `descent` ("dual descent") changes the duals of one sample after the other and
+  updates W with them, until few duals are positive. Then it solves on these exactly. It
+  cannot prove that no W exists.
+* `interior_point` has the D unknowns of W and one more. It finds W or proves that
+  there is none. It is the faster method if there are many more constraints than
+  unknowns, unless D^3 is large.
 
 Both work with rows of norm 1: <u_m, w> >= b_m with u_m = a_m / ||a_m|| and b_m = min
 ||a|| / ||a_m||, so that W = w / min ||a||.
@@ -25,49 +26,55 @@ import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib import memory
 from lib.seeds import stream
 
-FEW = 700  # constraints up to which pivoting on their Gram matrix is the cheapest
-MOST_PIVOTING = 6000  # constraints up to which it may be tried after the others
-# Speeds that decide between the methods: operations per second, measured on one core.
-SCALAR_RATE = 2e9  # speed of plain loops
-MATRIX_RATE = 4e10  # speed of matrix products
-STEPS = 15  # usual number of interior-point steps
-# most unknowns of the interior point, which factorises a matrix of their number squared
-MOST_UNKNOWNS = 8192
-PASSES = 300  # most passes of dual coordinate descent
-INNER = 5  # passes over the duals of one sample before the next one's turn
-ROUGH = 1e-3  # violation at which the exact solve takes over
-ROUNDS = 60  # most exchanges of the support
-PATIENCE = 10  # exchanges without progress
-RIDGE = 1e-10  # on the diagonal of a singular Gram matrix of unit rows
-REFINED = 3  # how often the residual of a system is solved again
-MISSED = 1e-12  # a constraint missed by less is kept
-ITERATIONS = 50  # most iterations of the interior point
-CLOSED = 1e-12  # relative gap at which it ends
-NEARLY = 1e-6  # relative gap from which it also ends where rounding stops its progress,
-STALLED = 3  # after so many iterations without a smaller gap
-FIRST_TRY = 1e-3  # a combination of unit rows this small may be moved onto zero,
-TRY_AGAIN = 1e-2  # and is tried again when it is so much smaller
-PROGRESS = 0.3  # a round of these moves may leave this fraction of the sum
-STIFF = 1e14  # how much more a zero sum weighs than a small move
-NULL = 1e-11  # norm of a combination of unit rows with sum 1 that counts as zero
-TOWARDS = 0.995  # fraction of the way to the boundary that a step takes
-_REORDER = {"reassoc", "contract", "nsz"}  # sums may be taken in any order
-ENTRIES = 2**22  # most entries of an intermediate array
+# Up to FEW constraints, pivoting on their Gram matrix is the cheapest method. Up to
+# MOST_PIVOTING, it may be tried if the methods here have failed.
+FEW = 700
+MOST_PIVOTING = 6000
+# The methods are chosen by operations per second, measured on one core.
+SCALAR_RATE = 2e9  # in plain loops
+MATRIX_RATE = 4e10  # in matrix products
+STEPS = 15  # steps of the interior point that most problems need
+MOST_UNKNOWNS = 8192  # of the interior point, which factorises a matrix of this size
+PASSES = 300  # passes of dual coordinate descent over the samples, at most
+INNER = 5  # passes over the duals of one sample, at most, before the next sample
+ROUGH = 1e-3  # largest violation at which descent ends and the exact solve begins
+ROUNDS = 60  # exchanges of the support, at most
+PATIENCE = 10  # exchanges without progress, at most
+RIDGE = 1e-10  # added to the diagonal of a singular Gram matrix of unit rows
+REFINED = 3  # solves of one system; each one corrects the error of those before
+MISSED = 1e-12  # a constraint violated by less than this counts as satisfied
+ITERATIONS = 50  # iterations of the interior point, at most
+CLOSED = 1e-12  # relative gap at which the interior point ends
+# Rounding may stop the gap above CLOSED. From a relative gap of NEARLY on, the interior
+# point also ends after STALLED iterations without a smaller gap.
+NEARLY = 1e-6
+STALLED = 3
+# If a combination of unit rows is smaller than FIRST_TRY, we try to move its weights to
+# ones that give zero. We try again once it has shrunk by the factor TRY_AGAIN.
+FIRST_TRY = 1e-3
+TRY_AGAIN = 1e-2
+PROGRESS = 0.3  # these moves end if one leaves more than this part of the combination
+STIFF = 1e14  # weight of reaching zero, relative to the weight of moving little
+NULL = 1e-11  # a combination of unit rows, of weights with sum 1, is zero below this
+TOWARDS = 0.995  # part of the way to the boundary that a step goes
+_REORDER = {"reassoc", "contract", "nsz"}  # the compiler may reorder sums
+ENTRIES = 2**22  # the most entries of an intermediate array
 
 
 def methods(n: int, S: int, r: int, q: int) -> tuple[str, ...]:
-    """Choose the methods for a size, the first one first.
+    """Choose the methods for a problem's size, in the order in which to try them.
 
     Parameters
     ----------
     n, S, r, q : int
-        Samples, constraints per sample, and the dimensions of tokens and queries.
+        The number of samples, of constraints per sample, and the dimensions of tokens
+        and queries.
 
     Returns
     -------
     tuple of str
-        Out of "dual descent" and "interior point"; empty where pivoting on the Gram
-        matrix of all constraints is the cheapest.
+        One or both of "dual descent" and "interior point". It is empty if pivoting on
+        the Gram matrix of all constraints is the cheapest.
 
     Examples
     --------
@@ -92,17 +99,17 @@ def methods(n: int, S: int, r: int, q: int) -> tuple[str, ...]:
 
 
 class Rows(NamedTuple):
-    """Unit rows u_{it} = delta_{it} z_i^T and what is asked of them, b.
+    """The constraints <u_{it}, w> >= b_{it} with unit rows u_{it} = delta_{it} z_i^T.
 
     Parameters
     ----------
     delta : ndarray (n, S, r)
-        Of norm 1.
+        The differences of tokens, scaled to norm 1.
     z : ndarray (n, q)
-        Of norm 1.
+        The queries, scaled to norm 1.
     b : ndarray (n, S)
-        Positive and at most 1; -1 for a pair of a masked token, which is no constraint
-        and has delta = 0.
+        The right-hand sides, positive and at most 1. A pair with a masked token is no
+        constraint: it has delta = 0 and b = -1.
     """
 
     delta: np.ndarray
@@ -124,7 +131,7 @@ def unit_rows(delta: np.ndarray, z: np.ndarray, length: np.ndarray) -> Rows:
     Parameters
     ----------
     delta : ndarray (n, S, r)
-        Differences of tokens; zero for the pairs of masked tokens alone.
+        Differences of tokens. Only pairs with a masked token have a difference of zero.
     z : ndarray (n, q)
         Queries, none zero.
     length : ndarray (n, S)
@@ -146,7 +153,7 @@ def unit_rows(delta: np.ndarray, z: np.ndarray, length: np.ndarray) -> Rows:
 
 
 def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Run a method and give what it found, the most exact first.
+    """Run a method and yield the results it found, the most exact one first.
 
     Parameters
     ----------
@@ -160,8 +167,8 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
     verdict : {"solved", "infeasible", "undecided"}
         What the duals are meant to prove.
     x : ndarray (n, S)
-        The duals x >= 0 of w = sum x u, or of a combination of rows that is zero, or
-        nearly so where the method remained undecided.
+        If "solved", the duals x >= 0 of w = sum x u. Otherwise the weights x >= 0 of a
+        combination of rows that is zero ("infeasible") or nearly zero ("undecided").
     """
     if method == "dual descent":
         found = descent(rows)
@@ -196,8 +203,8 @@ def descent(rows: Rows) -> np.ndarray | None:
     Returns
     -------
     ndarray (n, S) or None
-        The duals x >= 0 of w = sum x u; None if no support was found, which says
-        nothing about whether there is a solution.
+        The duals x >= 0 of w = sum x u. None if no support was found; a solution may
+        exist all the same.
     """
     n, S, r = rows.delta.shape
     q = rows.z.shape[1]
@@ -210,21 +217,25 @@ def descent(rows: Rows) -> np.ndarray | None:
 
 
 def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | None:
-    """Solve on a support, and exchange what is on its wrong side, until nothing is.
+    """Solve on a support, and exchange constraints on the wrong side until none is.
+
+    A constraint of the support is on the wrong side if its dual is negative. Any other
+    constraint is on the wrong side if it is violated.
 
     Parameters
     ----------
     rows : Rows
         The constraints.
     x : ndarray (n, S)
-        Approximate duals: the larger ones stay if the support is too large.
+        Approximate duals. If the support is too large, the constraints with the larger
+        duals stay in it.
     support : ndarray of bool (n, S)
-        Where to begin.
+        The first support.
 
     Returns
     -------
     ndarray (n, S) or None
-        The duals, or None if no progress was made.
+        The duals, or None if the exchanges made no more progress.
     """
     n, S, r = rows.delta.shape
     unknowns = r * rows.z.shape[1]
@@ -246,19 +257,20 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
         queries = rows.z[sample[inside]]
         K = (flat[inside] @ flat[inside].T) * (queries @ queries.T)
         factor = _cholesky(K)
-        if factor is None:  # some of its constraints are combinations of others
+        if factor is None:  # K is singular: some rows are combinations of others
             K[np.diag_indices(len(K))] += RIDGE
             factor = _cholesky(K)
         if factor is None:
             return None
         found = np.zeros(n * S)
         missing = asked[inside]
-        for _ in range(REFINED):  # each takes out the rounding of the one before
+        for _ in range(REFINED):  # each solve corrects the rounding of those before
             found[inside] += cho_solve((factor, True), missing, check_finite=False)
             W = rows.weights(found.reshape(n, S))
             slack = rows.margins(W).ravel() - asked
             missing = -slack[inside]
-        # Of equal constraints some duals are zero up to rounding, on either side of it.
+        # Some duals of equal constraints are zero up to rounding: allow slightly
+        # negative ones.
         wrong = np.where(support, found < -MISSED * found.max(), slack < -MISSED)
         count = np.count_nonzero(wrong)
         if count == 0:
@@ -276,7 +288,7 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
 
 @numba.njit(fastmath=_REORDER)
 def _image(W: np.ndarray, z: np.ndarray, out: np.ndarray) -> None:
-    """Set out = W z, for W (r, q)."""
+    """Fill `out` (r,) with W z, for W (r, q) and z (q,)."""
     for j in range(out.size):
         total = 0.0
         for k in range(z.size):
@@ -288,7 +300,10 @@ def _image(W: np.ndarray, z: np.ndarray, out: np.ndarray) -> None:
 def _residuals(
     delta: np.ndarray, image: np.ndarray, b: np.ndarray, x: np.ndarray, out: np.ndarray
 ) -> float:
-    """Fill out with b - delta image, (S,); return the largest violation."""
+    """Fill `out` (S,) with b - delta image; return the sample's largest violation.
+
+    A constraint with x > 0 has to hold with equality, the others as an inequality.
+    """
     violation = 0.0
     for t in range(b.size):
         total = 0.0
@@ -307,9 +322,10 @@ def _settle(
     x: np.ndarray,
     moved: np.ndarray,
 ) -> None:
-    """Move the duals x (S,) of one sample, with its residuals, until steps are small.
+    """Move the duals x (S,) of one sample in place, until the moves are below `enough`.
 
-    Filled are the moves; its rows have norm 1 and the Gram matrix (S, S).
+    `residual` (S,) is updated along with x, and `moved` (S,) is filled with the total
+    change of x. `gram` (S, S) is the Gram matrix of the sample's rows, of norm 1.
     """
     moved[:] = 0.0
     for _ in range(INNER):
@@ -328,7 +344,7 @@ def _settle(
 
 @numba.njit(fastmath=_REORDER)
 def _add(x: np.ndarray, delta: np.ndarray, z: np.ndarray, W: np.ndarray) -> None:
-    """Add sum x_t delta_t z^T to W, for x (S,) and delta (S, r)."""
+    """Add sum x_t delta_t z^T to W (r, q), for x (S,), delta (S, r) and z (q,)."""
     pulled = np.zeros(len(W))
     for t in range(x.size):
         if x[t] != 0.0:
@@ -351,9 +367,11 @@ def _descend(
 ) -> None:
     """Move x (n, S) and W (r, q) by dual coordinate descent, one sample at a time.
 
-    A pass takes the samples in an order of `orders` (passes, n). It leaves out those
-    that had nothing to do; every tenth pass looks at all. It ends when no constraint
-    is violated by more than ROUGH.
+    Both are changed in place. `grams` (n, S, S) are the Gram matrices of the samples'
+    rows. Each pass visits the samples in the order of a row of `orders` (passes, n). It
+    skips samples that had no violation at their last visit. Only the first pass, every
+    tenth pass, and the pass after a tenth one visit all samples. The descent ends after
+    such a full pass without a violation above ROUGH.
     """
     n, S, r = delta.shape
     image = np.empty(r)
@@ -379,13 +397,14 @@ def _descend(
 
 
 def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
-    """Decide whether there is a W, and find it or the proof that there is none.
+    """Find W by an interior point, or prove that there is none.
 
     It solves min ||v||^2 / 2 + (tau - 1)^2 / 2 subject to <u_m, v> >= tau b_m, which
-    always has a solution: if tau > 0, then w = v / tau; if tau = 0, the duals sum the
-    rows to zero (Lawson and Hanson, 1974, ch. 23). The method is Mehrotra's
-    predictor-corrector. A step solves with I + sum theta_m u_m u_m^T, which is built
-    from one matrix product, since the rows are outer products.
+    always has a solution. If tau > 0, then w = v / tau solves the SVM. If tau = 0, the
+    sum of the rows, weighted with the duals, is zero (Lawson and Hanson, 1974, ch. 23).
+    The method is Mehrotra's predictor-corrector. Each step solves a linear system with
+    the matrix I + sum theta_m u_m u_m^T. One matrix product builds it, since the rows
+    are outer products.
 
     Parameters
     ----------
@@ -397,10 +416,10 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
     verdict : {"solved", "infeasible", "undecided"}
         What was found.
     x : ndarray (n, S)
-        The duals of v, or the weights of a combination of rows that is zero; where it
-        remained undecided, those of the smallest gap.
+        The duals of v, or the weights of a combination of rows that is zero. If
+        "undecided", the duals at the iteration with the smallest gap.
     support : ndarray of bool (n, S)
-        Whether the dual exceeds the slack, as at the constraints that carry w.
+        Whether the dual exceeds the slack, as it does for constraints that support w.
     """
     rows = _principal(rows)
     n, S, r = rows.delta.shape
@@ -428,7 +447,7 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
     for _ in range(ITERATIONS):
         pulled = of_duals(x)
         size = np.linalg.norm(pulled[:-1]) / x[rows.b > 0].sum()
-        if point[-1] <= size**2 and size < next_try:  # as where there is no W
+        if point[-1] <= size**2 and size < next_try:  # as if there were no W
             next_try = TRY_AGAIN * size
             null = _onto_null(rows, normal, x)
             if null is not None:
@@ -438,8 +457,8 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
         gap = _gap(rows, point, x, pulled)
         if gap <= CLOSED:
             return "solved", x, x > slack
-        # Of nearly equal queries the duals are so large that their rounding leaves a
-        # gap above CLOSED.
+        # If queries are nearly equal, the duals are so large that their rounding keeps
+        # the gap above CLOSED.
         stalled += 1
         if gap < smallest or smallest == np.inf:
             smallest = gap
@@ -462,13 +481,16 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
             slack: np.ndarray = slack,
             x: np.ndarray = x,
         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            """Solve Newton's equations: steps of point, slack and duals."""
+            """Solve Newton's equations for the steps of point, slack and duals.
+
+            `complementary` (n, S) is what slack times dual should lose to first order.
+            """
             right = of_duals((-complementary - x * primal) / slack) - dual
             step = cho_solve((factor, True), right, check_finite=False)
             of_slack = of_rows(step) + primal
             return step, of_slack, (-complementary - x * of_slack) / slack
 
-        # Mehrotra: how far a step goes without centring says how much of it is needed.
+        # Mehrotra: the longer a step can be without centring, the less it needs.
         _, of_slack, of_x = direction(slack * x)
         length = min(_length(slack, of_slack), _length(x, of_x))
         left = ((slack + length * of_slack) * (x + length * of_x)).sum() / m
@@ -482,11 +504,11 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
 
 
 def _principal(rows: Rows) -> Rows:
-    """Turn tokens and queries to their principal axes, which leaves the duals.
+    """Rotate tokens and queries to their principal axes; the duals do not change.
 
-    The error of a Cholesky factor does not depend on the units of the unknowns. So it
-    is small where nearly equal queries differ, if they differ along other axes than
-    the one that they share.
+    The error of a Cholesky factor does not depend on the units of the unknowns. Nearly
+    equal queries have one large common component and small differences. In principal
+    axes these lie along different coordinates, so that the differences stay exact.
     """
     _, tokens_axes = np.linalg.eigh(np.einsum("ntj,ntk->jk", rows.delta, rows.delta))
     _, query_axes = np.linalg.eigh(rows.z.T @ rows.z)
@@ -494,9 +516,10 @@ def _principal(rows: Rows) -> Rows:
 
 
 def _gap(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> float:
-    """Return the relative distance of the bounds on ||w||, from above and from below.
+    """Return the relative distance between the upper and the lower bound on ||w||.
 
-    It is infinite where the iterate of the interior point satisfies no margin.
+    `point` (r q + 1,) is (v, tau), x (n, S) are the duals, and `pulled` (r q + 1,) is
+    the result of `of_duals`. The gap is infinite if some margin of v is not positive.
     """
     if point[-1] <= 0:
         return np.inf
@@ -511,10 +534,12 @@ def _gap(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> fl
 
 
 def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray | None:
-    """Move x (n, S) of a small combination of rows onto one that is zero, if it can.
+    """Move the weights x (n, S) of a small combination of rows to ones that give zero.
 
-    Each round moves the weights by as little as zero needs, the larger ones further,
-    and sets to zero what has become negative, which the next round makes up for.
+    Each round moves the weights just far enough that the combination vanishes, larger
+    weights further than small ones. Weights that become negative are set to zero, which
+    the next round corrects for. Returns weights (n, S), or None if a round makes too
+    little progress.
     """
     x = np.where(rows.b > 0, x, 0.0)
     last = np.inf
@@ -529,7 +554,7 @@ def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray
         factor = normal.factor(theta, tau=0.0)
         if factor is None:
             return None
-        for _ in range(2):  # the second time takes out the first one's rounding
+        for _ in range(2):  # the second solve corrects the rounding of the first
             pulled = rows.weights(x)
             right = np.append(pulled, 0.0)
             step = cho_solve((factor, True), right, check_finite=False)
@@ -557,11 +582,12 @@ def _length(value: np.ndarray, step: np.ndarray) -> float:
 
 
 class _NormalMatrix:
-    """I + sum theta_m (u_m; -b_m) (u_m; -b_m)^T for changing theta, by its structure.
+    """The matrix I + sum theta_m (u_m; -b_m) (u_m; -b_m)^T, built fast for any theta.
 
-    Of the part in W the entry (j k, j' k') is the sum over samples of z_k z_k' times
-    sum_t theta_t delta_tj delta_tj'. That is one product of an (r r / 2, n) with an
-    (n, q q / 2) matrix, with T times fewer operations than from the rows.
+    In the block that belongs to W, entry (j k, j' k') is a sum over samples: z_k z_k'
+    times sum_t theta_t delta_tj delta_tj'. So the block is one product of an (r r / 2,
+    n) with an (n, q q / 2) matrix. This takes T times fewer operations than a sum over
+    the rows.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -577,9 +603,10 @@ class _NormalMatrix:
         self.place = place.ravel()
 
     def factor(self, theta: np.ndarray, tau: float = 1.0) -> np.ndarray | None:
-        """Return the Cholesky factor for theta (n, S), or None without one.
+        """Return the Cholesky factor (r q + 1, r q + 1) for theta (n, S), or None.
 
-        With tau = 0 the last row and column are those of the identity.
+        The result is None if the matrix is not positive definite. With tau = 0 the last
+        row and column are those of the identity.
         """
         delta, z, b = self.rows
         n, _, r = delta.shape
@@ -592,8 +619,8 @@ class _NormalMatrix:
             weighted = delta[part] * theta[part][..., None]
             squares = weighted.swapaxes(1, 2) @ delta[part]  # (chunk, r, r)
             product += squares[:, first, second].T @ self.queries[part]
-        # The upper triangle alone is filled. Its transpose is the lower one, in the
-        # order that LAPACK takes without a copy.
+        # Only the upper triangle is filled. Its transpose is a lower triangle in
+        # LAPACK's memory order, which therefore needs no copy.
         matrix = np.empty((r * q + 1, r * q + 1))
         row, entry = matrix.strides
         of_W = as_strided(matrix, (r, q, r, q), (q * row, row, q * entry, entry))
@@ -605,7 +632,7 @@ class _NormalMatrix:
 
 
 def memory_of(n: int, S: int, r: int, q: int, method: str) -> float:
-    """Estimate the bytes that a method takes at its peak.
+    """Estimate how many bytes of memory a method needs at its peak.
 
     Parameters
     ----------
@@ -630,7 +657,7 @@ def memory_of(n: int, S: int, r: int, q: int, method: str) -> float:
 
 
 def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:
-    """Refuse a problem that would not fit, before anything is allocated.
+    """Raise MemoryError for a problem that would not fit, before it allocates memory.
 
     Parameters
     ----------
@@ -642,7 +669,8 @@ def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:
     Raises
     ------
     MemoryError
-        With the amounts, and the number of samples that would fit.
+        If the method needs more memory than is available. The message states both
+        amounts, and the number of samples that would fit.
     """
     fits = n
     while fits > 1 and memory_of(fits, S, r, min(q, fits), method) > memory.available():

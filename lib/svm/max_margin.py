@@ -1,9 +1,10 @@
-"""Max-margin tokens and head, where training must end, and their certificates.
+"""Token SVM and head SVM, to whose solutions training must lead, with certificates.
 
-One problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m = (x_{i,s_i} -
-x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. Whatever the norm, a
-solution is proved by beta >= 0: with N* the dual norm, 1^T beta / N*(sum beta_m a_m) is
-a lower bound on ||W||, and `gap` is its relative distance from the norm of W.
+It is one problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m =
+(x_{i,s_i} - x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. In
+every norm, duals beta >= 0 prove a solution: with N* the dual norm, 1^T beta / N*(sum
+beta_m a_m) is a lower bound on ||W||, and `gap` is the relative distance between this
+bound and the norm of W.
 """
 
 from collections.abc import Callable
@@ -25,14 +26,16 @@ from lib.svm.norms import Blocks, norm_of
 
 # Largest relative duality gap and violation in norms other than Frobenius.
 ACCURACY_OTHER_NORMS = 1e-7
-# Of W in powers of two: its square, the size of the duals, is still a float.
+# The largest power of two in the norm of W. The duals have the size of its square,
+# which is still a float64.
 LARGEST_EXPONENT = 480
-# In other norms: 4,500 constraints take an l_p norm 16 to 30 s, which grows with their
-# cube; 1,800 in 400 unknowns, 720,000 entries, take a cone program 8 to 11 s.
+# The largest problems in other norms. An l_p norm with 4,500 constraints takes 16 to
+# 30 s, and the time grows with their cube. A cone program with 1,800 constraints in 400
+# unknowns, which are 720,000 entries, takes 8 to 11 s.
 MOST_CONSTRAINTS = 10_000
 MOST_ENTRIES = 10_000_000
 UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
-_thread_pools = lru_cache(ThreadpoolController)  # looked up once
+_thread_pools = lru_cache(ThreadpoolController)  # the search for libraries is slow
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -55,13 +58,14 @@ class MaxMargin(Shapes):
         The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1. A masked
         token has none: its margin is NaN, its dual zero.
     support : ndarray of bool, same shape as duals
-        The constraints that carry W, those with a positive dual. In a cone program,
-        those with a dual whose share of the largest dual exceeds the slack.
+        The constraints that support W: those with a positive dual. In a cone program,
+        which has no zero duals, those whose dual, divided by the largest dual, exceeds
+        the slack of the constraint.
     gap : ndarray (runs,)
         The duality gap (||W|| - lower bound) / ||W||, with the lower bound from the
         duals.
     accuracy : float
-        The bound that gap and violation were held to.
+        The bound on gap and violation that the solution satisfies.
     solver : tuple of str
         The method that solved each run.
     tokens : TokenSet
@@ -71,7 +75,7 @@ class MaxMargin(Shapes):
 
     Examples
     --------
-    The second margin of sample 0 exceeds 1, so that this constraint does not carry W.
+    The second margin of sample 0 exceeds 1, so that this constraint does not support W.
 
     >>> from lib import attention, svm
     >>> solution = svm.token_svm(attention.two_examples())
@@ -100,7 +104,8 @@ class MaxMargin(Shapes):
     solver: tuple[str, ...]
     tokens: TokenSet
     # W (runs, d, d_z), built when it is first asked for
-    _weights: Callable[[], np.ndarray] = field(compare=False)  # said by the rest
+    # Not compared: the other fields determine W.
+    _weights: Callable[[], np.ndarray] = field(compare=False)
 
     @property
     def margin(self) -> np.ndarray:
@@ -115,7 +120,7 @@ class MaxMargin(Shapes):
 
     @property
     def violation(self) -> np.ndarray:
-        """The largest 1 - margin of each run, or zero.
+        """The largest violation 1 - margin of each run; zero if no margin is below 1.
 
         Returns
         -------
@@ -139,7 +144,7 @@ class MaxMargin(Shapes):
 
     @property
     def W(self) -> np.ndarray:
-        """The same as `value`, as paper A calls it.
+        """The solution, as `value`; W is the name that paper A uses.
 
         Returns
         -------
@@ -185,9 +190,9 @@ def token_svm(
     ValueError
         If `selected` has the wrong shape, type or range; if `norm` is unknown; if
         `tokens` is a Minimal and the norm depends on the coordinates; if sizes exceed
-        float64; if there are more constraints than the norm's solver takes.
+        float64; if there are more constraints than the norm's solver can handle.
     MemoryError
-        If the problem would not fit. The message says what would.
+        If the problem would not fit into memory. The message says which size would.
     RuntimeError
         If the required accuracy was not reached. The message says what to do.
 
@@ -229,7 +234,9 @@ def token_svm(
     selected = checked_selection(tokens, selected)
     X = tokens.X
     hidden = hidden_pairs(tokens, selected)
-    if hidden is not None:  # zero differences enter neither spans nor scales
+    # A masked token is replaced by the selected one. The difference is then zero, and
+    # changes neither the spans nor the scales.
+    if hidden is not None:
         chosen = np.take_along_axis(X, selected[..., None, None], 2)
         X = np.where(tokens.mask[..., None], X, chosen)
         hidden = hidden.reshape(runs, -1)
@@ -299,14 +306,14 @@ def head_svm(
     # (runs, n, 1, d)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
     signed = tokens.y[..., None, None] * chosen
-    # Whose difference is the first
+    # A second token of zero: the difference of the two tokens is y_i x_{i,s_i}.
     pairs = np.concatenate([signed, np.zeros_like(signed)], 2)
     parts = pairs, np.zeros_like(selected), np.ones((*selected.shape, 1))
     return _solve("head SVM", tokens, parts, p, selected.shape)
 
 
 def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
-    """Return the token set, of a Minimal too.
+    """Return the token set itself, or that of a Minimal.
 
     Raises ValueError if the tokens are a Minimal and the norm depends on the
     coordinates.
@@ -373,10 +380,10 @@ def _solve(
     shape: tuple[int, ...],
     hidden: np.ndarray | None = None,
 ):
-    """Make the record of all runs.
+    """Solve all runs, and return them as one MaxMargin.
 
-    The `parts` are what `frobenius.scaled` takes; `shape` is that of the duals. The
-    pairs `hidden` (runs, m) are no constraints.
+    The `parts` are the arguments of `frobenius.scaled`; `shape` is the shape of the
+    duals. `hidden` (runs, m) is True for pairs that are no constraints.
     """
     runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
@@ -385,7 +392,8 @@ def _solve(
             f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: "
             "divide them by a power of two, which only multiplies W by it"
         )
-    # One thread for BLAS: a second gains little. What it never shares out need not ask.
+    # Limit BLAS to one thread, since a second one gains little. Small products use only
+    # one thread anyway, so that they need no limit.
     delta = units.delta[0]
     small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
     with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
@@ -439,9 +447,9 @@ def _solve(
 
 
 def _weights(units: frobenius.Scaled, runs: list[dict]):
-    """Build W (runs, d, d_z), on which the margins were measured.
+    """Return W (runs, d, d_z), the matrix whose margins were measured.
 
-    It is the W that was solved for, or it is built from the duals.
+    It is the W that the solver returned, or, if it returned none, W from the duals.
     """
     W = [
         frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
@@ -458,7 +466,9 @@ def _other_norm(
 ):
     """Solve one scaled run in another norm than Frobenius.
 
-    It starts from the duals (m,) of the Frobenius norm.
+    It starts from beta (m,), the duals of the Frobenius norm. Returns a dict with the
+    name of the `solver`, W (d, d_z), its `norm`, the `duals`, `margins` and `support`
+    (m,), and the `gap`.
     """
     run = constraints.run
     delta = constraints.delta
@@ -470,7 +480,8 @@ def _other_norm(
         dual = norm.dual
     else:
         dual = norms.DUAL[norm] if conic else norm / (norm - 1)
-    turned = isinstance(norm, str)  # these two do not see a rotation: keep to the spans
+    # A rotation does not change the nuclear and spectral norms: solve within the spans.
+    turned = isinstance(norm, str)
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
     _check_size(constraints, delta.shape[-1] * z.shape[-1], norm, conic)
@@ -479,7 +490,8 @@ def _other_norm(
     start = rows.T @ beta
     if conic:
         solved = norms.conic(rows, shape, dual, float(np.linalg.norm(start)))
-        w, beta = (start, beta) if solved is None else solved  # the start shows its gap
+        # If Clarabel failed, keep the start: its large gap raises the error below.
+        w, beta = (start, beta) if solved is None else solved
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)
     lowest = (rows @ w).min()
@@ -493,14 +505,14 @@ def _other_norm(
             "common norm: the constraints' entries differ by about a factor "
             f"{units.ratio[run]:.0e}."
         )
-    # Feasible to rounding, so that norm and lower bound enclose the minimum
+    # Scale w to be feasible up to rounding, so that its norm is an upper bound.
     w = w / lowest
     W = w.reshape(shape)
     margins = rows @ w
     size = norm_of(W, norm)
     beta = beta * size / pulled
     support = beta > 0
-    if conic:  # an interior point has no zero duals: does dual or slack vanish?
+    if conic:  # an interior point has no zero duals: which of dual and slack is larger?
         support = beta / beta.max() > margins - 1
     return {
         "solver": "Clarabel" if conic else "Newton with weighted Frobenius steps",
@@ -516,7 +528,7 @@ def _other_norm(
 def _check_size(
     constraints: Constraints, unknowns: int, norm: Any, conic: bool
 ) -> None:
-    """Raise ValueError where a norm other than Frobenius would take hours."""
+    """Raise ValueError if a problem in a norm other than Frobenius would take hours."""
     count = len(constraints.asked)
     if conic:
         size = count * unknowns

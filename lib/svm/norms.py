@@ -1,10 +1,11 @@
 """Norms other than Frobenius: cone programs, and l_p norms by weighted Frobenius SVMs.
 
-Cone programs are the nuclear, spectral, l_1 and l_inf norm and the largest over blocks.
-Their minimum is unique, its W need not be: an interior-point method ends in the middle.
-Clarabel is handed the dual, max_{beta >= 0} 1^T beta subject to N*(S) <= 1 and S = A^T
-beta; W is the multiplier of S. From min ||W|| it stops at gaps near 1e-7 on hard
-instances, from here it reaches 1e-10.
+The nuclear, spectral, l_1 and l_inf norms and the norms by blocks need cone programs.
+The minimal norm is unique, but several W may reach it: an interior-point method then
+ends in the middle of them. We give Clarabel the dual problem, max_{beta >= 0} 1^T beta
+subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of the equation for S. On
+hard instances Clarabel stops at gaps near 1e-7 if it is given min ||W||, and reaches
+1e-10 if it is given the dual.
 
 For 1 < p < inf, min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >=
 0} 1^T beta - ||s||_q^q / q with s = A^T beta, 1/p + 1/q = 1, w = |s|^{q-1} sgn(s).
@@ -12,9 +13,9 @@ Newton's method expands it around a pair (w, s), with weights D = (q-1) |w|^{2-p
 
     beta >= 0,   K beta >= 1 - A (w - D s),   complementary,   K = A D A^T,
 
-the dual of a token SVM in a weighted Frobenius norm. What moves is the side whose power
-is at least one, so that no sign is overshot: beta for p <= 2, w for p > 2. Large
-exponents are approached from 2.
+which is the dual of a token SVM in a weighted Frobenius norm. The step is taken in beta
+for p <= 2 and in w for p > 2: the other one of the pair then follows by a power of at
+least one, and no sign is overshot. Large exponents are approached in stages from 2.
 """
 
 import contextlib
@@ -31,19 +32,20 @@ from lib.svm.frobenius import BAD, block_pivoting
 
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
-# Dual norms. All but "frobenius", which is solved as p = 2, need a cone program.
+# The dual of each norm. All but "frobenius", which is solved as p = 2, need a cone
+# program.
 DUAL: dict = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
 DUAL |= {1.0: np.inf, np.inf: 1.0}
-GOAL = 1e-13  # relative duality gap at which Newton's method rests
+GOAL = 1e-13  # relative duality gap at which Newton's method stops
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Norm of a matrix by its blocks: the largest or the summed norm of the parts.
+    """Norm of a matrix by its blocks: the largest norm of the parts, or their sum.
 
-    ||W|| = max_b N(W_b), or sum_b N(W_b) if `summed`, with W_b one of `count` parts of
-    equal size and N = `inner`. The dual norm is the sum of N* over the parts (or their
-    maximum, if `summed`).
+    ||W|| = max_b N(W_b), or sum_b N(W_b) if `summed`. Here W_b are the `count` parts of
+    W, of equal size, and N = `inner`. The dual norm is the sum of N*(W_b) over the
+    parts, or its maximum if `summed`.
 
     Parameters
     ----------
@@ -52,9 +54,9 @@ class Blocks:
     count : int
         The number of parts, at least 1.
     by_columns : bool
-        Whether the parts are sets of columns, not of rows.
+        Whether the parts are sets of columns, instead of sets of rows.
     summed : bool
-        Whether the norms of the parts are summed, instead of taking their maximum.
+        Whether to sum the norms of the parts, instead of taking their maximum.
 
     Raises
     ------
@@ -99,7 +101,8 @@ class Blocks:
         Returns
         -------
         Blocks
-            N* of the same parts, summed if this norm takes the maximum and conversely.
+            The norm N* on the same parts. It sums over the parts if this norm takes
+            the maximum, and takes the maximum if this norm sums.
         """
         return Blocks(
             inner=DUAL[self.inner],
@@ -124,7 +127,8 @@ class Blocks:
         Raises
         ------
         ValueError
-            If `count` does not divide the number of rows (of columns, if `by_columns`).
+            If `count` does not divide the number of rows (or of columns, if
+            `by_columns`).
         """
         size = W.shape[-1 if self.by_columns else -2]
         if size % self.count:
@@ -139,7 +143,7 @@ class Blocks:
 
 
 def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
-    """Compute a norm of matrices, by the names that `token_svm` takes.
+    """Compute a norm of matrices; the norm is named as in `token_svm`.
 
     Parameters
     ----------
@@ -184,8 +188,11 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
 
 
 def _expression(S: Any, norm: str | float | Blocks):
-    """Make the norm of a cvxpy variable (d, d_z), named as in `norm_of`."""
-    import cvxpy as cp  # here: see `conic`
+    """Return the norm of a cvxpy variable (d, d_z) as a scalar cvxpy expression.
+
+    The norm is named as in `norm_of`.
+    """
+    import cvxpy as cp  # imported here for the reason that `conic` gives
 
     if isinstance(norm, Blocks):
         terms = cp.hstack([_expression(part, norm.inner) for part in norm.parts(S)])
@@ -200,10 +207,11 @@ def conic(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Find (w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,).
 
-    Both are up to scale. A is (m, d d_z), shape is (d, d_z), `dual` is the dual of the
-    norm, and `unit` is the size of a feasible W. The result is None if Clarabel fails.
+    Both are returned up to a factor. A is (m, d d_z), shape is (d, d_z), `dual` is the
+    dual of the norm, and `unit` is the size of a feasible W. The result is None if
+    Clarabel fails.
     """
-    # Here: its import takes longer than all solvers of the other norms together.
+    # Imported here, because it takes longer than all solvers of the other norms.
     import cvxpy as cp
 
     beta = cp.Variable(len(A), nonneg=True)
@@ -215,7 +223,7 @@ def conic(
     else:
         total = asked @ beta
     program = cp.Problem(cp.Maximize(total), [pulled, _expression(S, dual) <= 1])
-    with warnings.catch_warnings():  # the caller judges, from w and beta
+    with warnings.catch_warnings():  # the caller computes the accuracy from w and beta
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         accuracies = dict.fromkeys(
             ("tol_gap_abs", "tol_gap_rel", "tol_feas"), TOLERANCE
@@ -224,14 +232,15 @@ def conic(
             program.solve(solver=cp.CLARABEL, max_iter=500, **accuracies)
     if beta.value is None:
         return None
-    w = pulled.dual_value  # cvxpy leaves its sign open for an equation
+    w = pulled.dual_value  # cvxpy does not fix the sign of an equation's multiplier
     return np.copysign(unit, (A @ w).sum()) * w, np.maximum(beta.value, 0.0) * asked
 
 
 def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut rows (m, D) to the length of the shortest if they exceed BAD times it.
+    """Shorten each row longer than BAD times the shortest row to the shortest's length.
 
-    Also returns what A w >= 1 then asks of each row, (m,).
+    Returns the rows (m, D), and the factors (m,) that they were multiplied by. These
+    are also the right-hand sides that replace the 1 in A w >= 1.
     """
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
@@ -243,7 +252,8 @@ def entrywise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find (w, beta): the w (D,) of least ||w||_p with A w >= 1, and its duals (m,).
 
-    Both are up to scale. The start is a feasible w and its duals; A is (m, D).
+    Both are returned up to a factor. The given w (D,) must be feasible, and beta (m,)
+    are its duals; the search starts from them. A is (m, D).
     """
     unit = np.abs(
         w
@@ -272,7 +282,19 @@ def _newton(
     beta: np.ndarray,
     goal: float,
 ):
-    # A w >= asked (m,), with duals beta
+    """Find (w, beta): w (D,) of least ||w||_p with A w >= asked, and its duals (m,).
+
+    Newton's method of the module's docstring, from a first w (D,) and beta (m,). Here
+    A is (m, D) and asked (m,). Each iteration yields an upper bound on the least norm,
+    which is ||w||_p with w scaled so that the least of its margins A w / asked is 1,
+    and a lower bound, asked^T beta / ||A^T beta||_q, for which the scale of beta does
+    not matter. The method stops once the relative gap 1 - lower / upper is at most
+    `goal`, after five iterations in a row that did not halve the smallest gap, if no
+    step lowers its objective, or after 100 iterations.
+
+    Returns the w of the least upper bound, scaled to least margin 1, and the beta of
+    the largest lower bound, up to a factor. The two may come from two iterations.
+    """
     q = p / (p - 1)
     best_w = w
     best_beta = beta
@@ -281,12 +303,14 @@ def _newton(
     smallest = np.inf
     patience = 5
     for _ in range(100):
-        if p > 2:  # a conjugate pair (w, s), scaled to the least margin 1
+        # Make (w, s) a conjugate pair. For p > 2, w is given; scale its least margin
+        # to 1. For p <= 2, beta is given; scale it to its best multiple.
+        if p > 2:
             margins = A @ w / asked
             w = w / margins.min()
             margins = margins / margins.min()
             s = _power(w, p - 1)
-        else:  # ... or to the best multiple of beta
+        else:
             s = A.T @ beta
             factor = (asked @ beta / (np.abs(s) ** q).sum()) ** (1 / (q - 1))
             s = factor * s
@@ -317,7 +341,7 @@ def _newton(
             break
         if p > 2:
             step = centre + weights * pulled - w
-            # ||w|| at least margin 1
+            # The quotient that must not rise is ||w|| after scaling to least margin 1.
             a = _shorten(w, step, p, margins, A @ step / asked, np.min)
             w = w + a * step
             beta = new
@@ -331,9 +355,10 @@ def _newton(
 
 
 def _weights(w: np.ndarray, p: float):
-    """Compute the weights D = dw/ds = (q-1) |w|^{2-p} of a conjugate pair.
+    """Compute the weights D = dw/ds = (q-1) |w|^{2-p} (D,) of a conjugate pair (w, s).
 
-    For p > 2 they are bounded near zero entries of negligible norm.
+    For p > 2 a weight would be infinite if its entry of w is zero. So entries that
+    contribute next to nothing to the norm are raised to a small size first.
     """
     size = np.abs(w)
     if p > 2:
@@ -342,9 +367,10 @@ def _weights(w: np.ndarray, p: float):
 
 
 def _weighted(A: np.ndarray, weights: np.ndarray, b: np.ndarray, beta: np.ndarray):
-    """Find beta >= 0 with K beta >= b, K = A diag(weights) A^T.
+    """Find beta >= 0 (m,) with K beta >= b, where K = A diag(weights) A^T.
 
-    If K is singular, the result is near the last beta.
+    If K is singular, a small ridge keeps the result near the given beta. The result is
+    None if no beta was found with the largest ridge either.
     """
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
@@ -365,14 +391,15 @@ def _shorten(
     dy: np.ndarray,
     reduce: Callable,
 ):
-    """Find the first a of 1, 1/2, ... at which a quotient has not risen, or 0.
+    """Return the first a of 1, 1/2, 1/4, ... at which a quotient has not risen.
 
-    The quotient is ||x + a dx|| / reduce(y + a dy).
+    The quotient is ||x + a dx|| / reduce(y + a dy). The result is 0 if it has risen at
+    all 30 values of a.
     """
     start = lp_norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
-        # Flat to rounding long before its argument is exact: accepting that brings the
-        # last digits.
+        # Near the minimum the quotient is constant up to rounding while its argument
+        # still lacks digits. Accepting equal values brings these last digits.
         if lp_norm(x + a * dx, exponent) / reduce(y + a * dy) <= start * (1 + 1e-14):
             return a
     return 0.0

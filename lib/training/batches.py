@@ -1,4 +1,4 @@
-"""Mini-batches as a function of seed and step, so that a run goes on from any step."""
+"""Mini-batches as a function of seed and step, so that a run can resume at any step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from torch import Tensor
 from lib import seeds
 from lib.representation import Shapes
 
-POOL = 8  # batches of tokens whose rows are sorted by length among themselves
-BORDER = 4  # pixels around an image that random windows reach into
+POOL = 8  # the rows of this many batches are sorted by length together
+BORDER = 4  # pixels of the border of zeros that an image gets before it is cropped
 
 
 def _unchanged(inputs: Tensor) -> Tensor:
@@ -24,8 +24,8 @@ def _unchanged(inputs: Tensor) -> Tensor:
 class Batches(Shapes):
     """Shuffled mini-batches of inputs and targets.
 
-    Batch k is a function of (seed, k) alone: every epoch has its own order, and leaves
-    out an incomplete batch.
+    Batch k depends only on (seed, k). Every epoch has its own order of the rows, and an
+    incomplete last batch is left out.
 
     Parameters
     ----------
@@ -38,9 +38,10 @@ class Batches(Shapes):
     seed : int
         Seed of the order.
     transform : callable
-        What is done last to a batch of inputs. Default: nothing.
+        A function that is applied to each batch of inputs at the end. Default: none.
     crops : bool, default False
-        Whether images (N, c, s, s) are cropped out of a border and mirrored.
+        Whether images (N, c, s, s) get a border, are cropped at random, and are
+        mirrored at random.
     part : tuple of (int, int), default (0, 1)
         (k, n): the k-th of n equal parts of every batch.
 
@@ -162,15 +163,15 @@ class Batches(Shapes):
 
 @lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, rows: int) -> Tensor:
-    """Return the order of an epoch."""
+    """Return the order of the rows in an epoch, int (rows,)."""
     return torch.from_numpy(seeds.stream_at(seed, "batches", epoch).permutation(rows))
 
 
 class Bucketed(Batches):
     """`Batches` of tokens (N, 2, T) of similar lengths.
 
-    The rows of `POOL` consecutive batches are sorted by length and dealt out in random
-    order. Its parameters are those of `Batches`.
+    The rows of `POOL` consecutive batches are sorted by length and cut into batches,
+    which come in random order. The parameters are those of `Batches`.
     """
 
     def rows(self, step: int) -> Tensor:
@@ -199,10 +200,10 @@ class Bucketed(Batches):
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
-    """Cut windows out of `images` (b, c, s, s) after a border of zeros is added.
+    """Add a border of zeros to `images` (b, c, s, s), and cut a window out of each.
 
-    Their corners are `top` and `left` (b,). Windows that are `flipped` (b,) are
-    mirrored.
+    `top` and `left` (b,) are the corners of the windows. A window is mirrored if
+    `flipped` (b,) is True. Returns images (b, c, s, s).
     """
     size = images.shape[-1]
     every = torch.arange(len(images), device=images.device)

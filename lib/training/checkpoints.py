@@ -17,15 +17,15 @@ SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 class Checkpoint:
     """A file that holds the state of one run.
 
-    A seal, a hash of what follows, begins the file, so that a damaged one is never
-    read. The state carries a key, so that no other run goes on from it.
+    The file begins with a seal, a hash of the rest, so that a damaged file is never
+    used. The state contains a key, so that no other run continues from it.
 
     Parameters
     ----------
     path : Path
         The file.
     key : str
-        What the state must carry to be of this run.
+        The key that a state must contain to belong to this run.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Checkpoint:
         return self.path.exists()
 
     def write(self, state: dict[str, Any]) -> None:
-        """Write a state, in the place of the one before.
+        """Write a state, which replaces the one before.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class Checkpoint:
         Raises
         ------
         OSError
-            If the file cannot be written; the one before stays.
+            If the file cannot be written. The state before is then still there.
         """
         self._sweep()
         stream = io.BytesIO()
@@ -72,12 +72,12 @@ class Checkpoint:
         files.write(self.path, files.sha256(content).encode() + content)
 
     def remove(self) -> None:
-        """Remove the file, and what a run left that was killed while it wrote."""
+        """Remove the file, and the remains of a run that was killed while writing."""
         self._sweep()
         self.path.unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        """Remove what a run left that was killed while it wrote."""
+        """Remove the temporary files of a run that was killed while writing."""
         for remains in self.path.parent.glob(f".{glob.escape(self.path.name)}.*"):
             remains.unlink()
 
@@ -92,7 +92,7 @@ class Checkpoint:
         Raises
         ------
         ValueError
-            If the file is damaged, holds no checkpoint, or that of another run.
+            If the file is damaged, is not a checkpoint, or belongs to another run.
         """
         content = self.path.read_bytes()
         seal = content[:SEAL]
@@ -104,7 +104,7 @@ class Checkpoint:
         try:
             state = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
             key = state["key"]
-        # which error it is depends on the content of the file
+        # The type of the error depends on the content of the file.
         except Exception as error:
             raise ValueError(
                 f"{self.path} holds no checkpoint: remove it to start this run afresh"

@@ -18,7 +18,7 @@ from lib.representation import Shapes
 SCHEMA = 2
 STEPWISE = ("loss", "step_size", "gradient_norm", "evaluated_at")
 GROUPS = ("metrics", "weight_norms", "walked", "clock", "end")
-# how many readings of the clock are averaged for the comparison with a target
+# This many readings of the clock are averaged before they are compared with a target.
 READINGS = 3
 NONE = np.zeros(0, np.float32)
 
@@ -34,13 +34,13 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray (k,)
-        Means. Where fewer than `READINGS` have been taken the mean is infinite, so that
-        no target counts as reached.
+        The means. While there are fewer than `READINGS` readings, the mean is infinite,
+        so that no target counts as reached.
 
     Notes
     -----
-    One function serves the run that stops at a target and whoever counts its steps:
-    both must round alike.
+    The run that stops at a target and the count of its steps use this one function,
+    because both must round in the same way.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Curve(Shapes):
-    """One run: who ran and where, what it did step by step, and what it ended with.
+    """One run: its rule and seed, where it was made, its steps, and its end.
 
     Parameters
     ----------
@@ -67,26 +67,26 @@ class Curve(Shapes):
     loss : ndarray (steps,)
         The loss of each step.
     step_size : ndarray (steps,)
-        The step sizes, of rules whose step size changes.
+        The step sizes; empty unless the rule states them.
     gradient_norm : ndarray (steps,)
-        The norms of the gradient, of the same rules.
+        The norms of the gradient; empty unless the rule states them.
     evaluated_at : ndarray (points,)
         The numbers of steps after which the run was evaluated.
     part : {"curve", "trial", "one", "baseline"}
-        Whether the run is judged, tries a rate, was asked for alone, or is that of a
-        plain classifier.
+        What the run is for: "curve" is a judged run, "trial" tries a rate, "one" is a
+        single run that a user requested, "baseline" is a plain classifier.
     rule : str
         The rule.
     rate : float
-        Its rate.
+        The rate of the rule.
     cap : float, optional
-        The cap of its step size.
+        The cap on its step size.
     seed : int
         The seed.
     seconds : float
         Processor seconds.
     made : mapping
-        Where the run was made.
+        The commit, the versions and the device with which the run was made.
     metrics : mapping of str to ndarray (points,)
         What the evaluations measured.
     weight_norms : mapping of str to ndarray (points,)
@@ -124,28 +124,28 @@ class Curve(Shapes):
 
     @property
     def paused(self) -> bool:
-        """Whether the run was left where it can go on."""
+        """Whether the run was interrupted at a step from which it can continue."""
         return self.status.startswith("paused")
 
     @property
     def hits(self) -> np.ndarray:
-        """Which test rows the end of the run classifies correctly: bool (rows,)."""
+        """Whether the network at the end is right on each test row: bool (rows,)."""
         count = int(self.end["test_rows"])
         return np.unpackbits(self.end["test_correct"], count=count).astype(bool)
 
     @staticmethod
     def packed(hits: Any) -> dict[str, np.ndarray]:
-        """Return what `hits` unpacks out of `end`.
+        """Pack hits into arrays for `end`, from which the property `hits` unpacks them.
 
         Parameters
         ----------
         hits : ndarray of bool (rows,)
-            Which test rows are right.
+            Whether each test row is classified correctly.
 
         Returns
         -------
         dict of str to ndarray
-            The hits as bits, and how many there are.
+            The hits as bits, and their number.
 
         Examples
         --------
@@ -166,7 +166,7 @@ class Curve(Shapes):
         Parameters
         ----------
         window : int
-            Number of steps in a mean; at the start there are fewer.
+            Number of steps in a mean. The first means are over fewer steps.
 
         Returns
         -------
@@ -185,7 +185,7 @@ class Curve(Shapes):
         return (total - before) / np.minimum(np.arange(1, len(total) + 1), window)
 
     def until(self, steps: int) -> "Curve":
-        """Return a trial as it was after so many steps.
+        """Return a trial as it was after `steps` steps.
 
         Parameters
         ----------
@@ -195,7 +195,8 @@ class Curve(Shapes):
         Returns
         -------
         Curve
-            The start of the trial, paused; the trial itself if it was shorter.
+            The first part of the trial, as a paused run; or the trial itself, if it has
+            fewer steps.
         """
         if len(self.loss) < steps:
             return self
@@ -217,7 +218,7 @@ class Curve(Shapes):
         Returns
         -------
         ndarray (readings,)
-            The means, at first infinite.
+            The means. The first ones are infinite, see `trailing_mean`.
         """
         return trailing_mean(self.clock["loss"])
 
@@ -247,7 +248,7 @@ class Curves:
     Parameters
     ----------
     configuration : mapping
-        The study's configuration, in which its name is.
+        The study's configuration, which contains its name.
     curves : tuple of Curve
         The runs.
     """
@@ -358,7 +359,7 @@ class Curves:
         Raises
         ------
         OSError
-            With the path, if the file cannot be written.
+            If the file cannot be written. The message names the path.
         """
         rows = []
         arrays = {}
@@ -397,19 +398,19 @@ def load(path: Path) -> Curves:
     FileNotFoundError
         If there is no file.
     ValueError
-        If the file is damaged, is no curve file, or has another schema.
+        If the file is damaged, is not a file of curves, or has another schema.
     """
     if not Path(path).exists():
         raise FileNotFoundError(
             f"{path} is not there; `python -m lib.training` makes it"
         )
     try:
-        # np.load refuses pickled objects, and leaves a damaged file open that it opened
-        # itself.
+        # np.load refuses pickled objects. We open the file ourselves, because np.load
+        # does not close a damaged file that it has opened.
         with open(path, "rb") as stream, np.load(stream) as file:
             head = json.loads(str(file["json"]))
             runs = [row | {group: {} for group in GROUPS} for row in head["curves"]]
-            for place in file.files[1:]:  # after json
+            for place in file.files[1:]:  # the first entry is "json"
                 k, *groups, name = place.split("/", 2)
                 values = runs[int(k)]
                 for group in groups:
@@ -418,7 +419,7 @@ def load(path: Path) -> Curves:
         if head["schema"] != SCHEMA:
             raise ValueError(f"schema {head['schema']}, this code reads {SCHEMA}")
         return Curves(head["configuration"], tuple(Curve(**run) for run in runs))
-    except Exception as error:  # which error it is depends on the damaged byte
+    except Exception as error:  # its type depends on the damaged byte
         if isinstance(error, KeyError):
             what = f"there is no {error}"
         else:

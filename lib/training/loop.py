@@ -1,6 +1,7 @@
 """One training loop for every network and torch optimiser.
 
-`accelerate` brings the device and, under torchrun, the other processes of every batch.
+`accelerate` chooses the device and, under torchrun, shares every batch among the
+processes.
 """
 
 import inspect
@@ -21,7 +22,7 @@ from lib.training.checkpoints import Checkpoint
 from lib.training.curves import Curve
 from lib.training.recorders import Clock, Evaluations, Steps, Walk
 
-CHECK_EVERY = 100  # steps between looks at the loss; each look waits for the device
+CHECK_EVERY = 100  # steps between checks of the loss; each check waits for the device
 SAVE_EVERY = 500  # steps between checkpoints
 
 
@@ -31,7 +32,7 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     Parameters
     ----------
     model : torch.nn.Module
-        The network, from inputs to logits (b, classes).
+        The network, a function from inputs to logits (b, classes).
     batch : tuple of Tensor
         Inputs and targets (b,).
 
@@ -45,10 +46,10 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Raise ValueError unless the optimiser has all trained parameters.
+    """Raise ValueError unless the optimiser has all parameters that are to be trained.
 
-    An optimiser that was given an exhausted generator, or only matrices, would silently
-    train a part of the network.
+    Otherwise an optimiser that got an exhausted generator, or only the matrices, would
+    train a part of the network without a warning.
     """
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     left_out = [
@@ -66,14 +67,14 @@ def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -
 
 
 def _what_is_wrong(error: Exception) -> str:
-    """Say in one line why a state could not be taken over."""
+    """Return in one line why the state of a checkpoint could not be restored."""
     if isinstance(error, KeyError):
         return f"it lacks {error}"
     return " ".join(str(error).split())
 
 
 def _no_closure(optimizer: torch.optim.Optimizer) -> str:
-    """Write the error message for an optimiser whose step takes no closure."""
+    """Return the error message for an optimiser whose step takes no closure."""
     return (
         f"{type(optimizer).__name__}.step did not call its closure; the loop expects "
         "torch's step(closure), which calls closure() for the loss and its gradients"
@@ -110,7 +111,7 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def agreed(value: Any) -> Any:
-    """Return the first process's value, in every process.
+    """Return the value of the first process, in every process.
 
     Parameters
     ----------
@@ -126,30 +127,31 @@ def agreed(value: Any) -> Any:
 
 
 def _never(step: int) -> bool:
-    """Return that a run is never left."""
+    """Return False: the run is never paused."""
     return False
 
 
 class Trainer:
     """Train a network in place, step k on batch k, and record its curve.
 
-    The same trainer goes on from its checkpoint, bit for bit on a CPU. A run ends where
-    a loss or a norm is not finite, where a recorder says so, or after `steps` steps.
+    If there is a checkpoint, the trainer continues from it; on a CPU the result is
+    equal bit for bit. A run ends as soon as a loss or a norm is not finite, if a
+    recorder says so, or after `steps` steps.
 
     Parameters
     ----------
     model : torch.nn.Module
         The network.
     optimizer : torch.optim.Optimizer
-        Its optimiser. Of one that states them, such as `NormalizedSGD`, the attributes
-        ``last_step_size`` and ``last_gradient_norm`` are recorded.
+        The optimiser of the network. If it is a `GradientStep`, such as
+        `NormalizedSGD`, its ``last_step_size`` and ``last_gradient_norm`` are recorded.
     batches : Batches
         The data.
     steps : int
         Number of steps.
     loss : callable
-        From the network and a batch to its loss, a mean over the rows where processes
-        share them. Default: mean cross-entropy.
+        A function of the network and a batch that returns the loss. If processes share
+        a batch, the loss must be a mean over its rows. Default: mean cross-entropy.
     evaluations : Evaluations, optional
         What is measured at chosen steps and at the end. Default: the norms of the
         weights, at the end.
@@ -158,12 +160,12 @@ class Trainer:
     walk : bool, default False
         Whether to add up the squared moves of the weights.
     checkpoint : Checkpoint, optional
-        The file in which the run is saved, and from which it goes on.
+        The file in which the run is saved, and from which it continues.
     pause : callable, optional
-        Whether to save the run and leave, given the number of steps done. Default:
-        never.
+        A function of the number of steps done that returns whether to save the run and
+        return. Default: it never does.
     cpu : bool, default False
-        Whether to stay on the CPU.
+        Whether to use the CPU even if there is a GPU.
 
     Attributes
     ----------
@@ -220,7 +222,7 @@ class Trainer:
         self.checkpoint = checkpoint
         self.pause = pause
 
-        # The machine: the network moves to its device in place, the data are copied.
+        # The machine: the network is moved to its device in place, the data are copied.
         self.machine = Accelerator(cpu=cpu)
         device = self.machine.device
         self.network, self.stepper = self.machine.prepare(model, optimizer)
@@ -240,11 +242,11 @@ class Trainer:
         self.evaluations = evaluations or Evaluations(lambda model, step: {})
         self.evaluations.start()
 
-        # Where the run is.
+        # How far the run has come.
         self.step = 0
         self.calls = 0  # calls of the closure in one step
         self.batch: tuple[Tensor, Tensor]
-        self.spent = 0.0  # processor seconds before this process went on
+        self.spent = 0.0  # processor seconds that earlier processes used for this run
         self.begin = time.process_time()
 
     @property
@@ -258,7 +260,7 @@ class Trainer:
         Returns
         -------
         Curve
-            What the run did step by step, and how it ended.
+            What was recorded step by step, and how the run ended.
 
         Raises
         ------
@@ -289,7 +291,7 @@ class Trainer:
             state = self.checkpoint.read()
             try:
                 self._take_over(state)
-            except Exception as error:  # which one depends on what the state holds
+            except Exception as error:  # its type depends on the content of the state
                 raise ValueError(
                     f"{self.checkpoint.path} does not hold the state of this run "
                     f"({_what_is_wrong(error)}): remove it to start this run afresh"
@@ -302,7 +304,10 @@ class Trainer:
             )
 
     def _take_over(self, state: dict[str, Any]) -> None:
-        """Go on from the state that a checkpoint kept."""
+        """Continue from the state of a checkpoint.
+
+        Raises some error if the state does not fit this run; `restore` explains it.
+        """
         step = seeds.whole_number("step", state["step"])
         if step > self.steps:
             raise ValueError(f"step {step} of a run of {self.steps}")
@@ -359,8 +364,8 @@ class Trainer:
             If the optimiser's step does not call its closure.
         """
         self.batch = self.batches.batch(self.step)
-        # Each step has its own stream, so that a resumed run needs no generator's
-        # state.
+        # Each step has its own random stream, so that a run can resume without the
+        # state of a generator.
         place = [self.dropout, self.step, self.machine.process_index]
         drawn = np.random.SeedSequence(place).generate_state(1, np.uint64)
         torch.manual_seed(int(drawn[0]))
@@ -388,10 +393,10 @@ class Trainer:
         return value
 
     def _run_steps(self) -> str:
-        """Take steps until the run ends, and return how it ended.
+        """Take steps until the run ends; return its status in words.
 
-        The checkpoint of a step does not contain what is measured after the step. A run
-        that resumes from there measures it again.
+        A checkpoint is written before the measurements at its step, so that it does not
+        contain them. A run that resumes from it measures again.
         """
         first = self.step
         while True:
@@ -416,7 +421,7 @@ class Trainer:
         return [recorder for recorder in recorders if recorder is not None]
 
     def _curve(self, status: str) -> Curve:
-        """Pack the record up to the first number that is not finite."""
+        """Return the Curve of the run, up to the first number that is not finite."""
         record = self.log.arrays()
         end = record.shape[1]
         if end < self.step:

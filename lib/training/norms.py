@@ -1,4 +1,4 @@
-"""The norms of many tensors at once, summed in float64."""
+"""Norms of many tensors at once, with sums in float64."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# Numbers from which on several threads sum sooner than one: starting them costs more.
+# With fewer numbers than this, one thread is faster than starting several.
 MANY = 1e6
 
 
@@ -32,12 +32,12 @@ def norms(tensors: list[Tensor]) -> Tensor:
     Returns
     -------
     Tensor (tensors,)
-        ‖t‖ of each, in float64 except on a device that has none.
+        ‖t‖ of each tensor, in float64 (in float32 on a device without float64).
 
     Notes
     -----
-    Squares are summed in float64. In float32 those of entries below 1e-23 vanish, and
-    with them a direction to be kept.
+    Squares are summed in float64. In float32 the squares of entries below 1e-23 would
+    vanish, and the direction of such a gradient would be lost.
 
     Examples
     --------
@@ -46,8 +46,8 @@ def norms(tensors: list[Tensor]) -> Tensor:
     >>> norms([torch.tensor([3.0, 4.0]), torch.tensor([1e-30])])
     tensor([5.0000e+00, 1.0000e-30], dtype=torch.float64)
     """
-    # On a CPU torch sums wider than it reads one number at a time; a compiled loop does
-    # not.
+    # If torch sums float32 numbers in float64 on a CPU, it handles one number at a
+    # time. A compiled loop is faster.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         arrays = [t.detach().numpy().ravel() for t in tensors]
         return torch.from_numpy(_squares(arrays)).sqrt()
@@ -60,7 +60,10 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 def _squares(arrays: list[np.ndarray]) -> np.ndarray:
-    """Sum the squares of each array; large sets of arrays are shared by threads."""
+    """Return the sum of squares of each array, (arrays,).
+
+    Threads share the arrays if there are many numbers.
+    """
     squares = np.empty(len(arrays))
     threads = torch.get_num_threads()
     remaining = enumerate(arrays)
@@ -79,10 +82,11 @@ def _squares(arrays: list[np.ndarray]) -> np.ndarray:
 def _sum_remaining(
     remaining: Iterator[tuple[int, np.ndarray]], squares: np.ndarray
 ) -> None:
-    """Sum arrays until none is left.
+    """Write into `squares` the sums of the remaining arrays, until none is left.
 
-    Threads that share the iterator share the work: a task for each array costs a tenth
-    more. One thread sums the whole of an array, so it rounds alike.
+    Threads share the iterator, and so the work. One task per array would take a tenth
+    longer. One thread sums a whole array, so that rounding does not depend on the
+    number of threads.
     """
     for i, values in remaining:
         squares[i] = _square(values)

@@ -17,23 +17,23 @@ from lib.training.curves import Curve
 from lib.training.loop import initialised
 from lib.training.problem import Problem
 
-# Test rows at the points of a run.
+# The numbers of test rows that an evaluation uses.
 SHOWN_IMAGES = 2_000
 SHOWN_TEXTS = 200
 SHOWN_REVIEWS = 2_500
-# Training rows on which the clock reads the loss: of texts, and of the other kinds.
+# The clock reads the loss on this many training rows: for texts, and for other data.
 FIXED_TEXTS = 256
 FIXED = 512
-# Training images whose loss, without augmentation, is measured at the points.
+# Evaluations measure the loss of this many training images, without augmentation.
 CONTROL = 1_000
-PROBED_REVIEWS = 400  # test rows whose attention is measured
-MAPPED = 32  # tokens of a review that is drawn
+PROBED_REVIEWS = 400  # the least number of test reviews whose attention is measured
+MAPPED = 32  # tokens of a review whose attention is drawn
 DROPOUT = 0.2
-# sizes of a smoke test, also if the real set is available
+# The sizes of a smoke test, even if the real set is available.
 SMOKE_IMAGES = 500
 SMOKE_TEXTS = (1500, 200)
 SMOKE_REVIEWS = (2000, 500)
-# Three vision transformers: name in the record, and options of the network.
+# Three vision transformers: each one's name in the record, and its options.
 SMALL_DATA_VIT = ("ViT with SPT and LSA", {})
 NAMED_VIT = (
     "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide)",
@@ -46,16 +46,16 @@ PLAIN_VIT = (
 
 
 def spread_over(rows: Sized, count: int) -> slice:
-    """Choose `count` rows, up to twice as many, spread over all.
+    """Choose at least `count` rows, and fewer than twice as many, spread over all.
 
-    A set may be sorted by label.
+    They are spread because a set may be sorted by label.
 
     Parameters
     ----------
     rows : sized
         The rows.
     count : int
-        The least number that is chosen, if there are so many.
+        The least number of rows to choose; if there are fewer, all are chosen.
 
     Returns
     -------
@@ -74,16 +74,16 @@ def spread_over(rows: Sized, count: int) -> slice:
 def load_split(
     name: str, demo: bool, sizes: tuple[int, int]
 ) -> tuple[texts.TextSet, texts.TextSet]:
-    """Load training and test texts; of a demo, samples.
+    """Load training and test texts; in a demo, random samples of them.
 
     Parameters
     ----------
     name : str
         The set of texts.
     demo : bool
-        Whether to take samples, and to leave the hub alone.
+        Whether to draw samples, and not to use the hub.
     sizes : tuple of (int, int)
-        The sizes of the samples.
+        The sizes of the samples of training and test texts.
 
     Returns
     -------
@@ -100,9 +100,9 @@ def load_split(
 class Pictures(Problem):
     """A vision transformer and the first images of a set.
 
-    Paper A's network is the one for small data sets. With `named` it is that of the
-    code that the paper names. With `held_out` images, on which rates are judged, it is
-    paper C's plain one.
+    By default the network is the one for small data sets, which paper A describes. With
+    `named` it is the network of the code that paper A names. With `held_out` images, on
+    which rates are judged, it is the plain network of paper C.
 
     Parameters
     ----------
@@ -115,15 +115,16 @@ class Pictures(Problem):
     grid : int, default 4
         Images are cut into `grid` x `grid` patches.
     held_out : int, default 0
-        Number of images behind those, which are held out. Then training sees crops.
+        Number of images that follow the training images and are held out. If there are
+        any, training uses crops.
     crops : bool, default False
-        Whether training sees crops anyway.
+        Whether training uses crops even without held-out images.
     named : bool, default False
         Whether the network is that of the code that paper A names.
     demo : bool, default False
-        Whether to leave the hub alone, and to test on fewer images.
+        Whether not to use the hub, and to test on fewer images.
     **shape : int
-        Width, depth, heads and hidden of the network, in this order.
+        The options width, depth, heads and hidden of the network, in this order.
 
     Raises
     ------
@@ -217,7 +218,7 @@ class Pictures(Problem):
         return metrics
 
     def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
-        """Say which test images are right and, for paper C, how weights are spread."""
+        """Return hits on the test images and, for paper C, histograms of weights."""
         logits = predict(model, self.test.images, self.transform)
         ends = Curve.packed(correct(logits, self.test.labels))
         if self.held_out:
@@ -348,14 +349,14 @@ class Sentences(Problem):
         return self._classify(model, self.shown, "test")
 
     def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
-        """Say which test texts are right."""
+        """Return whether each test text is classified correctly, packed as hits."""
         order = self.test.lengths.argsort(stable=True)
         logits = predict(model, self.test.inputs[order], bert.trim, 64)
         hits = correct(logits, self.test.labels[order])
         return Curve.packed(hits[order.argsort()])
 
     def baselines(self) -> Mapping[str, Callable[[], np.ndarray]]:
-        """Return a classifier of the words; of a demo's samples there is none."""
+        """Return a classifier of the words; a demo has none."""
         if self.demo:
             return {}
         train, test = self.texts
@@ -474,18 +475,24 @@ class Reviews(Problem):
     def closing(self, model: nn.Module) -> Mapping[str, float]:
         """Measure loss and accuracy on every test review.
 
-        Every tenth, as at the other points, is too few to judge by.
+        Other evaluations use every tenth review, which is too few for a comparison.
         """
         rows = len(self.sets["test"][1])
         return self._classify(model, "test", rows, "every_test")
 
     def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
-        """Say which test reviews are right, and how the network attends to some."""
+        """Return the hits on test reviews, and measures of weights and attention.
+
+        The arrays are the hits; "present" (reviews,), the numbers of words; "words"
+        (2, MAPPED) of the two drawn reviews; and, at the start and at the end of
+        training, histograms of keys, queries and values, "tokens_used" (reviews,
+        layers) and "maps" (2, layers, MAPPED).
+        """
         ids, labels = self.sets["test"]
         ends = Curve.packed(correct(predict(model, ids, size=500), labels))
 
-        # The reviews whose attention is measured. Of two of them it is drawn: the first
-        # favourable one and the first other one.
+        # The reviews whose attention is measured. It is drawn for two of them: the
+        # first favourable and the first unfavourable one.
         taken = spread_over(labels, PROBED_REVIEWS)
         probe = ids[taken]
         shown = labels[taken]
@@ -529,7 +536,7 @@ class Reviews(Problem):
     def _classify(
         self, model: nn.Module, part: str, count: int, name: str
     ) -> Mapping[str, float]:
-        """Measure loss and accuracy on `count` rows of a part, or a few more."""
+        """Measure loss and accuracy on at least `count` rows of a part, see above."""
         ids, labels = self.sets[part]
         taken = spread_over(labels, count)
         return classification(ids[taken], labels[taken], size=500, name=name)(model)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from lib.training.curves import Curve
 from lib.training.study import LAST, Study
 
-# Readings of the clock whose mean and deviation compare two runs on their way.
+# Unfinished runs are compared by the mean and deviation of this many last readings.
 RECENT = 10
-ERRORS = 2.0  # standard deviations by which a run must be worse to be dropped
-# A cap of SPS that held in a smaller share of steps was never reached.
+ERRORS = 2.0  # a run is dropped if it is worse by more than this many deviations
+# If a cap of SPS limits a smaller share of the steps than this, it counts as unreached.
 UNREACHED = 0.01
 
-# From rates and a number of steps to the trials at these rates, run so far at least.
+# A function of rates and a number of steps that returns the trials at these rates, each
+# run for at least this number of steps.
 Trials = Callable[[list[float], int], Mapping[float, Curve]]
 
 
@@ -21,23 +22,26 @@ class Race:
 
     The rules of the race:
 
-    1. One candidate alone is taken, without a trial.
-    2. All candidates are run on one seed, that of the trials, in rounds of an eighth of
-       the horizon each.
+    1. If there is only one candidate rate, it wins without a trial.
+    2. All candidates are run on one seed, the seed of the trials. The race has rounds,
+       each of which is an eighth of the horizon long.
     3. After a round, trials that diverged are dropped. From the second round on, a
        trial is dropped too if its level is worse than the best one's by more than two
        standard deviations of their difference. The level is the mean of the last ten
-       readings of the clock. If rows are held out, it is the accuracy on them, averaged
-       over the last four evaluations; its deviation includes the sampling error of
-       these rows.
-    4. A race for speed ends once two trials have reached the last target. It also ends
-       if one has, and no other trial is left that has not, or twice its steps are over.
-    5. The winner is the trial with the fewest steps to the last target, of equal ones
-       that with the lower last reading; if rows are held out, that with the highest
-       accuracy on them. Of equal ones the larger rate wins.
-    6. While the winner lies at an edge of the grid, one more rate beyond it is tried,
-       at the ratio of the last two. The grid grows by at most `Study.extensions` rates.
-       A cap of SPS that was never reached needs no larger one.
+       readings of the clock. If rows are held out, the level is the accuracy on these
+       rows, averaged over the last four evaluations; its deviation then includes the
+       sampling error of the rows.
+    4. A race for speed ends once two trials have reached the last target. Once one
+       trial has reached it, the race also ends when no other trial is still running, or
+       after twice the steps that this trial needed.
+    5. The winner is the trial that reached the last target in the fewest steps; between
+       equal numbers of steps, the trial with the lower last reading wins. If rows are
+       held out, the winner is the trial with the highest accuracy on them. If trials
+       are still equal, the larger rate wins.
+    6. While the winner is the smallest or largest rate of the grid, one more rate
+       beyond it is tried, at the ratio of the last two rates. The grid grows by at most
+       `Study.extensions` rates. If the largest cap of SPS wins but was never reached,
+       no larger cap is tried.
 
     Parameters
     ----------
@@ -46,9 +50,9 @@ class Race:
     rule : str
         The rule.
     trials : callable
-        From rates and a number of steps to the trials at these rates, by rate, as they
-        were after so many steps. A trial that was taken further before is cut there, so
-        that an interrupted race chooses the same rates.
+        A function of rates and a number of steps that returns the trials by rate, as
+        they were after this number of steps. If a trial has run further before, it is
+        cut there, so that an interrupted race chooses the same rates.
     """
 
     def __init__(self, study: Study, rule: str, trials: Trials) -> None:
@@ -95,7 +99,7 @@ class Race:
         return steps
 
     def going_on(self, racing: list[float], steps: int) -> list[float]:
-        """Choose the rates that go on after a round.
+        """Choose the rates that continue after a round.
 
         Parameters
         ----------
@@ -107,7 +111,7 @@ class Race:
         Returns
         -------
         list of float
-            The rates by the rules 3 and 4; none if the race is over.
+            The rates that remain by rules 3 and 4. It is empty if the race is over.
         """
         alive = [rate for rate in racing if not self.outcomes[rate].diverged]
         if alive and steps > self.study.rounds[0]:
@@ -117,7 +121,7 @@ class Race:
         return alive
 
     def _near_the_best(self, rates: list[float]) -> list[float]:
-        """Keep the rates that are not worse than the best one beyond the error."""
+        """Return the rates that are not much worse than the best one, by rule 3."""
         levels = {rate: self._level(self.outcomes[rate]) for rate in rates}
         best, error = min(levels.values())
         near = []
@@ -138,10 +142,10 @@ class Race:
         return math.isfinite(second) or not is_waiting or 2 * first <= steps
 
     def _level(self, trial: Curve) -> tuple[float, float]:
-        """Say how good a trial is by now, the smaller the better, and its deviation."""
+        """Return the level of a trial so far (smaller is better) and its deviation."""
         if self.study.criterion == "accuracy":
-            # One reading of a run jumps by several points, so the last few are
-            # averaged, and their own deviation counts beside the sampling error of the
+            # The accuracy jumps by several points between evaluations. So we average
+            # the last few, and add their deviation to the sampling error of the
             # held-out rows.
             recent = trial.metrics["test_accuracy"][-LAST:].astype(float)
             p = float(recent.mean())
@@ -165,7 +169,10 @@ class Race:
         return best
 
     def _beyond(self, winner: float, grid: list[float]) -> float | None:
-        """Return the rate beyond the edge at which the winner lies, by rule 6."""
+        """Return the rate beyond the edge at which the winner lies, by rule 6, or None.
+
+        It is None if the winner lies at no edge, or needs no larger cap.
+        """
         if winner == grid[0]:
             neighbour = grid[1]
         elif winner == grid[-1]:

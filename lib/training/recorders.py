@@ -1,7 +1,8 @@
-"""What a run records: its steps, evaluations, readings of the clock, and its walk.
+"""What a run records: steps, evaluations, readings of the clock, and the walk.
 
-Each recorder holds one kind of record. `Trainer` asks it at its moments, saves its
-state with the run and reads it back, and packs its arrays into the run's `Curve`.
+Each recorder holds one kind of record. `Trainer` calls it when something is to be
+recorded, saves its state with the run, restores it, and puts its arrays into the run's
+`Curve`.
 """
 
 import math
@@ -22,16 +23,18 @@ Metrics = Mapping[str, float]
 def measured(
     measure: Callable[..., Metrics], model: nn.Module, *place: int
 ) -> dict[str, float]:
-    """Measure a network in evaluation mode, and leave it in training mode.
+    """Measure a network in evaluation mode, and put it into training mode again.
 
     Parameters
     ----------
     measure : callable
-        From the network, and what else is given, to metrics by name.
+        A function that takes the network, and `place` if it is given, and returns
+        metrics by name.
     model : torch.nn.Module
         The network.
     *place : int
-        What else `measure` takes.
+        The number of steps done, if `measure` takes it as a second argument; otherwise
+        nothing. A `Clock` does not pass it, `Evaluations` do.
 
     Returns
     -------
@@ -46,7 +49,7 @@ def measured(
 
 
 class Steps:
-    """The loss of each step and, of a rule that states them, step size and gradient.
+    """The loss of each step; also step size and gradient norm, if the rule states them.
 
     Parameters
     ----------
@@ -55,7 +58,8 @@ class Steps:
     optimizer : torch.optim.Optimizer
         The optimiser. A `GradientStep` states its step size and gradient norm.
     device : torch.device
-        The device on which the numbers are kept, so that no step waits for it.
+        The device of the network. The numbers stay on it, so that no step has to wait
+        for a transfer.
     """
 
     LOSS = 0
@@ -82,7 +86,7 @@ class Steps:
         self.log[self.LOSS, step] = value
 
     def size(self, step: int) -> None:
-        """Record step size and gradient norm after a step, where they are stated.
+        """Record step size and gradient norm after a step, if the rule states them.
 
         Parameters
         ----------
@@ -104,22 +108,22 @@ class Steps:
         Returns
         -------
         bool
-            Whether it is.
+            Whether the loss is finite.
         """
         return math.isfinite(self.log[self.LOSS, step])
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps.
+        """Return the state that a checkpoint saves.
 
         Returns
         -------
         dict
-            The numbers so far.
+            The numbers recorded so far.
         """
         return {"log": self.log}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Restore the state that a checkpoint saved.
 
         Parameters
         ----------
@@ -134,7 +138,7 @@ class Steps:
         Returns
         -------
         ndarray (1 or 3, steps)
-            Loss, and where they are stated step size and gradient norm.
+            The loss; then step size and gradient norm, if the rule states them.
         """
         record = self.log.cpu().numpy()
         finite = np.isfinite(record).all(axis=0)
@@ -144,7 +148,7 @@ class Steps:
 
 
 class Walk:
-    """The squared lengths of all steps of each weight, added up.
+    """The walk of each weight: the sum of the squared lengths of its steps.
 
     Parameters
     ----------
@@ -154,7 +158,7 @@ class Walk:
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self.parameters = parameters
-        self.total = norms(parameters) * 0  # in float64, on the device
+        self.total = norms(parameters) * 0  # zeros in float64, on the device
         self.before: list[Tensor] = []
 
     def start_step(self) -> None:
@@ -167,7 +171,7 @@ class Walk:
         self.total.add_(torch.stack(moves).to(self.total) ** 2)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps.
+        """Return the state that a checkpoint saves.
 
         Returns
         -------
@@ -177,7 +181,7 @@ class Walk:
         return {"walked": self.total}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Restore the state that a checkpoint saved.
 
         Parameters
         ----------
@@ -193,12 +197,13 @@ class Clock:
     Parameters
     ----------
     measure : callable
-        From the network to metrics, of which "clock_loss" is recorded.
+        A function of the network that returns metrics. Their "clock_loss" is recorded.
     every : int
-        Number of steps between readings; 0 for none.
+        Number of steps between readings; 0 for no readings.
     reached : callable, optional
-        Whether a reading ends the run, given the step and the mean of the last readings
-        (`curves.trailing_mean`). Default: never.
+        A function of the step and the mean of the last readings
+        (`curves.trailing_mean`) that returns whether the run ends here. Default: it
+        never does.
 
     Examples
     --------
@@ -224,7 +229,7 @@ class Clock:
         self.readings: list[float] = []
 
     def is_due(self, step: int) -> bool:
-        """Whether there is a reading after so many steps.
+        """Whether a reading is due after `step` steps.
 
         Parameters
         ----------
@@ -234,12 +239,12 @@ class Clock:
         Returns
         -------
         bool
-            Whether there is.
+            Whether a reading is due.
         """
         return bool(self.every) and step % self.every == 0
 
     def read(self, model: nn.Module, step: int) -> bool:
-        """Take a reading; say whether it ends the run.
+        """Take a reading, and return whether it ends the run.
 
         Parameters
         ----------
@@ -259,7 +264,7 @@ class Clock:
         return self.reached(step, float(trailing_mean(self.readings[-READINGS:])[-1]))
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps.
+        """Return the state that a checkpoint saves.
 
         Returns
         -------
@@ -269,7 +274,7 @@ class Clock:
         return {"readings": self.readings}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Restore the state that a checkpoint saved.
 
         Parameters
         ----------
@@ -289,7 +294,7 @@ class Clock:
         Returns
         -------
         dict of str to ndarray (readings,)
-            "at" and "loss" of float32; nothing without a clock.
+            "at" and "loss", in float32; an empty dict if there are no readings.
         """
         if not self.every:
             return {}
@@ -305,12 +310,14 @@ class Evaluations:
     Parameters
     ----------
     measure : callable
-        From the network and the number of steps done to metrics by name. A metric that
-        an evaluation does not have is NaN there.
+        A function of the network and the number of steps done that returns metrics by
+        name. A metric that only some evaluations return is NaN at the others.
     at : iterable of int
-        Numbers of steps after which there is an evaluation, besides the end.
+        Numbers of steps after which there is an evaluation. There is always one at the
+        end.
     stop : callable, optional
-        Whether an evaluation's metrics end the run. Default: never.
+        A function of an evaluation's metrics that returns whether the run ends here.
+        Default: it never does.
 
     Examples
     --------
@@ -375,12 +382,12 @@ class Evaluations:
         Returns
         -------
         bool
-            What `stop` says of its metrics.
+            What `stop` returns for its metrics.
         """
         return self.stop is not None and self.stop(self.rows[-1]["metrics"])
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps.
+        """Return the state that a checkpoint saves.
 
         Returns
         -------
@@ -390,7 +397,7 @@ class Evaluations:
         return {"rows": self.rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Restore the state that a checkpoint saved.
 
         Parameters
         ----------

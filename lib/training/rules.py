@@ -24,28 +24,29 @@ Rule = Callable[..., torch.optim.Optimizer]
 
 
 class GradientStep(torch.optim.Optimizer):
-    """Gradient descent with a step size from the loss and the norm of the gradient.
+    """Gradient descent whose step size depends on the loss and the gradient's norm.
 
-    θ ← θ - s g, with ‖g‖ over all parameters. The step s is 0 where g = 0.
+    θ ← θ - s g, where ‖g‖ is the norm over all parameters. The step size s is 0 if
+    g = 0.
 
     Attributes
     ----------
     last_step_size : Tensor ()
-        s of the last step.
+        The step size s of the last step.
     last_gradient_norm : Tensor ()
-        ‖g‖ of the last step.
+        The norm ‖g‖ at the last step.
     """
 
     last_step_size: Tensor
     last_gradient_norm: Tensor
 
     def add_param_group(self, param_group: dict) -> None:
-        """Take the parameters.
+        """Add the one group of parameters.
 
         Parameters
         ----------
         param_group : dict
-            The group of all parameters, as torch has it.
+            The group of all parameters, in torch's form.
 
         Raises
         ------
@@ -60,7 +61,7 @@ class GradientStep(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
-        """Return the step size before its cap."""
+        """Return the step size (), before the cap is applied."""
         raise TypeError(f"{type(self).__name__} does not say its step size")
 
     @torch.no_grad()
@@ -90,10 +91,10 @@ class GradientStep(torch.optim.Optimizer):
         self.last_step_size = size
         self.last_gradient_norm = norm
         if norm.device.type == "cpu":
-            # Backwards, since the cache holds the gradients that were read last.
+            # In reverse order, since the cache holds the gradients that were read last.
             torch._foreach_add_(members[::-1], gradients[::-1], alpha=-float(size))
         else:
-            # By a tensor: a number would be fetched from the device.
+            # Multiply by a tensor: a number would have to be fetched from the device.
             torch._foreach_sub_(members, torch._foreach_mul(gradients, size))
         return loss
 
@@ -101,21 +102,21 @@ class GradientStep(torch.optim.Optimizer):
 class NormalizedSGD(GradientStep):
     """Normalised gradient descent with a cap on its step size.
 
-    θ ← θ - min(η / ‖g‖, η_max) g, with ‖g‖ over all parameters. The step is 0 where g =
-    0.
+    θ ← θ - min(η / ‖g‖, η_max) g, where ‖g‖ is the norm over all parameters. The step
+    is 0 if g = 0.
 
     Parameters
     ----------
     params : iterable of Tensor
         The parameters θ.
     lr : float
-        Length η of a step without cap.
+        The length η of a step that the cap does not shorten.
     max_step : float, default inf
-        Largest step size η_max.
+        The largest step size η_max.
 
     Notes
     -----
-    Paper A, Eq. 2 and App. C.
+    The rule is paper A's Eq. 2; the cap is described in its Appendix C.
 
     Examples
     --------
@@ -144,19 +145,20 @@ class NormalizedSGD(GradientStep):
 class StochasticPolyak(GradientStep):
     """Gradient descent with the stochastic Polyak step and a cap on it.
 
-    θ ← θ - min(f / (2 ‖g‖²), η_max) g, with f the batch's loss, or 0 where it is below,
-    and ‖g‖ over all parameters. The step is 0 where g = 0.
+    θ ← θ - min(f / (2 ‖g‖²), η_max) g, where f is the loss of the batch (0 if that is
+    negative), and ‖g‖ is the norm over all parameters. The step is 0 if g = 0.
 
     Parameters
     ----------
     params : iterable of Tensor
         The parameters θ.
     max_step : float, default inf
-        Largest step size η_max.
+        The largest step size η_max.
 
     Notes
     -----
-    Paper A, Eq. 3 and App. C; SPS_max of Loizou et al. (2021).
+    The rule is paper A's Eq. 3 with the cap of its Appendix C. It is called SPS_max in
+    Loizou et al. (2021).
 
     Examples
     --------
@@ -186,9 +188,10 @@ class StochasticPolyak(GradientStep):
 
 
 def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
-    """Compute |t|^exponent sgn t.
+    """Return |t|^exponent sgn t for each tensor t.
 
-    For p - 1 it is the map ∇ψ of ψ = ‖θ‖_p^p / p, for 1 / (p - 1) its inverse.
+    With the exponent p - 1 this is the map ∇ψ of ψ = ‖θ‖_p^p / p. With 1 / (p - 1) it
+    is the inverse of this map.
     """
     powers = torch._foreach_pow(torch._foreach_abs(tensors), exponent)
     torch._foreach_mul_(powers, torch._foreach_sign(tensors))
@@ -216,9 +219,9 @@ class MirrorDescent(torch.optim.Optimizer):
 
     Notes
     -----
-    Paper C, Algorithm l_p-AttGD as in its App. on real data (not normalised). For p < 2
-    the inverse map is flat at 0: in float32 a weight there would stay. So the class
-    keeps U = ∇ψ(θ), where η g adds up.
+    This is paper C's l_p-AttGD, in the form that its appendix uses on real data (not
+    normalised). For p < 2 the inverse map is flat at 0, so that in float32 a weight of
+    0 would never move. So the class stores U = ∇ψ(θ), in which the steps η g add up.
 
     Examples
     --------
@@ -300,7 +303,7 @@ def _polyak(
 def _normalised(
     parameters: list[nn.Parameter], rate: float, cap: float | None
 ) -> torch.optim.Optimizer:
-    """Make normalised gradient descent, without a cap where that is None."""
+    """Make normalised gradient descent; without a cap if `cap` is None."""
     return NormalizedSGD(parameters, rate, cap or math.inf)
 
 
@@ -315,8 +318,9 @@ def _mirror(p: float) -> Callable[..., torch.optim.Optimizer]:
     return make
 
 
-# The papers' rules by name: a function of parameters, rate and cap. SNGD alone takes
-# the cap. This table is not to be changed: a rule of one's own goes into `Study.rules`.
+# The papers' rules by name. Each is a function of parameters, rate and cap, of which
+# only SNGD uses the cap. Do not change this table: a rule of your own goes into
+# `Study.rules`.
 RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": _sgd,
     "Adam": _adam,
@@ -327,8 +331,8 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "l3": _mirror(3.0),
 }
 STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
-# Of torch.optim those that take no step along dense gradients of any shape and one
-# closure's loss.
+# Optimisers of torch.optim that cannot be used: they do not accept dense gradients of
+# every shape, or call the closure more than once per step.
 UNFIT = ("LBFGS", "Muon", "Optimizer", "SparseAdam")
 
 
@@ -346,7 +350,7 @@ def optimiser(
     network : torch.nn.Module
         The network.
     rate : float
-        The rate; of "SPS" it is the cap.
+        The rate. For "SPS" it is the cap on the step size.
     cap : float, optional
         The cap of "SNGD". Default: none.
 
@@ -358,9 +362,9 @@ def optimiser(
     Raises
     ------
     ValueError
-        If a name is that of no rule.
+        If there is no rule of this name.
     TypeError
-        If a rule of one's own does not return an optimiser.
+        If one of your own rules does not return an optimiser.
 
     Examples
     --------
@@ -403,7 +407,7 @@ def _is_class(rule: Rule) -> bool:
 
 
 def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
-    """Return the function that makes the optimiser of a rule with a name.
+    """Return the function that makes the optimiser of a named rule.
 
     Parameters
     ----------
@@ -419,7 +423,7 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
     Raises
     ------
     ValueError
-        If it is neither.
+        If the name is neither of the two.
 
     Examples
     --------
@@ -448,7 +452,9 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
 
 
 def identity(rule: Rule) -> str:
-    """Say which rule of a reader this is, so that another one never takes up its runs.
+    """Return a text that identifies a rule of your own, for the files of its runs.
+
+    So no other rule continues these runs.
 
     Parameters
     ----------
@@ -458,9 +464,9 @@ def identity(rule: Rule) -> str:
     Returns
     -------
     str
-        Its dotted name, a hash of its source, and the arguments of a partial. What has
-        no source, as a function typed into a console, gets a new identity at each call:
-        its runs are not taken up again.
+        The dotted name of the rule, a hash of its source, and the arguments of a
+        partial. A rule without a source file, such as a function typed into a console,
+        gets a new identity at each call, so that its runs are never resumed.
 
     Raises
     ------

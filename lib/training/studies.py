@@ -15,12 +15,12 @@ PROBLEMS: dict[str, type[Problem]] = {
     "reviews": Reviews,
 }
 TABLES = files.read_table(Path(__file__).with_suffix(".toml"))
-# What the smoke tests share.
+# The settings that all smoke tests share.
 SMOKE = {"seeds": 2, "evaluations": 4, "window": 20, "extensions": 0, "clock": 5}
 
 
 def _study(name: str, row: dict[str, Any]) -> Study:
-    """Build the study of a table of studies.toml."""
+    """Return the Study that a table of studies.toml describes."""
     fields = {field: value for field, value in row.items() if field != "problem"}
     return Study(name=name, problem=PROBLEMS[row["problem"]], **fields)
 

@@ -19,14 +19,14 @@ from lib.training.problem import Problem
 from lib.training.rules import RULES, Rule, identity, maker, optimiser
 
 TUNING_SEED = 100  # the seed of the races between rates
-# The same, with those of a second race; no judged run has one.
+# The seeds of all races, including a second one. No judged run has one of them.
 TUNING_SEEDS = (100, 101, 102)
-# Evaluations whose mean accuracy judges a run; what `Problem.closing` says is measured
-# there.
+# A run is judged by its mean accuracy over this many last evaluations. At these,
+# `Problem.closing` is measured too.
 LAST = 4
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 TRAINED = "training_accuracy"  # the metric that ends a run judged by accuracy
-# What may end a run, by criterion, in words that `stop_at` follows.
+# For each criterion, what may end a run, in words to be followed by `stop_at`.
 ENDS = {
     "speed": "mean training loss of the clock's last three readings at most",
     "accuracy": "training accuracy of 2,500 reviews at least",
@@ -47,14 +47,15 @@ WHOLE = {
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared, fixed before the runs.
+    """The settings of a comparison of update rules, fixed before the runs.
 
     Parameters
     ----------
     name : str
         Name of the study.
     problem : type or callable
-        ``problem(batch=batch, **options)`` is a `Problem`: it loads network and data.
+        A function for which ``problem(batch=batch, **options)`` returns a `Problem`,
+        with network and data loaded.
     rates : mapping of str to sequence of float
         The candidate rates of each rule, SPS before SNGD. A rule is a key of `rules`,
         one of the papers' (`rules.RULES`), or an optimiser of torch.
@@ -65,23 +66,24 @@ class Study:
     window : int
         Number of steps over which the loss is averaged.
     targets : sequence of float
-        Training losses; trials race to the last one. A study that holds out rows judges
-        by the accuracy on these.
+        Training losses, as read by the clock. Trials race to the last one. A study that
+        holds out rows judges by the accuracy on these rows instead.
     clock : int
-        Number of steps between readings of the clock. Losses are its readings.
+        Number of steps between readings of the clock.
     options : mapping
-        Options of `problem`, among them the number of rows that are held out.
+        Options of `problem`, for example the number of rows that are held out.
     stop_at : float, optional
-        A run ends where what `ENDS` names is past it: for speed at the first such
-        reading from the step `stop_from` on, for accuracy at an evaluation.
+        A run ends once the quantity that `ENDS` names has passed this value. For speed,
+        this is the first such reading from the step `stop_from` on; for accuracy, the
+        first such evaluation.
     seeds : int, default 5
         Number of judged runs per rule.
     first_seed : int, default 0
-        The first of their seeds.
+        The first seed of the judged runs.
     evaluations : int, default 20
         Number of evaluations of a run after its start.
     extensions : int, default 2
-        How many rates are added beyond an edge of the candidates at most.
+        The largest number of rates that are added beyond the edges of the candidates.
     cap : float, optional
         The cap of SNGD. Default: the rate of SPS.
     walk : bool, default False
@@ -95,18 +97,19 @@ class Study:
     Raises
     ------
     ValueError
-        For values that cannot be; the sentence says which are expected.
+        If a value is not allowed. The message says which values are expected.
     TypeError
-        If a rule of one's own is neither a class nor a function.
+        If one of your own rules is neither a class nor a function.
 
     Notes
     -----
-    A study is a grid: every rule at its candidate rates on one seed, of which `Race`
-    finds the best, then every rule at its best rate on `seeds` seeds. `Work` runs it.
+    A study has two parts. First, every rule is run at its candidate rates on one seed,
+    and `Race` finds the best rate. Then every rule is run at its best rate on `seeds`
+    seeds. `Work` does both.
 
     Examples
     --------
-    A study is a value; another one is made of it by `dataclasses.replace`:
+    A study is a value; `dataclasses.replace` makes another one from it:
 
     >>> from dataclasses import replace
     >>> import torch
@@ -148,7 +151,7 @@ class Study:
                 )
 
     def _check_rules(self) -> None:
-        """Raise an error for a rule that there is not, or that cannot be one."""
+        """Raise an error if a rule does not exist, or cannot be used as one."""
         for name, rule in self.rules.items():
             if name in RULES:
                 raise ValueError(
@@ -156,13 +159,13 @@ class Study:
                 )
             if not name or "/" in name:
                 raise ValueError(f"a rule is named in files, so not {name!r}")
-            identity(rule)  # refuses what is neither a class nor a function
+            identity(rule)  # raises if it is neither a class nor a function
         for rule in self.rates:
             if rule not in self.rules:
-                maker(rule)  # refuses an unknown name
+                maker(rule)  # raises if the name is unknown
 
     def _check_numbers(self) -> None:
-        """Raise ValueError for a number that cannot be."""
+        """Raise ValueError if a number is outside its range."""
         numbers = [*self.targets]
         numbers += [x for x in (self.cap, self.stop_at) if x is not None]
         for rates in self.rates.values():
@@ -180,19 +183,19 @@ class Study:
 
     @property
     def criterion(self) -> str:
-        """By what rates are judged: "accuracy" on held-out rows, or "speed"."""
+        """How rates are judged: by "accuracy" on held-out rows, or by "speed"."""
         if "held_out" in self.options:
             return "accuracy"
         return "speed"
 
     @property
     def points(self) -> np.ndarray:
-        """After how many steps a run is evaluated."""
+        """The numbers of steps after which a run is evaluated."""
         return np.unique(np.linspace(0, self.horizon, self.evaluations + 1).astype(int))
 
     @property
     def rounds(self) -> list[int]:
-        """After how many steps trials are compared."""
+        """The numbers of steps after which trials are compared."""
         return [self.horizon * part // ROUNDS for part in range(1, ROUNDS + 1)]
 
     @property
@@ -224,7 +227,7 @@ class Study:
         return optimiser(self.rules.get(rule, rule), network, rate, cap)
 
     def describe(self, problem: Problem) -> dict[str, Any]:
-        """Say what is compared, as a file of curves keeps it.
+        """Return the settings of the study, as a file of curves stores them.
 
         Parameters
         ----------
@@ -234,8 +237,8 @@ class Study:
         Returns
         -------
         dict
-            What decides the runs, in numbers and words. The number of judged seeds does
-            not: a study goes on to more of them.
+            The settings that determine the runs, in numbers and words. The number of
+            judged seeds is not among them, so that a study can be extended to more.
         """
         apart = (
             "problem",
@@ -267,7 +270,7 @@ class Study:
         return json.loads(files.dumps(values))
 
     def stop(self, metrics: Mapping[str, float]) -> bool:
-        """Say whether a run ends that is judged by accuracy.
+        """Return whether a run that is judged by accuracy ends here.
 
         Parameters
         ----------
@@ -277,7 +280,7 @@ class Study:
         Returns
         -------
         bool
-            Whether the accuracy that `stop_at` bounds has reached it.
+            Whether the training accuracy has reached `stop_at`.
 
         Raises
         ------
@@ -293,7 +296,7 @@ class Study:
         return metrics[TRAINED] >= self.stop_at
 
     def reached(self, step: int, reading: float) -> bool:
-        """Say whether a run ends that is judged by speed.
+        """Return whether a run that is judged by speed ends here.
 
         Parameters
         ----------
@@ -305,7 +308,7 @@ class Study:
         Returns
         -------
         bool
-            Whether it has come down to `stop_at`, at `stop_from` or later.
+            Whether the reading is at most `stop_at`, and the step at least `stop_from`.
         """
         if self.stop_at is None or self.criterion == "accuracy":
             return False
@@ -322,7 +325,8 @@ class Study:
         Returns
         -------
         tuple of (float, float)
-            How good the trial is: the smaller the better.
+            How good the trial is, as a pair to compare: smaller is better. For speed it
+            is (steps to the last target, last reading); for accuracy, (0, - accuracy).
         """
         if trial.diverged:
             return math.inf, math.inf

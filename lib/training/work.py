@@ -1,6 +1,6 @@
-"""The runs of a study in a folder: trained once, kept, and taken up where they stopped.
+"""The runs of a study in a folder: each is trained once, stored, and can be resumed.
 
-`race` does a small study at one go; `Work` does one that lasts.
+`race` does a small study in one call; `Work` does a study that takes long.
 """
 
 import contextlib
@@ -28,23 +28,20 @@ from lib.training.recorders import Clock, Evaluations
 from lib.training.rules import Rule
 from lib.training.study import LAST, TUNING_SEED, TUNING_SEEDS, Study
 
-# packages of the library whose code determines a run
+# The packages of the library whose code determines a run.
 ROOMS = ("training", "networks", "data")
-WAIT = 0.2  # seconds between looks at a run that another process trains
-HELD = 1 - 1e-6  # from this share of its cap on, a step of SPS is one that the cap held
-LARGEST = 6e4  # a trial's losses are kept in half precision, in numbers up to 65,504
+WAIT = 0.2  # seconds between two checks of a run that another process trains
+HELD = 1 - 1e-6  # SPS was capped in a step of at least this part of its cap
+LARGEST = 6e4  # losses of trials are stored in half precision, whose maximum is 65,504
 
 
 class OutOfTime(Exception):
-    """The minutes are used up.
-
-    The text says how many of the planned runs are finished.
-    """
+    """Error if the minutes are used up; it says how many runs are finished."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Which run of a study, by the names of `Curve`.
+    """One run of a study, described by the same fields as in `Curve`.
 
     Parameters
     ----------
@@ -78,7 +75,7 @@ class Run:
     def of(
         cls, part: str, rule: str, rate: float, cap: float | None, seed: int
     ) -> "Run":
-        """Name a run, with the cap if its rule takes one.
+        """Return the Run of these settings; only SNGD keeps the cap.
 
         Parameters
         ----------
@@ -104,14 +101,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of its files, without a suffix."""
+        """The name of the run's files, without a suffix."""
         values = asdict(self).values()
         return "-".join(str(value) for value in values if value is not None)
 
 
 @cache
 def made_on(device: str) -> dict[str, Any]:
-    """Say where a run is made.
+    """Return with which code, and on which machine, a run is made.
 
     Parameters
     ----------
@@ -145,10 +142,10 @@ def made_on(device: str) -> dict[str, Any]:
 
 
 class Work:
-    """The runs of a study in a folder, until its end or until the minutes are over.
+    """Train the runs of a study in a folder, to the end or until the minutes are over.
 
-    The same work goes on where it stopped. Processes may share the folder: a lock file
-    per run keeps each run to one process.
+    The same work continues where it stopped. Several processes may share the folder: a
+    lock file per run makes sure that only one of them trains it.
 
     Parameters
     ----------
@@ -159,9 +156,9 @@ class Work:
     minutes : float, optional
         How long to work. Default: to the end.
     say : callable
-        What is called with a sentence on each run. Default: `print`.
+        A function that is called with a sentence about each run. Default: `print`.
     cpu : bool, default False
-        Whether to stay on the CPU.
+        Whether to use the CPU even if there is a GPU.
 
     Raises
     ------
@@ -202,7 +199,7 @@ class Work:
         for tuning in (False, True):
             self.problem.batches(0, tuning).on("cpu", (0, processes))
 
-        # The folder, named after what decides the runs.
+        # The folder is named after the settings that determine the runs.
         self.configuration = study.describe(self.problem)
         self.key = provenance.digest(self.configuration)
         self.folder = Path(folder) / f"{study.name}-{self.key}"
@@ -223,7 +220,7 @@ class Work:
         Returns
         -------
         Curves
-            All of them.
+            The curves of all these runs.
 
         Raises
         ------
@@ -277,8 +274,8 @@ class Work:
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [Run.of("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
-            # Of a trial that has gone on since, the start: who goes on chooses the same
-            # rates.
+            # If a trial has run further since, cut it at `steps`, so that a resumed
+            # race chooses the same rates.
             return {
                 trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)
             }
@@ -293,7 +290,7 @@ class Work:
         runs : sequence of Run
             The runs.
         until : float, optional
-            The step that each has to reach at least. Default: the end.
+            The step that each run has to reach at least. Default: the end.
 
         Returns
         -------
@@ -322,19 +319,19 @@ class Work:
         run : Run
             The run.
         until : float, optional
-            The step that it has to reach at least. Default: the end.
+            The step that the run has to reach at least. Default: the end.
 
         Returns
         -------
         Curve or None
-            The curve; None while another process has the run.
+            The curve; None while another process trains the run.
 
         Raises
         ------
         OutOfTime
             If the minutes end before.
         ValueError
-            If its file was made by other code or on another device.
+            If the run's file was made by other code or on another device.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
@@ -349,10 +346,11 @@ class Work:
                     lock.acquire(blocking=False)
                 curve = self._from_file(path, until)
                 if curve is not None and not curve.paused and lock.is_locked:
-                    # Of a process that was killed after it had written the curve.
+                    # The checkpoint of a process that was killed after it had written
+                    # the curve.
                     Checkpoint(checkpoint).remove()
-            # Whoever holds the lock: a run that came far enough may be taken further
-            # meanwhile.
+            # A curve that reaches far enough is returned whoever holds the lock:
+            # another process may be training the run further.
             curve, is_mine = loop.agreed((curve, lock.is_locked))
             if curve is not None or not is_mine:
                 return curve
@@ -365,7 +363,7 @@ class Work:
             lock.release()
 
     def _from_file(self, path: Path, until: float) -> Curve | None:
-        """Read the curve of a run, if it is there and came far enough."""
+        """Return the curve in a file, or None if there is none that reaches `until`."""
         if not path.exists():
             return None
         curve = self._finished(path)
@@ -374,7 +372,7 @@ class Work:
         return curve
 
     def _keep(self, curve: Curve, run: Run, path: Path, checkpoint: Path) -> None:
-        """Write the curve of a run, and say how it ended."""
+        """Write the curve of a run to its file, and print how it ended."""
         Curves(self.configuration, (curve,)).save(path)
         loss = ""
         if curve.clock:
@@ -385,7 +383,7 @@ class Work:
             Checkpoint(checkpoint).remove()
 
     def _finished(self, path: Path) -> Curve:
-        """Read the curve of a kept run, which may be finished or paused.
+        """Return the curve of a stored run, which may be finished or paused.
 
         Raises ValueError if it was made by other code or on another device.
         """
@@ -401,7 +399,10 @@ class Work:
         return curve
 
     def _trained(self, run: Run, checkpoint: Path, until: float) -> Curve:
-        """Train one run, up to the step `until`."""
+        """Train one run up to the step `until`, and return its curve.
+
+        Raises OutOfTime if the minutes end before.
+        """
         if run.part == "baseline":
             return self._baseline(run.rule)
         study = self.study
@@ -427,7 +428,7 @@ class Work:
         end: dict[str, Any] = {}
         if run.part != "trial":
             end = dict(self.problem.finish(model.eval(), run.seed))
-        if run.rule == "SPS":  # the share of steps that the cap held
+        if run.rule == "SPS":  # the share of steps that the cap limited
             held = curve.step_size.astype(float) >= run.rate * HELD
             end["capped"] = np.array(held.mean())
         if run.part == "trial":
@@ -435,7 +436,7 @@ class Work:
         return replace(curve, end=end)
 
     def _evaluations(self, run: Run) -> Evaluations:
-        """Return what is measured at the points of a run."""
+        """Return the recorder of evaluations at the points of a run."""
         closing_points = set()
         if run.part != "trial":
             closing_points = set(self.study.points[-LAST:].tolist())
@@ -450,7 +451,7 @@ class Work:
         return Evaluations(measure, at=self.study.points, stop=self.study.stop)
 
     def _baseline(self, name: str) -> Curve:
-        """Fit a plain classifier."""
+        """Fit a plain classifier, and return its hits as a finished Curve."""
         begin = time.process_time()
         hits = self.problem.baselines()[name]()
         seconds = time.process_time() - begin
@@ -468,7 +469,7 @@ class Work:
         return Curves(self.configuration, tuple(map(self._finished, sorted(paths))))
 
     def left(self) -> str:
-        """Say how far the study is.
+        """Return in words how far the study is.
 
         Returns
         -------
@@ -483,7 +484,10 @@ class Work:
 
 
 def _what_chooses(trial: Curve) -> Curve:
-    """Keep of a trial its loss, in half precision, and what chooses the rate."""
+    """Return a trial with its loss, in half precision, and what a race compares.
+
+    All other arrays are left out to save space.
+    """
     return replace(
         trial,
         loss=trial.loss.clip(max=LARGEST).astype(np.float16),
@@ -519,10 +523,10 @@ def race(
         of parameters, rate), a `functools.partial` of one, or a function of (parameters
         by name, rate) that returns an optimiser.
     folder : Path, optional
-        Where the runs are kept, from which the same call goes on. Default: nothing is
-        kept.
+        The folder in which the runs are stored. The same call then continues from them.
+        Default: the runs are not stored.
     say : callable
-        What is called with a sentence on each run. Default: `print`.
+        A function that is called with a sentence about each run. Default: `print`.
     **changes : Any
         Other fields of `Study` to change, such as ``seeds=3`` or ``horizon=50``.
 
@@ -536,8 +540,8 @@ def race(
     ValueError
         If a rule has no such name, or every rate of a rule diverged.
     TypeError
-        If a rule of one's own is neither a class nor a function, or returns no
-        optimiser.
+        If one of your own rules is neither a class nor a function, or does not return
+        an optimiser.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Training by rules that see the coordinates of W, compiled; the head stays fixed.
+"""Compiled training by rules that see the coordinates of W; the head stays fixed.
 
-Open `rules` first, for what each rule does; `training` runs them; `factored` trains
-keys and queries in place of W. The compiled `loop` sees the gradient as a graded sum
-over samples.
+Open `rules` first: it says what each rule does. `training` runs the rules, and
+`factored` trains keys and queries in place of W. The compiled `loop` represents the
+gradient as a graded sum over samples, which `gradients` explains.
 """
 
 from lib.dynamics.in_coordinates.training import run

@@ -1,4 +1,4 @@
-"""How the compiled loop knows a rule: the numbers of its kind, and its settings."""
+"""The numbers by which the compiled loop knows the kind and the settings of a rule."""
 
 import math
 from typing import NamedTuple
@@ -7,20 +7,21 @@ from typing import NamedTuple
 ENTRYWISE, SPECTRAL, ADAPTIVE, SIGN, SHAMPOO, SOAP, MIRROR, NATURAL, FULL_ADAGRAD = (
     range(9)
 )
-# What becomes of the singular values.
+# What a spectral rule does with the singular values: set all to one, keep only the
+# largest, or apply the steps of Newton and Schulz.
 POLAR, LEADING, NEWTON_SCHULZ = range(3)
 
 
 class Numbers(NamedTuple):
-    """A rule as the compiled loop takes it: floats, some of them logarithms.
+    """The settings of a rule for the compiled loop: floats, some of them logarithms.
 
     W_{t+1} = (1 - eta_t lambda) W_t + eta_t D_t with eta_t = eta (t+1)^-a. A rule sets
-    what it has; the other numbers keep the values with which the loop does nothing.
+    the numbers that it uses. The others keep default values, which have no effect.
 
     Parameters
     ----------
     kind : float
-        The kind, ENTRYWISE to FULL_ADAGRAD.
+        The kind of the rule, one of ENTRYWISE to FULL_ADAGRAD.
     log_step_size : float
         log eta.
     decay : float
@@ -28,33 +29,38 @@ class Numbers(NamedTuple):
     p : float
         The exponent of an l_p norm.
     normalised : float
-        1 if the direction is divided by a norm, else 0.
+        1 if the direction is divided by its norm, else 0.
     shape : float
-        POLAR, LEADING or NEWTON_SCHULZ.
+        What a spectral rule does with singular values: POLAR, LEADING or NEWTON_SCHULZ.
     iterations : float
         The number of Newton-Schulz steps.
     momentum, memory : float
         beta_1 and beta_2.
     epsilon : float
-        What is added to the root of the second moments.
-    nesterov, corrected, summed : float
-        1 if Nesterov's momentum is used, if means are corrected, if moments are sums.
+        The number that is added to the square root of the second moments.
+    nesterov : float
+        1 if Nesterov's momentum is used.
+    corrected : float
+        1 if means are corrected for their start at zero.
+    summed : float
+        1 if moments are sums instead of means.
     first_mix : float
-        Lion's share of the mean in the direction.
+        The weight of the mean of gradients in Lion's direction.
     batch : float
-        The samples per step, 0 for all.
+        The number of samples per step; 0 for all.
     blocks : float
         The number of parts of W's rows that move by themselves.
     damping, relative : float
-        Of the natural gradient; 1 if it is relative to the trace.
+        The damping of the natural gradient; 1 if it is relative to the trace.
     log_radius, log_growth, every : float
-        Of progressive rescaling.
+        The settings of progressive rescaling: the logarithms of radius and growth, and
+        the number of steps in a phase.
     weight_decay : float
         lambda.
     reduced : float
-        1 if the variance on batches is reduced.
+        1 if batches use variance reduction.
     signed : float
-        1 if sgn(D) is taken in place of D.
+        1 if the step is along sgn(D) instead of D.
     """
 
     kind: float

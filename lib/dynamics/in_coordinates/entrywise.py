@@ -1,9 +1,10 @@
-"""Directions made entry by entry: steepest descent in l_p norms, Adam and its kin.
+"""Directions computed entry by entry: steepest descent in l_p norms, Adam and similar.
 
-Arrays are flat, e^log times a mantissa, so that moments of e^-30000 keep their digits;
-entries below e^-700 of the largest are lost. Every direction fills D from the mantissa
-G and its log `top`, and returns the log of the factor that D lacks; -inf where nothing
-moves. 0/0 does not move.
+Arrays are flat. Each stands for e^log times a mantissa, so that moments of e^-30000
+keep their digits. Entries smaller than e^-700 times the largest are lost. Every
+direction fills D from the mantissa G and its log `top`. It returns the log of the
+factor by which D has to be multiplied, or -inf if nothing moves. An entry with 0/0 does
+not move.
 """
 
 import math
@@ -15,18 +16,18 @@ from lib.compiled import exponentials
 from lib.compiled.status import LONGEST
 
 REORDER = {"reassoc", "contract", "nsz"}
-SMALL = 1e-60  # largest entry below which a mantissa is brought back to 1
+SMALL = 1e-60  # a mantissa whose largest entry is below this is scaled back to 1
 
 
 @numba.njit
 def log(value):
-    """log value, -inf for zero."""
+    """Return log value, or -inf for zero."""
     return math.log(value) if value > 0.0 else -math.inf
 
 
 @numba.njit
 def add_logs(a, b):
-    """a + b, -inf where either is."""
+    """Return the sum a + b of two logs, or -inf if one of them is -inf."""
     if a > -math.inf and b > -math.inf:
         return a + b
     return -math.inf
@@ -34,7 +35,7 @@ def add_logs(a, b):
 
 @numba.njit(fastmath=REORDER)
 def dot(a, b):
-    """<a, b>; (m,) each."""
+    """Return <a, b>, for a and b (m,)."""
     total = 0.0
     for j in range(a.size):
         total += a[j] * b[j]
@@ -43,7 +44,7 @@ def dot(a, b):
 
 @numba.njit(fastmath=REORDER)
 def largest(x):
-    """The largest |entry| of x."""
+    """Return the largest absolute value of the entries of x (m,)."""
     top = 0.0
     for j in range(x.size):
         top = max(top, abs(x[j]))
@@ -52,8 +53,8 @@ def largest(x):
 
 @numba.njit
 def copy(x, out):
-    """out = x, in the corner that x fills. With `out[:] = x` numba compiles the words
-    of its errors as well, a tenth of all compilation.
+    """Copy x into the first entries of `out`, along each axis. With `out[:] = x` numba
+    would also compile error messages, which took a tenth of all compilation.
     """
     for place, value in np.ndenumerate(x):
         out[place] = value
@@ -61,14 +62,17 @@ def copy(x, out):
 
 @numba.njit
 def divide(x, size, out):
-    """out = x / size; (m,) each."""
+    """Fill `out` (m,) with x / size, for x (m,)."""
     for j in range(x.size):
         out[j] = x[j] / size
 
 
 @numba.njit(fastmath=REORDER)
 def mix(x, x_log, a, y, y_log, b, squared=False):
-    """x = a x + b y, y or its square, in x's mantissa; returns the new log."""
+    """Replace x by a x + b y, or by a x + b y^2 if `squared`; return the new log.
+
+    x and y (m,) are mantissas with the logs x_log and y_log. x is changed in place.
+    """
     old = add_logs(x_log, log(a))
     new = add_logs(y_log, log(b))
     top = max(old, new)
@@ -94,14 +98,17 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
 
 @numba.njit
 def sign(G, D):
-    """D = sgn(G), 0 for 0."""
+    """Fill D (m,) with sgn(G), which is 0 for an entry of 0."""
     for j in range(G.size):
         D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
 
 
 @numba.njit(fastmath=REORDER)
 def steepest(G, top, p, work, D):
-    """The D with ||D||_p <= 1 and largest <G, D>, and the log of ||G||_q, its value."""
+    """Fill D (m,) with the D of ||D||_p <= 1 that has the largest <G, D>.
+
+    Returns the log of this largest value, which is ||G||_q.
+    """
     size = largest(G)
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
@@ -112,7 +119,7 @@ def steepest(G, top, p, work, D):
         for j in range(G.size):
             total += abs(G[j])
         return top + math.log(total)
-    if p == 1.0:  # of several largest entries the first
+    if p == 1.0:  # if several entries are equally large, take the first
         D[:] = 0.0
         place = 0
         for j in range(1, G.size):
@@ -137,7 +144,10 @@ def steepest(G, top, p, work, D):
 
 @numba.njit(fastmath=REORDER)
 def pull(G, top, p, normalised, work, D):
-    """Mirror descent's D = G, over ||G||_q where `normalised`; work (2, m)."""
+    """Fill D (m,) with mirror descent's direction: G, or G / ||G||_q if `normalised`.
+
+    `work` is (2, m). Returns the log of the factor that D lacks.
+    """
     size = largest(G)
     if size == 0.0 or top == -math.inf:
         D[:] = 0.0
@@ -152,7 +162,10 @@ def pull(G, top, p, normalised, work, D):
 
 @numba.njit
 def signed_power(x, exponent, work, out):
-    """out = sgn(x) |x|^exponent; log of its largest entry, > LONGEST for no float."""
+    """Fill `out` (m,) with sgn(x) |x|^exponent; return the log of its largest entry.
+
+    If this log exceeds LONGEST, the result is no float, and `out` is not filled.
+    """
     top = exponentials.power(x, exponent, work[0], work[1])
     if top <= LONGEST:
         for j in range(x.size):
@@ -162,7 +175,10 @@ def signed_power(x, exponent, work, out):
 
 @numba.njit
 def sign_momentum(rule, G, top, m, logs, D):
-    """Signum and Lion: D = sgn(beta_1 m + (1 - beta_1) G), m with the log logs[0]."""
+    """Fill D (m,) for Signum and Lion: D = sgn(a m + (1 - a) G) with a = `first_mix`.
+
+    m is updated in place, with its log in logs[0]. Returns 0, or -inf if D is zero.
+    """
     copy(m, D)
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
     logs[0] = mix(m, logs[0], rule.momentum, G, top, 1.0 - rule.momentum)
@@ -172,7 +188,10 @@ def sign_momentum(rule, G, top, m, logs, D):
 
 @numba.njit(fastmath=REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
-    """D = m / (sqrt(v) + epsilon) up to e^factor; 0 where v = epsilon = 0."""
+    """Fill D (m,) with m / (sqrt(v) + epsilon); return the log of the factor it lacks.
+
+    Entries with v = epsilon = 0 become 0.
+    """
     root_log = 0.5 * v_log
     epsilon_log = log(epsilon)
     top = max(root_log, epsilon_log)
@@ -195,7 +214,10 @@ def quotient(m, m_log, v, v_log, epsilon, D):
 
 @numba.njit
 def correction(beta, t):
-    """log(1 - beta^{t+1}), the correction of a mean from zero, after step t."""
+    """Return log(1 - beta^{t+1}), which corrects a mean for its start at zero.
+
+    It is for the mean after step t.
+    """
     if beta > 0.0:
         return math.log(-math.expm1((t + 1.0) * math.log(beta)))
     return 0.0
@@ -203,7 +225,10 @@ def correction(beta, t):
 
 @numba.njit
 def adaptive(rule, t, G, top, m, v, logs, D):
-    """Adam, RMSprop and AdaGrad; m and v, with the logs (2,), move by one gradient."""
+    """Fill D for Adam, RMSprop and AdaGrad; return the log of the factor that it lacks.
+
+    m and v, whose logs are in `logs` (2,), are updated in place by one gradient.
+    """
     beta = rule.momentum
     memory = rule.memory
     logs[0] = mix(m, logs[0], beta, G, top, 1.0 - beta)

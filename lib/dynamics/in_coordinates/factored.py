@@ -1,4 +1,4 @@
-"""Keys and queries trained in place of W = K Q^T, by rules that see the coordinates."""
+"""Train keys K and queries Q in place of W = K Q^T, by rules that see coordinates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _KINDS = (codes.ENTRYWISE, codes.SPECTRAL, codes.ADAPTIVE, codes.SIGN)
 def small_start(
     tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw Gaussian factors of deviation size / sqrt(m).
+    """Draw K and Q with independent N(0, size^2 / m) entries.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ def small_start(
     seeds : sequence of int
         One seed per run.
     m : int
-        The columns of the factors.
+        The number of columns of K and Q.
     size : float, optional
-        The deviation times sqrt(m).
+        The standard deviation of the entries, times sqrt(m).
 
     Returns
     -------
@@ -44,7 +44,7 @@ def small_start(
     Raises
     ------
     ValueError
-        If there are no columns, or another number of seeds than of runs.
+        If m < 1, or if the number of seeds is not the number of runs.
     """
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
@@ -65,7 +65,7 @@ def train(
     record: Sequence[int],
     loss: str = "exponential",
 ) -> dict[Any, History]:
-    """Minimise paper A's loss over (K, Q), head fixed; a rule acts on each factor.
+    """Minimise paper A's loss over (K, Q) with a fixed head; a rule moves each factor.
 
     Parameters
     ----------
@@ -86,14 +86,15 @@ def train(
     Returns
     -------
     dict of str to History
-        The histories; their path has K and Q. A run is "stalled" also if no factor
-        moves, as from K = Q = 0.
+        The histories, whose `path` contains K and Q. A run also ends as "stalled" if
+        neither factor moves, for example from K = Q = 0.
 
     Raises
     ------
     ValueError
-        For another loss, factors that do not fit or are not finite, momentum of polar
-        factors, other rules of matrices, batches, blocks, radii and weight decay.
+        If the loss is another one; if K or Q has the wrong shape or is not finite; if a
+        rule has momentum of polar factors, matrix moments, batches, blocks, a radius or
+        weight decay.
     """
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape
@@ -119,7 +120,7 @@ def train(
 
 
 def _is_plain(numbers: codes.Numbers) -> bool:
-    """Return whether the loop of factors knows all that a rule does."""
+    """Return whether the loop for K and Q supports all settings of a rule."""
     momentum_of_polar = numbers.kind == codes.SPECTRAL and numbers.momentum
     more = (
         numbers.batch
@@ -133,7 +134,7 @@ def _is_plain(numbers: codes.Numbers) -> bool:
 def _of_factors(
     tokens: TokenSet, times: np.ndarray, raw: dict[str, np.ndarray], loss: str
 ) -> History:
-    """Return the History of a rule on factors."""
+    """Return the History that follows from the raw records `raw` of K and Q."""
     u = np.repeat(tokens.u[:, None], len(times), 1)
     records = {
         "path": Factors(K=raw["K"], Q=raw["Q"], u=u),
@@ -159,7 +160,12 @@ def _train_rule(
     K: np.ndarray,
     Q: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Return the records of a rule, NaN from the first that is not finite."""
+    """Train every run with one rule; return its records by name.
+
+    These are K (runs, k, d, m), Q (runs, k, d_z, m), logs (runs, k) with log(L - L*),
+    and status and ended (runs,). From a run's first record that is not finite, its
+    records are NaN.
+    """
     raw = unwritten(
         status.COMPLETED,
         len(K),

@@ -1,12 +1,13 @@
-"""Singular values of a graded sum, each to full relative accuracy, and their
-directions.
+"""Singular values of a graded sum, each to full relative accuracy, and directions.
 
-The polar factor treats a singular value of e^-1000 like one of 1. With the samples in
-the order of their scales, G = C diag(e^s) Q^T, Q orthonormal and the columns of C of
-like size, since a smaller sample only adds to columns of larger ones. C = Q' R leaves R
-diag(e^s), triangular: blocks where scales lie APART, in which the one-sided Jacobi
-method is accurate relative to every singular value (Demmel and Veselic, 1992). A
-direction is U f(S) V^T of G = U S V^T.
+The polar factor gives a singular value of e^-1000 the same weight as one of 1. So we
+need even the smallest singular values to full relative accuracy. Order the samples by
+their scales. Then G = C diag(e^s) Q^T, where Q is orthonormal and the columns of C have
+similar sizes: a smaller sample only adds to columns that larger samples began. A QR
+factorisation C = Q' R leaves the triangular matrix R diag(e^s). It splits into blocks
+wherever two scales lie APART. Within a block, the one-sided Jacobi method finds every
+singular value to full relative accuracy (Demmel and Veselic, 1992). A direction is U
+f(S) V^T, where G = U S V^T.
 """
 
 import math
@@ -29,9 +30,11 @@ QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
 
 class Space(NamedTuple):
-    """Work space for n samples, d, d_z = e, r = min(n, d_z), named as above: of_z =
-    Q^T, from_z the z_i in it; C, its `scale`; of_c = Q'^T, R a row per column; block,
-    V, sigma: Jacobi's vectors, rotations, norms; `image` of a vector.
+    """Work space for n samples, with e = d_z and r = min(n, d_z). In the words of the
+    module: of_z is Q^T, and from_z contains the coordinates of the z_i in this basis.
+    C is C^T, one column of C per row, and `scale` holds s. of_c is Q'^T, and R is R^T,
+    one column of R per row. block, V and sigma are the vectors, the rotations and the
+    norms in Jacobi's method. `image` is room for one vector.
     """
 
     of_z: Annotated[np.ndarray, "r e"]
@@ -48,8 +51,9 @@ class Space(NamedTuple):
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Coordinates of `vector`, overwritten, in the first `rank` rows of basis, unless
-    `coefficients` is empty; the new rank, with a row where it leaves them.
+    """Fill `coefficients`, unless it is empty, with the coordinates of `vector` in the
+    first `rank` rows of `basis`. If the vector leaves their span, add one row to the
+    basis. Returns the new rank. `vector` is overwritten.
     """
     coefficients[:] = 0.0
     length = math.sqrt(dot(vector, vector))
@@ -72,7 +76,9 @@ def expand(vector, basis, rank, coefficients):
 
 @numba.njit
 def descending(values):
-    """The places of `values`, from large to small; equal ones in their order."""
+    """Return the indices that sort `values` (k,) from large to small; equal values stay
+    in their order.
+    """
     order = np.arange(values.size)
     for k in range(1, values.size):
         place = k
@@ -85,8 +91,10 @@ def descending(values):
 
 @numba.njit(inline="always")
 def _factorise(graded, z, s):
-    """Fill s up to R; C's columns from large to small, without zeros, column c for row
-    c of of_z with the factor e^{scale_c}; `made`: rows of of_c made so far.
+    """Fill the fields of s from of_z to R. Column c of C belongs to row c of of_z, and
+    has the factor e^{scale_c}. Returns the indices (count,) of the columns that are not
+    zero, from large to small, and `made`: entry k is how many rows of of_c the first k
+    of these columns need.
     """
     n = graded.logs.size
     rank = 0
@@ -126,8 +134,9 @@ def _factorise(graded, z, s):
 
 @numba.njit
 def jacobi(A, V, count, width):
-    """Rotate the rows A (count, width) until orthogonal; V the rotations: A = V A_0. A
-    row that keeps less than VANISHED of its length becomes zero.
+    """Rotate the rows of A (count, width) in place until they are orthogonal. V (count,
+    count) is filled with the rotations: A = V A_0, where A_0 is A before. A row that
+    keeps less than VANISHED of its length becomes zero.
     """
     length = np.zeros(count)
     for c in range(count):
@@ -175,7 +184,9 @@ def jacobi(A, V, count, width):
 
 @numba.njit(inline="always")
 def _decompose(s, scale, made, first, last):
-    """The block's singular vectors in s.block and s.V, values in s.sigma."""
+    """Decompose the block of the columns from `first` to `last`. Its singular vectors
+    go to s.block and s.V, its singular values to s.sigma. Returns the largest value.
+    """
     before = made[first]
     count = last - first
     width = made[last] - before
@@ -193,7 +204,8 @@ def _decompose(s, scale, made, first, last):
         s.sigma[l] = math.sqrt(total)
         top = max(top, s.sigma[l])
         positive += s.sigma[l] > 0.0
-    for _ in range(positive - width):  # more than the rank: the least are rounding
+    # More positive values than the rank allows: the smallest are rounding errors.
+    for _ in range(positive - width):
         smallest = -1
         for l in range(count):
             if s.sigma[l] > 0.0 and (smallest < 0 or s.sigma[l] < s.sigma[smallest]):
@@ -204,7 +216,9 @@ def _decompose(s, scale, made, first, last):
 
 @numba.njit
 def direction(rule, graded, z, s, D):
-    """Fill D; the log of G's dual norm (nuclear norm for Newton-Schulz)."""
+    """Fill D (d, d_z) with U f(S) V^T. Returns the log of <G, D>, or -inf if G is zero.
+    In steepest descent, <G, D> is the dual norm of G.
+    """
     D[:] = 0.0
     columns, made = _factorise(graded, z, s)
     count = columns.size
@@ -215,7 +229,7 @@ def direction(rule, graded, z, s, D):
     first = 0
     value = 0.0
     square = 0.0
-    if shape == codes.NEWTON_SCHULZ:  # of ||G||, without e^(2 scale_0)
+    if shape == codes.NEWTON_SCHULZ:  # ||G||^2, without the factor e^(2 scale_0)
         for k in range(count):
             for r in range(made[k + 1]):
                 square += (math.exp(scale[k] - scale[0]) * s.R[k, r]) ** 2
@@ -252,7 +266,9 @@ def direction(rule, graded, z, s, D):
 
 @numba.njit(inline="always")
 def _add(s, columns, rows, D):
-    """D += a block's part, sum_l s.sigma_l (row l of s.block) x (row l of s.V)."""
+    """Add a block's part to D, the sum over l of s.sigma_l times the outer product of
+    row l of s.block and row l of s.V.
+    """
     count = columns.size
     d_z = s.of_z.shape[1]
     for r in range(len(rows)):

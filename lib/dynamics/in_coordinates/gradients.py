@@ -1,7 +1,8 @@
 """The gradient of one run as a graded sum, -grad L = sum_i e^{s_i} b_i z_i^T, compiled.
 
-b_i (d,) has largest entry 1, and s_i is the log of what was taken out: no sample's part
-underflows beside another's.
+The largest entry of b_i (d,) is 1, and s_i is the log of the factor that was divided
+out. So the part of a sample with a small gradient does not underflow beside that of a
+sample with a large one.
 """
 
 import math
@@ -16,19 +17,22 @@ from lib.dynamics.in_coordinates.entrywise import REORDER
 
 
 class Problem(NamedTuple):
-    """One run: delta (n, T-1, d) = x_opt - x_t, z (n, d_z), scores (T, n); hidden (n,
-    T-1) the pairs of masked tokens, or (n, 0) if none is.
+    """The data of one run: delta (n, T-1, d) with rows x_opt - x_t, z (n, d_z), scores
+    (T, n), and hidden (n, T-1), which is True for pairs with a masked token. hidden is
+    (n, 0) if no token is masked.
     """
 
     delta: np.ndarray
     z: np.ndarray
     scores: np.ndarray
     hidden: np.ndarray
-    logistic: bool  # the loss, else exponential
+    logistic: bool  # whether the loss is the logistic one; else it is the exponential
 
 
 def zeros(kind: Any, **sizes: int) -> Any:
-    """A NamedTuple `kind` of zeros in the annotated shapes; `logs` of -inf."""
+    """Return a NamedTuple of the type `kind`, with arrays of zeros. Their shapes are
+    annotated as letters, each of which stands for a size. Arrays named `logs` are -inf.
+    """
 
     def made(name, hint):
         if not hasattr(hint, "__metadata__"):
@@ -41,7 +45,7 @@ def zeros(kind: Any, **sizes: int) -> Any:
 
 
 class Graded(NamedTuple):
-    """The sum of e^{logs_i} b_i z_i^T; a log is -inf for a part that is zero."""
+    """The graded sum of e^{logs_i} b_i z_i^T; a part that is zero has the log -inf."""
 
     b: Annotated[np.ndarray, "n d"]
     logs: Annotated[np.ndarray, "n"]
@@ -49,8 +53,8 @@ class Graded(NamedTuple):
 
 @numba.njit(fastmath=REORDER)
 def margins(problem, W, image, out):
-    """out[t, i] = <delta_{i,t}, W z_i>, out (T-1, lanes); image (d,) work space.
-    Masked tokens stay at FAR.
+    """Fill `out` (T-1, lanes) with the margins: out[t, i] = <delta_{i,t}, W z_i>. The
+    margin of a masked token is FAR. `image` (d,) is work space.
     """
     delta = problem.delta
     z = problem.z
@@ -74,7 +78,9 @@ def margins(problem, W, image, out):
 
 @numba.njit(fastmath=REORDER)
 def pulls(problem, c, scales, out):
-    """out = the graded gradient of the mean, from c (T-1, lanes), scales."""
+    """Fill `out`, a Graded, with the negative gradient of the mean loss. c (T-1, lanes)
+    are its coefficients, up to the log factors `scales` (n,).
+    """
     delta = problem.delta
     n, S, d = delta.shape
     for i in range(n):
@@ -89,7 +95,7 @@ def pulls(problem, c, scales, out):
 
 @numba.njit
 def unit(graded):
-    """Divide each b_i by its largest |entry|, whose logarithm is added to logs[i]."""
+    """Divide each b_i by its largest entry, and add this entry's log to logs_i."""
     for i in range(len(graded.b)):
         largest = entrywise.largest(graded.b[i])
         if largest == 0.0 or graded.logs[i] == -math.inf:
@@ -102,7 +108,7 @@ def unit(graded):
 
 @numba.njit
 def keep(graded, first, size):
-    """Leave `size` samples from `first` on, and make the mean one over them."""
+    """Keep only the `size` samples from `first` on, and make the sum their mean."""
     n = graded.logs.size
     more = math.log(n / size)
     for i in range(n):
@@ -112,7 +118,9 @@ def keep(graded, first, size):
 
 @numba.njit
 def reduce(anchor, graded, first, size):
-    """graded = anchor, + (n / size) (graded - anchor) on `size` samples."""
+    """Replace `graded` by anchor + (n / size) (graded - anchor). The difference is only
+    taken on the `size` samples from `first` on.
+    """
     n = graded.logs.size
     more = n / size
     for i in range(n):
@@ -135,7 +143,9 @@ def reduce(anchor, graded, first, size):
 
 @numba.njit
 def mix(into, a, other, b, graded):
-    """into = a other + b graded, part by part; a, b >= 0; `into` may be `other`."""
+    """Fill `into` with a other + b graded, sample by sample, for a, b >= 0. `into` may
+    be the same object as `other`.
+    """
     log_a = entrywise.log(a)
     log_b = entrywise.log(b)
     for i in range(into.logs.size):
@@ -152,7 +162,9 @@ def mix(into, a, other, b, graded):
 
 @numba.njit(fastmath=REORDER)
 def dense(graded, z, out):
-    """out = the sum (d, d_z) without e^top; returns top, the largest log."""
+    """Fill `out` (d, d_z) with the graded sum divided by e^top, where top is its largest
+    log; return top.
+    """
     out[:] = 0.0
     largest = graded.logs.max()
     if largest == -math.inf:

@@ -1,4 +1,4 @@
-"""The compiled loops: W by every rule, keys and queries by the plain ones."""
+"""The compiled loops: one trains W by any rule, one trains K and Q by plain rules."""
 
 import math
 from typing import Annotated, NamedTuple
@@ -18,18 +18,20 @@ from lib.dynamics.in_coordinates import (
 from lib.dynamics.in_coordinates.entrywise import copy
 from lib.dynamics.in_coordinates.gradients import Graded
 
-# A call that takes a whole State or Part counts a reference to each of its arrays, up
-# and down, which costs as much as a step. What every step calls is inlined, or takes
-# the arrays it needs. What else has one caller is inlined too, unless few rules need
-# it: a function is optimised alone and again in its callers. Loops stand where numpy's
-# argsort, outer, where and argmax would, and where arrays would be assigned: numba
-# compiles those longer than the rules.
+# If a function takes a whole State or Part, each call counts references to all its
+# arrays, which costs as much as a step. So functions that every step calls are inlined,
+# or take only the arrays they need. Other functions with one caller are inlined too,
+# unless few rules need them, because numba optimises a function by itself and again in
+# each caller. We write loops in place of numpy's argsort, outer, where and argmax, and
+# in place of array assignments: numba would need longer to compile these than all the
+# rules.
 
 
 class _Part(NamedTuple):
-    """A matrix (d, d_z = e) that moves as one: W, a block, a factor. Its gradient as a
-    graded sum, its mantissa G, direction D; moments and logs, or W's mirror image in
-    the first; work space.
+    """A matrix (d, e) with e = d_z that moves as one: W, a block of W, or a factor.
+    `graded` is its negative gradient as a graded sum, G the mantissa of the sum, and D
+    the direction. `first` and `second` are the moments, with their `logs`; in mirror
+    descent `first` is the mirror image of W. `work` and `svd` are work space.
     """
 
     G: Annotated[np.ndarray, "d e"]
@@ -43,7 +45,10 @@ class _Part(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What an optimiser keeps of one run, and its work space."""
+    """The state of an optimiser in one run, and its work space. `momentum` is the mean
+    of gradients, `looked` is Nesterov's look ahead, and `anchor` is the gradient at the
+    anchor of variance reduction.
+    """
 
     whole: _Part
     block: _Part
@@ -54,13 +59,13 @@ class _State(NamedTuple):
 
 
 def part(n: int, d: int, e: int) -> _Part:
-    """A Part of zeros for n samples."""
+    """Return a Part of zeros for n samples and a matrix (d, e)."""
     r = min(n, e)
     return gradients.zeros(_Part, n=n, d=d, e=e, r=r, m=d * e, two=2)
 
 
 def state(rule: codes.Numbers, n: int, d: int, e: int) -> _State:
-    """A State of zeros for n samples and W (d, e)."""
+    """Return a State of zeros for n samples and W (d, e)."""
     block = part(n, d // int(rule.blocks), e)
     momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
     sides = gradients.zeros(preconditioners.Sides, d=d, e=e, two=2)
@@ -76,7 +81,9 @@ def state(rule: codes.Numbers, n: int, d: int, e: int) -> _State:
 
 @numba.njit(inline="always")
 def _seen(rule, s):
-    """The graded sum whose direction is taken: the gradient or its momentum."""
+    """Return the graded sum from which the direction is computed: the gradient, or its
+    momentum, which is updated first.
+    """
     beta = rule.momentum
     seen = s.whole.graded
     if beta > 0.0:
@@ -90,7 +97,9 @@ def _seen(rule, s):
 
 @numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D block by block, each with its own logs; the log of the dual norm."""
+    """Fill D (d, d_z) block by block of rows; each block has its own logs. Returns the
+    log of the dual norm of the whole gradient.
+    """
     height = len(s.D)
     value = -math.inf
     for first in range(0, len(D), height):
@@ -110,7 +119,7 @@ def _by_blocks(rule, graded, z, s, D):
 
 @numba.njit(inline="always")
 def _plain(rule, t, top, s):
-    """Fill s.D by an entrywise rule from s.G; the log of what it lacks."""
+    """Fill s.D from s.G by an entrywise rule; return the log of the factor it lacks."""
     G = s.G.ravel()
     D = s.D.ravel()
     if rule.kind == codes.ENTRYWISE:
@@ -125,7 +134,9 @@ def _plain(rule, t, top, s):
 
 @numba.njit(inline="always")
 def _direction(rule, t, z, answers, basis, S, s):
-    """Fill s.whole.D; the log of what it lacks, -inf where nothing moves."""
+    """Fill s.whole.D by the rule. Returns the log of the factor that D lacks, or -inf
+    if nothing moves.
+    """
     w = s.whole
     kind = rule.kind
     if kind == codes.SPECTRAL or rule.blocks > 1.0:
@@ -157,7 +168,9 @@ def _direction(rule, t, z, answers, basis, S, s):
 
 @numba.njit(inline="always")
 def _batch(rule, t, graded, anchor):
-    """Leave step t's batch, or its correction of the anchor's gradient."""
+    """Restrict `graded` to the batch of step t, or, with variance reduction, replace it
+    by the anchor's gradient with the batch's correction.
+    """
     size = int(rule.batch)
     if size > 0:
         first = (t % (graded.logs.size // size)) * size
@@ -172,8 +185,10 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D; log of its largest entry, norm, or NaN."""
-    # mirror descent moves W's image
+    """Move W, flat, to shrink W + length D, in place. Returns the log of the largest
+    entry of W, or of its norm if the rule has a radius; it may be NaN.
+    """
+    # Mirror descent moves the mirror image of W, from which W follows.
     if rule.kind == codes.MIRROR:
         moved = image
     else:
@@ -190,7 +205,9 @@ def _move(rule, t, shrink, length, D, image, work, W):
 
 @numba.njit
 def _rescale(rule, t, largest, W):
-    """W, flat, into the ball of step t's phase or onto it; the log of its size."""
+    """Scale W, flat, into the ball of the phase of step t. The first step of a phase is
+    scaled onto the sphere. Returns the log of the norm of W, or inf if it overflows.
+    """
     phase = (t + 1) // int(rule.every)
     log_radius = rule.log_radius + phase * rule.log_growth
     total = 0.0
@@ -210,7 +227,7 @@ def _rescale(rule, t, largest, W):
 
 @numba.njit(inline="always")
 def _lanes(problem):
-    """Lanes of one sample each, with the scores of the head."""
+    """Return the softmax's lanes, one per sample, filled with the scores of the head."""
     n, S, _ = problem.delta.shape
     lanes = softmax.empty_lanes(S + 1, n)
     copy(problem.scores, lanes.scores)
@@ -219,7 +236,9 @@ def _lanes(problem):
 
 @numba.njit(inline="always")
 def _record(problem, lanes, graded, G, W, path, logs):
-    """Fill path with W, logs with log(L - L*) and log ||grad L|| of all samples."""
+    """Fill `path` (d, d_z) with W, and `logs` (2,) with log(L - L*) and log ||grad L||
+    over all samples.
+    """
     copy(W, path)
     top = gradients.dense(graded, problem.z, G)
     size = math.sqrt(entrywise.dot(G.ravel(), G.ravel()))
@@ -229,16 +248,18 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 @numba.njit(nogil=True, cache=True)
 def run_job(problem, rule, times, W, path, logs, s, stop):
-    """Train W (d, d_z) in place, until `stop` (1,) is no longer zero; (status, last
-    iteration), STALLED at no gradient. At times (k,) it fills path (k, d, d_z), logs
-    (k, 2), log(L - L*), log ||grad L||.
+    """Train W (d, d_z) in place; leave early once `stop` (1,) is not zero. At the
+    iterations `times` (k,) it fills path (k, d, d_z) with W, and logs (k, 2) with
+    log(L - L*) and log ||grad L||. Returns the status and the last iteration. The
+    status is STALLED if the gradient is zero.
     """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)
     image = np.zeros(d)
     w = s.whole
     answers = lanes.lane[softmax.ANSWER]
-    scales = np.zeros((2, n))  # every sample a run of its own, so that none underflows
+    # Each sample gets a scale of its own, as if it were a run, so that none underflows.
+    scales = np.zeros((2, n))
     basis = preconditioners.span(problem, rule.kind == codes.FULL_ADAGRAD)
     S = np.zeros((len(basis), len(basis)))
     record = 0
@@ -279,8 +300,8 @@ def run_job(problem, rule, times, W, path, logs, s, stop):
 
 @numba.njit(inline="always")
 def _factor_direction(rule, t, graded, z, s):
-    """Fill s.D from the graded sum over rows z; the log of what it lacks, -inf for no
-    move.
+    """Fill s.D, the direction of a factor, from the graded sum with the rows z. Returns
+    the log of the factor that D lacks, or -inf if nothing moves.
     """
     if rule.kind == codes.SPECTRAL:
         value = graded_svd.direction(rule, graded, z, s.svd, s.D)
@@ -292,7 +313,9 @@ def _factor_direction(rule, t, graded, z, s):
 
 @numba.njit
 def _move_factor(factor, D, step):
-    """factor += e^step D, flat; returns log of its largest entry, at least 0."""
+    """Add e^step D to `factor`, flat and in place. Returns the log of the factor's
+    largest entry, or 0 if this log is negative.
+    """
     for j in range(factor.size):
         factor[j] += math.exp(step) * D[j]
     return math.log(max(entrywise.largest(factor), 1.0))
@@ -300,9 +323,9 @@ def _move_factor(factor, D, step):
 
 @numba.njit(nogil=True, cache=True)
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, stop):
-    """Train W = K Q^T by factors moved in place, until `stop` (1,) is no longer zero;
-    (status, last iteration). At times (k,) it fills K_path (k, d, m), Q_path
-    (k, d_z, m), logs (k,), log(L - L*).
+    """Train W = K Q^T by moving K and Q in place; leave early once `stop` (1,) is not
+    zero. At the iterations `times` (k,) it fills K_path (k, d, m), Q_path (k, d_z, m),
+    and logs (k,) with log(L - L*). Returns the status and the last iteration.
     """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)

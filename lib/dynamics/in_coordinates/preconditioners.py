@@ -1,8 +1,9 @@
 """Directions with a matrix in front: natural gradient, Shampoo, SOAP, full-matrix
 AdaGrad.
 
-What lies below FLOOR of the largest is rounding and counts as zero: SOAP would divide
-rounding by rounding, as a gradient in its own singular bases is diagonal.
+An eigenvalue or entry below FLOOR times the largest one is rounding error, and is set
+to zero. Otherwise SOAP would divide rounding errors by rounding errors, because a
+gradient is diagonal in its own singular bases.
 """
 
 import math
@@ -16,7 +17,7 @@ from lib.dynamics.in_coordinates import entrywise, graded_svd
 from lib.dynamics.in_coordinates.entrywise import copy, dot
 
 FLOOR = 1e-13
-VANISHED = 1e-13  # of a pivot, relative to its diagonal
+VANISHED = 1e-13  # a pivot below this, relative to its diagonal entry, is zero
 
 
 @numba.njit
@@ -24,17 +25,19 @@ def natural(rule, graded, z, answers, D):
     """Fill D = (F + lambda I)^{-1} G; returns the log of the factor that it lacks, or
     -inf.
 
-    G = sum_i p_i, and j_i = grad f_i of the answer f_i = y_i u^T X_i^T softmax(X_i W
-    z_i) is a multiple of p_i, n p_i = |l'(f_i)| j_i. The Fisher matrix of the labels,
-    P(y) = sigma(y f) under the logistic loss, is the Gauss-Newton matrix (1/n) sum_i
-    l''(f_i) j_i j_i^T; so it is F = sum_i w_i p_i p_i^T with w_i = n l'' / l'^2 = n
-    e^{f_i}, for the exponential loss too. Then D = sum_i y_i e^{-s_i} p_i, where
+    The answer of the model on sample i is f_i = y_i u^T X_i^T softmax(X_i W z_i), with
+    gradient j_i = grad f_i. G = sum_i p_i is a sum over samples with n p_i = |l'(f_i)|
+    j_i. Under the logistic loss, labels have P(y) = sigma(y f), and their Fisher matrix
+    is the Gauss-Newton matrix (1/n) sum_i l''(f_i) j_i j_i^T. So it is F = sum_i w_i
+    p_i p_i^T with w_i = n l'' / l'^2 = n e^{f_i}, which also holds for the exponential
+    loss. Then D = sum_i y_i e^{-s_i} p_i, where the n unknowns y solve
 
         (C + diag(lambda e^{-2 s_i} / w_i)) y = e^{-s} / w,   C_ij = <p_i, p_j> e^{-s_i - s_j},
 
-    n unknowns, C of order one, all that is graded on the diagonal: scaled to a diagonal
-    of ones, the matrix loses no digits. answers (n,): the f_i. A sample whose pull lies
-    in the span of those of larger ones, to rounding, is left out: the larger decide.
+    The entries of C are of order one, and all differences of scale are on the diagonal.
+    So the matrix loses no digits if it is scaled to a diagonal of ones. `answers` (n,)
+    are the f_i. If the p_i of a sample lies, up to rounding, in the span of the p_i of
+    larger samples, the sample is left out, because the larger ones decide there.
     """
     D[:] = 0.0
     samples, C, weight = _gather(rule, graded, z, answers)
@@ -61,7 +64,9 @@ def natural(rule, graded, z, answers, D):
 
 @numba.njit(inline="always")
 def _gather(rule, graded, z, answers):
-    """The samples that pull, from large to small, their C and log weights w."""
+    """Return the indices (m,) of the m samples with a gradient, from large to small,
+    and for these samples the matrix C (m, m) and the log weights w (m,).
+    """
     weight = np.zeros(len(z))
     size = np.zeros(len(z))
     count = 0
@@ -86,7 +91,9 @@ def _gather(rule, graded, z, answers):
 
 @numba.njit(inline="always")
 def _scale(rule, C, logs, weight):
-    """Minus half the diagonal's logs, the scaled right-hand side, what it lacks."""
+    """Return -1/2 times the logs of the diagonal (m,), the right-hand side (m,) after
+    scaling to a diagonal of ones, and the log of the factor that it lacks.
+    """
     damping = entrywise.log(rule.damping)
     if rule.relative:
         trace = -math.inf
@@ -109,7 +116,9 @@ def _scale(rule, C, logs, weight):
 
 @numba.njit(inline="always")
 def _solve(C, half, right):
-    """y, the scaled unknowns, by Cholesky's method; 0 where a pivot vanishes."""
+    """Return y (m,), the unknowns after scaling, by Cholesky's method. An unknown whose
+    pivot vanishes is 0.
+    """
     count = len(C)
     kept = 0
     L = np.zeros(C.shape)
@@ -140,7 +149,9 @@ def _solve(C, half, right):
 
 
 class Sides(NamedTuple):
-    """L, sum of G G^T, and R, of G^T G, decaying or not; logs; SOAP's bases."""
+    """L is `left`, the sum or decaying mean of G G^T; R is `right`, that of G^T G. Both
+    are mantissas with the `logs`. The other two fields are SOAP's bases.
+    """
 
     left: Annotated[np.ndarray, "d d"]
     right: Annotated[np.ndarray, "e e"]
@@ -151,7 +162,7 @@ class Sides(NamedTuple):
 
 @numba.njit
 def product(A, B):
-    """A B, every sum in its order."""
+    """Return A B, with every sum in the order of its terms, so that bits do not vary."""
     out = np.zeros((A.shape[0], B.shape[1]))
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
@@ -164,7 +175,7 @@ def product(A, B):
 
 @numba.njit
 def _accumulate(rule, G, top, sides):
-    """L and R with one more gradient."""
+    """Add one more gradient to L and R, in place."""
     a, b = (1.0, 1.0) if rule.summed else (rule.memory, 1.0 - rule.memory)
     left = product(G, G.T).ravel()
     right = product(G.T, G).ravel()
@@ -175,12 +186,14 @@ def _accumulate(rule, G, top, sides):
 
 @numba.njit
 def _eigen(A):
-    """Eigenvectors of symmetric A >= 0 as columns, values, from large to small."""
+    """Return the eigenvectors of a symmetric A >= 0 (m, m), as columns, and the
+    eigenvalues (m,), both from large to small.
+    """
     m = len(A)
     work = A.copy()
     Q = np.zeros((m, m))
     values = np.zeros(m)
-    # The rows of Q A are orthogonal: those of Q, eigenvectors
+    # Jacobi makes the rows of Q A orthogonal; the rows of Q are then eigenvectors.
     graded_svd.jacobi(work, Q, m, m)
     for k in range(m):
         values[k] = math.sqrt(dot(work[k], work[k]))
@@ -190,7 +203,9 @@ def _eigen(A):
 
 @numba.njit
 def _power(A, B, exponent):
-    """A^exponent B, exponent < 0, by the pseudo-inverse; A symmetric."""
+    """Return A^exponent B for a symmetric A and an exponent < 0. Powers of zero
+    eigenvalues are zero, as in the pseudo-inverse.
+    """
     Q, values = _eigen(A)
     scaled = np.zeros(Q.shape)
     for k in range(len(values)):
@@ -202,7 +217,7 @@ def _power(A, B, exponent):
 
 @numba.njit
 def shampoo(rule, G, top, sides, D):
-    """D = L^{-1/4} G R^{-1/4}; returns the log of the factor that D lacks."""
+    """Fill D with L^{-1/4} G R^{-1/4}; return the log of the factor that D lacks."""
     if top == -math.inf:
         D[:] = 0.0
         return -math.inf
@@ -214,12 +229,14 @@ def shampoo(rule, G, top, sides, D):
 
 @numba.njit
 def _follow(A, Q):
-    """Q = the orthonormal factor of A Q, filled up by old columns, then axes."""
+    """Replace Q (m, m) by the orthonormal factor of A Q. If A Q has a lower rank, old
+    columns of Q and then coordinate axes complete it.
+    """
     m = len(A)
     rank = 0
     basis = np.zeros((m, m))
     vector = np.zeros(m)
-    columns = product(Q.T, A)  # of A Q, as rows
+    columns = product(Q.T, A)  # the columns of A Q, as rows
     for k in range(3 * m):
         if rank == m:
             break
@@ -236,7 +253,9 @@ def _follow(A, Q):
 
 @numba.njit
 def _begin(A, Q):
-    """Q = the eigenvectors of A, from large to small; off its range, axes."""
+    """Fill Q (m, m) with the eigenvectors of A, from large to small. Outside the range
+    of A, coordinate axes complete it.
+    """
     vectors, values = _eigen(A)
     for j in range(len(A)):
         for k in range(len(A)):
@@ -246,7 +265,7 @@ def _begin(A, Q):
 
 @numba.njit
 def _turned(M, sides):
-    """Q_L^T M Q_R, its entries below FLOOR of the largest 0; flat."""
+    """Return Q_L^T M Q_R, flat. Entries below FLOOR times the largest one are 0."""
     turned = product(product(sides.left_basis.T, M), sides.right_basis).ravel()
     least = FLOOR * entrywise.largest(turned)
     for j in range(turned.size):
@@ -256,7 +275,9 @@ def _turned(M, sides):
 
 @numba.njit
 def soap(rule, t, G, top, sides, m, v, logs, D):
-    """Adam in the bases before this step, m, v flat; the log of what D lacks."""
+    """Fill D by Adam in the bases from before this step, then update the bases. m and v
+    are flat and updated in place. Returns the log of the factor that D lacks.
+    """
     if top == -math.inf:
         D[:] = 0.0
         return -math.inf
@@ -286,7 +307,9 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
 
 @numba.njit
 def span(problem, wanted):
-    """A basis (r, d d_z) of the samples' pulls; no rows where not `wanted`."""
+    """Return an orthonormal basis (r, d d_z) of the span of all delta_{i,t} z_i^T. It
+    has no rows unless it is `wanted`.
+    """
     n, S, d = problem.delta.shape
     size = d * problem.z.shape[1]
     rank = 0
@@ -302,8 +325,9 @@ def span(problem, wanted):
 
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
-    """D = S^{-1/2} vec(G), pseudo-inverse; the log of what D lacks. S, the sum of
-    vec(G) vec(G)^T, has the log logs[0], `basis` (r, d d_z) spans delta_{i,t} z_i^T.
+    """Fill D, flat, with S^{-1/2} vec(G), as a power of the pseudo-inverse. Returns the
+    log of the factor that D lacks. S (r, r) is the sum of vec(G) vec(G)^T in `basis`
+    (r, d d_z), which spans all delta_{i,t} z_i^T. The log of S is logs[0].
     """
     D[:] = 0.0
     if top == -math.inf:

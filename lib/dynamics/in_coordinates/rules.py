@@ -3,9 +3,9 @@ r"""Rules that see W in the coordinates of the tokens, each a frozen value.
 .. math:: W_{t+1} = (1 - \eta_t \lambda) W_t + \eta_t D_t, \quad
     \eta_t = \eta (t+1)^{-a}
 
-D_t is made of G = -grad L(W_t), the way down. In all divisions 0/0 = 0: an entry, or a
-singular direction, in which nothing pulls does not move. The head stays fixed, but for
-`MirrorDescent`, which trains it too.
+D_t is computed from the negative gradient G = -grad L(W_t). In all divisions 0/0 = 0:
+an entry, or a singular direction, whose gradient is zero does not move. The head stays
+fixed, except under `MirrorDescent`, which can train it too.
 """
 
 import math
@@ -23,7 +23,7 @@ from lib.dynamics.rules import Rule
 def _need_number(
     name: str, value: Any, holds: Callable[[float], bool], needed: str
 ) -> None:
-    """Raise unless a setting is a number for which `holds` is true."""
+    """Raise TypeError or ValueError unless `value` is a number with `holds(value)`."""
     if not isinstance(value, Real):
         raise TypeError(f"{name} = {value!r}; it must be a number")
     if not holds(value):
@@ -36,7 +36,7 @@ def _is_size(value: float) -> bool:
 
 
 def _need_whole(name: str, value: Any, least: int) -> None:
-    """Raise unless a setting is a whole number of at least `least`."""
+    """Raise ValueError unless a setting is a whole number of at least `least`."""
     if not isinstance(value, Integral):
         raise ValueError(f"{name} = {value!r}; it must be a whole number")
     if value < least:
@@ -59,8 +59,9 @@ class MirrorDescent(Rule):
     normalised : bool, optional
         Whether the gradient is divided by its dual norm.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples. With batches the head stays fixed.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples. With batches the head stays fixed.
 
     Raises
     ------
@@ -69,7 +70,8 @@ class MirrorDescent(Rule):
 
     Notes
     -----
-    Paper C, Section 2. In joint training each gradient is divided by its own norm.
+    This is the rule of paper C, Section 2. In joint training each gradient is divided
+    by its own norm.
 
     Examples
     --------
@@ -95,12 +97,12 @@ class MirrorDescent(Rule):
         _need_whole("batch_size", self.batch_size, 0)
 
     def numbers(self) -> codes.Numbers:
-        """Return the rule as the compiled loop in coordinates takes it.
+        """Return the rule's settings as numbers for the compiled loop in coordinates.
 
         Returns
         -------
         Numbers
-            Of the kind MIRROR.
+            The settings, with the kind MIRROR.
         """
         return codes.Numbers(
             kind=float(codes.MIRROR),
@@ -113,7 +115,7 @@ class MirrorDescent(Rule):
 
 @dataclass(frozen=True, repr=False)
 class InCoordinates(Rule, ABC):
-    """A rule of the compiled loop that sees the entries of W, with a fixed head.
+    """A rule of the compiled loop that depends on the entries of W; the head is fixed.
 
     Each subclass has a `step_size`.
     """
@@ -146,12 +148,12 @@ class InCoordinates(Rule, ABC):
             )
 
     def numbers(self) -> codes.Numbers:
-        """Return the rule as the compiled loop takes it.
+        """Return the rule's settings as numbers for the compiled loop.
 
         Returns
         -------
         Numbers
-            Its kind and settings.
+            The kind and the settings of the rule.
         """
         return codes.Numbers(
             log_step_size=math.log(vars(self)["step_size"]),
@@ -164,7 +166,7 @@ class InCoordinates(Rule, ABC):
 
     @abstractmethod
     def _own_numbers(self) -> dict[str, float]:
-        """Return the kind and the settings that only this rule has."""
+        """Return the rule's kind, and those settings that other rules do not have."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,7 +178,8 @@ class SteepestDescent(InCoordinates):
     Parameters
     ----------
     norm : {"frobenius", "spectral", "nuclear"} or float
-        N; a number is the exponent p of the l_p norm of the entries, 1 <= p <= inf.
+        The norm N. A number is the exponent p of the l_p norm of the entries, with
+        1 <= p <= inf.
     step_size : float
         eta, positive and finite.
     decay : float, optional
@@ -184,24 +187,25 @@ class SteepestDescent(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     normalised : bool, optional
-        Whether N(D) = 1. Otherwise D is N*(G) times as long.
+        Whether D has N(D) = 1. Otherwise D is multiplied by N*(G).
     blocks : int, optional
-        Equal parts of W's rows, each of which moves by itself. The norm is then
-        max_b N(W_b) over the parts, its dual sum_b N*(G_b).
+        The number of equal parts of W's rows, each of which moves by itself. The norm
+        is then max_b N(W_b) over the parts, and its dual is sum_b N*(G_b).
     radius, growth : float, optional
-        In phase k, `every` steps long, W stays in the ball ||W|| <= radius growth^k of
-        the Frobenius norm: a step that would leave it ends on its sphere, and so does
-        the first step of each phase k > 0. A radius beyond e^600 ends a run as
-        "diverged".
+        Training has phases of `every` steps each. In phase k, W stays in the ball ||W||
+        <= radius growth^k of the Frobenius norm. A step that would leave this ball is
+        scaled back onto its sphere. The first step of each phase k > 0 always ends on
+        the sphere. A run whose radius exceeds e^600 ends as "diverged".
     every : int, optional
-        The steps of a phase.
+        The number of steps in a phase.
 
     Raises
     ------
@@ -210,10 +214,11 @@ class SteepestDescent(InCoordinates):
 
     Notes
     -----
-    In an l_p norm ``D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}``; for p = 1 it is the sign of
-    the largest entry of G at its place (of equal ones the first). In the spectral norm
-    ``D = U V^T`` of ``G = U S V^T``, in the nuclear norm ``u_1 v_1^T``. With `radius`
-    it is the progressive rescaling of Wang, Min and Wu (2024, PRGD).
+    In an l_p norm ``D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}``. For p = 1, D has one entry
+    that is not zero: the sign of the largest entry of G, at the same index (the first
+    index, if several entries are equally large). With ``G = U S V^T``, the spectral
+    norm has ``D = U V^T``, and the nuclear norm has ``D = u_1 v_1^T``. With `radius`,
+    the rule is the progressive rescaling (PRGD) of Wang, Min and Wu (2024).
 
     Examples
     --------
@@ -280,12 +285,13 @@ class SignDescent(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
 
     Raises
     ------
@@ -294,7 +300,8 @@ class SignDescent(InCoordinates):
 
     Notes
     -----
-    It is ``SteepestDescent(inf, step_size)``, and without momentum Signum.
+    The rule equals ``SteepestDescent(inf, step_size)``. It also equals `Signum` without
+    momentum.
 
     Examples
     --------
@@ -330,19 +337,20 @@ class Adam(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     momentum : float, optional
         beta_1 in [0, 1): m = beta_1 m + (1 - beta_1) G.
     memory : float, optional
         beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
     epsilon : float, optional
-        What is added to the root. With beta_2 = epsilon = 0 an entry without gradient
-        stays.
+        The number that is added to the square root of v. If beta_2 = epsilon = 0, an
+        entry whose gradient is zero does not move.
 
     Raises
     ------
@@ -351,9 +359,9 @@ class Adam(InCoordinates):
 
     Notes
     -----
-    Kingma and Ba (2015); Loshchilov and Hutter (2019). The hats correct means from
-    zero: m / (1 - beta_1^{t+1}), and v alike. The logarithms of m and v are kept, so
-    that nothing underflows.
+    Kingma and Ba (2015); Loshchilov and Hutter (2019). The hats correct for the start
+    of m and v at zero: m is divided by 1 - beta_1^{t+1}, and v by 1 - beta_2^{t+1}. The
+    loop stores logarithms of the scales of m and v, so that nothing underflows.
 
     Examples
     --------
@@ -398,16 +406,17 @@ class RMSprop(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     memory : float, optional
         beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
     epsilon : float, optional
-        What is added to the root.
+        The number that is added to the square root of v.
 
     Raises
     ------
@@ -458,14 +467,15 @@ class AdaGrad(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     epsilon : float, optional
-        What is added to the root.
+        The number that is added to the square root of v.
 
     Raises
     ------
@@ -474,7 +484,7 @@ class AdaGrad(InCoordinates):
 
     Notes
     -----
-    Duchi, Hazan and Singer (2011), with a diagonal matrix.
+    Duchi, Hazan and Singer (2011); this is their version with a diagonal matrix.
 
     Examples
     --------
@@ -511,12 +521,13 @@ class FullAdaGrad(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
 
     Raises
     ------
@@ -525,8 +536,8 @@ class FullAdaGrad(InCoordinates):
 
     Notes
     -----
-    Duchi, Hazan and Singer (2011). A step takes an eigendecomposition of size
-    n (T - 1).
+    Duchi, Hazan and Singer (2011). Each step computes an eigendecomposition of a matrix
+    of size n (T - 1).
 
     Examples
     --------
@@ -564,12 +575,13 @@ class Signum(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     momentum : float, optional
         beta in [0, 1): m = beta m + (1 - beta) G.
 
@@ -608,7 +620,7 @@ class Signum(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class Lion(InCoordinates):
-    r"""Lion: the sign of a mean that counts the newest gradient more.
+    r"""Lion: the sign of a mean that gives the newest gradient more weight.
 
     .. math:: D=\mathrm{sgn}(a m+(1-a)G)
 
@@ -621,16 +633,17 @@ class Lion(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     first_mix : float, optional
-        a in [0, 1).
+        a in [0, 1), the weight of m in the direction.
     momentum : float, optional
-        beta in [0, 1): then m = beta m + (1 - beta) G.
+        beta in [0, 1): after the step, m becomes beta m + (1 - beta) G.
 
     Raises
     ------
@@ -681,22 +694,23 @@ class Muon(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     momentum : float, optional
         mu in [0, 1): M = mu M + (1 - mu) G.
     nesterov : bool, optional
-        Whether mu M + (1 - mu) G is taken in place of M.
+        Whether D is the polar factor of mu M + (1 - mu) G, instead of that of M.
     newton_schulz : int, optional
-        The steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X from M / ||M|| that
-        replace the exact polar factor. Zero is exact.
+        The number of steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X, from
+        M / ||M||, that replace the exact polar factor. Zero means the exact one.
     blocks : int, optional
-        Equal parts of W's rows, each of which moves by itself. Heads are such
-        parts.
+        The number of equal parts of W's rows, each of which moves by itself. The
+        heads of a layer are such parts.
 
     Raises
     ------
@@ -744,7 +758,7 @@ class Muon(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class OLion(InCoordinates):
-    r"""OLion: the sign of the polar factor that Nesterov's Muon takes.
+    r"""OLion: the sign of the polar factor that Muon with Nesterov's momentum uses.
 
     .. math:: D=\mathrm{sgn}(UV^\top),\ USV^\top=\mu M+(1-\mu)G
 
@@ -757,12 +771,13 @@ class OLion(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     momentum : float, optional
         mu in [0, 1): M = mu M + (1 - mu) G.
 
@@ -815,17 +830,18 @@ class Shampoo(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     memory : float, optional
-        beta_2 in [0, 1): L = beta_2 L + (1 - beta_2) G G^T, and R alike of G^T G. With
-        beta_2 = 0 the step is the polar factor of G.
+        beta_2 in [0, 1): L = beta_2 L + (1 - beta_2) G G^T, and R is the same mean of
+        G^T G. With beta_2 = 0, D is the polar factor of G.
     summed : bool, optional
-        Whether L and R are plain sums instead.
+        Whether L and R are plain sums instead of these means.
 
     Raises
     ------
@@ -834,7 +850,7 @@ class Shampoo(InCoordinates):
 
     Notes
     -----
-    Gupta, Koren and Singer (2018). The powers are those of pseudo-inverses.
+    Gupta, Koren and Singer (2018). The negative powers are powers of pseudo-inverses.
 
     Examples
     --------
@@ -876,16 +892,18 @@ class SOAP(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     momentum : float, optional
-        beta_1 in [0, 1), of the mean m of G.
+        beta_1 in [0, 1), the factor in the mean m of G.
     memory : float, optional
-        beta_2 in [0, 1), of L, R and the mean v of the squares of Q_L^T G Q_R.
+        beta_2 in [0, 1), the factor in L, in R, and in the mean v of the squares of
+        Q_L^T G Q_R.
 
     Raises
     ------
@@ -894,10 +912,10 @@ class SOAP(InCoordinates):
 
     Notes
     -----
-    Vyas et al. (2024), Algorithms 3 and 4 with frequency 1: a step uses the bases Q_L
-    and Q_R, and then updates L, R and them, by one power iteration and QR. The first
-    step, which the published code skips, is taken in the bases of the first gradient:
-    it is its polar factor.
+    Vyas et al. (2024), Algorithms 3 and 4 with frequency 1. A step uses the bases Q_L
+    and Q_R. Then it updates L and R, and the bases by one power iteration and QR. The
+    published code skips the first step. Here it is taken in the singular bases of the
+    first gradient, so that D is the polar factor of this gradient.
 
     Examples
     --------
@@ -940,18 +958,19 @@ class NaturalGradient(InCoordinates):
     weight_decay : float, optional
         lambda, the decoupled weight decay; eta lambda must be below 1.
     batch_size : int, optional
-        The samples of a step, in turn; what an epoch leaves over is left out. Zero
-        takes all samples.
+        The number of samples per step. The batches of an epoch follow one another in
+        the order of the samples; an incomplete last batch is left out. With zero each
+        step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the same at the anchor, plus the mean
-        of all samples there (SVRG, Johnson and Zhang, 2013). The anchor is W at the
-        begin of an epoch.
+        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
+        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        anchor is W at the beginning of the epoch.
     damping : float, optional
-        What is added to F. With zero the inverse is a pseudo-inverse: D is then as
-        large as the inverse of the smallest gradient, and without `normalised` training
-        soon diverges.
+        lambda, which multiplies the identity that is added to F. With zero the inverse
+        is a pseudo-inverse. D is then as large as the inverse of the smallest gradient,
+        so that training soon diverges unless `normalised` is set.
     relative : bool, optional
-        Whether the damping is a multiple of the trace of F.
+        Whether lambda is `damping` times the trace of F.
     normalised : bool, optional
         Whether D is divided by its Frobenius norm.
 
@@ -962,7 +981,8 @@ class NaturalGradient(InCoordinates):
 
     Notes
     -----
-    Amari (1998). F is the Fisher matrix of the labels at the model's own chances.
+    Amari (1998). F is the Fisher matrix of the labels, if they are drawn with the
+    probabilities that the model gives them.
 
     Examples
     --------

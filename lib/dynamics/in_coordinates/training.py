@@ -41,13 +41,13 @@ def run(
     -------
     dict of str to dict
         By rule: W (runs, k, d, d_z), status and ended (runs,), log_gap and log_gradient
-        (runs, k), and a dict of the moments that the rule keeps at the end.
+        (runs, k), and moments, a dict of the rule's moments after the last step.
 
     Raises
     ------
     ValueError
-        For another loss, a batch of more samples than there are, or blocks that do not
-        divide W.
+        If the loss is another one, if a batch has more samples than there are, or if
+        the blocks of a rule do not divide the rows of W.
     """
     data = problems(tokens, loss)
     _, n, _, d = tokens.shape
@@ -109,7 +109,11 @@ def run(
 def _moments(
     rule: codes.Numbers, state: Any, shape: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Return what a rule keeps of a run at its end: second moments, and both sides."""
+    """Return the moments of a rule after the last step of one run.
+
+    These are second, in the `shape` (d, d_z) of W; and left (d, d) and right (d_z,
+    d_z), which are Shampoo's L and R, or the bases of SOAP.
+    """
     left, right = state.sides.left, state.sides.right
     if rule.kind == codes.SOAP:
         left, right = state.sides.left_basis, state.sides.right_basis
@@ -123,7 +127,11 @@ def _moments(
 def _of_rule(
     raw: dict[str, np.ndarray], times: np.ndarray, kept: list[dict[str, np.ndarray]]
 ) -> dict[str, Any]:
-    """Return the records of one rule, NaN from the first that is not finite."""
+    """Return the records of one rule by the names of `run`.
+
+    `kept` lists what `_moments` returned for each run. From a run's first record that
+    is not finite, its records are NaN.
+    """
     logs = raw.pop("logs")
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [logs])
     moments = {
@@ -138,7 +146,7 @@ def _of_rule(
 
 
 def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
-    """Return each run as the compiled loop takes it.
+    """Return the data of each run in the form that the compiled loop needs.
 
     Parameters
     ----------
@@ -150,12 +158,12 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     Returns
     -------
     list of Problem
-        One a run.
+        One Problem per run.
 
     Raises
     ------
     ValueError
-        For another loss, or sizes that leave the range of float64.
+        If the loss is another one, or if sizes leave the range of float64.
     """
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
@@ -167,10 +175,10 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     hidden = coordinates.hidden_pairs(tokens, tokens.opt)
     if hidden is None:
         hidden = np.zeros((*tokens.y.shape, 0), bool)
-    else:  # the opt token's own score: a product may round that of its copy apart
+    else:  # masked copies of the opt token get its score, without a rounding difference
         scores[..., 1:] = np.where(hidden, scores[..., :1], scores[..., 1:])
     scores = np.ascontiguousarray(np.swapaxes(scores, 1, 2))
-    # a copy: what may be written is one type to numba
+    # A copy is always writable, so that numba sees one type of array.
     z = np.array(tokens.z, order="C")
     return [
         gradients.Problem(*arrays, logistic)
