@@ -165,10 +165,10 @@ print(f"{oracle_steps} steps for n = infinity: page and library alike")
 # %% [markdown]
 # We expect a floor that more samples lower. The first figure shows both, and the second figure shows what causes it.
 #
-# * **First figure, left.** Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the start is nearer to the optimum than the floor,
+# * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the start is nearer to the optimum than the floor,
 #   so the curve rises to the floor.
-# * **First figure, right.** The floor falls nearly like $n^{-2}$, which is faster than the $n^{-1}$ that we read in Theorem 2.
-# * **Second figure.** The distance of the spectral start falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
+# * *First figure, right.* The floor falls nearly like $n^{-2}$, which is faster than the $n^{-1}$ that we read in Theorem 2.
+# * *Second figure.* The distance of the spectral start falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
 exponents = dict(

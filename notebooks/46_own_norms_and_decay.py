@@ -60,9 +60,9 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 #
 # If the numbers by which a rule divides converge, the rule should maximise the margin in this norm. So what does each rule divide by?
 #
-# * **AdaGrad** divides by the root of its sum of $G_{jk}^2$. We take this root at the end of the run as $H_{jk}$.
-# * **Adam, one sample per step.** Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages its square over the samples. So $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each times its *dual*, which is its weight in the matrix of smallest $N(W)$ with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, and we solve it by iteration. It needs only the tokens and the selection.
-# * **Shampoo with sums, and SOAP,** divide by matrices, which give them norms of their own, too.
+# * *AdaGrad* divides by the root of its sum of $G_{jk}^2$. We take this root at the end of the run as $H_{jk}$.
+# * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages its square over the samples. So $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each times its *dual*, which is its weight in the matrix of smallest $N(W)$ with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, and we solve it by iteration. It needs only the tokens and the selection.
+# * *Shampoo with sums, and SOAP,* divide by matrices, which give them norms of their own, too.
 #
 # We run the four rules as on page 44. For each rule we print the median ratio in its own norm, and its best ratio in the seven norms.
 
@@ -114,8 +114,8 @@ plots.caption(atlas_figures.used(own, found, share), about_more)
 # %% [markdown]
 # **How to read the figures.** In the first figure a run lies at relative error zero if the prediction holds. We fit nothing. The dashed line is the error that we allow. In the second figure:
 #
-# * **Left.** The further left a mark lies, the stronger is the decay. Under strong decay, runs select other tokens than under the weakest decay. Most of these tokens have a larger margin.
-# * **Right.** This panel belongs to the section above. A filled mark is the ratio in a rule's own norm, and a hollow mark is its best ratio in the seven norms. Most filled marks lie above the hollow ones.
+# * *Left.* The further left a mark lies, the stronger is the decay. Under strong decay, runs select other tokens than under the weakest decay. Most of these tokens have a larger margin.
+# * *Right.* This panel belongs to the section above. A filled mark is the ratio in a rule's own norm, and a hollow mark is its best ratio in the seven norms. Most filled marks lie above the hollow ones.
 #
 # ## Three more predictions
 #

@@ -109,9 +109,9 @@ figure_rates
 #
 # Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, so Adam's norm is $\ell_\infty$. Three things can break this:
 #
-# * **A long memory.** Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow and still holds the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
-# * **An epsilon.** Once the gradients are smaller than $\epsilon$, Adam is plain gradient descent. Its $W$ grows only like $\log t$, and its limit should belong to the Frobenius norm.
-# * **Small batches.** With fewer samples per step, Adam loses the relative sizes of the samples' gradients.
+# * *A long memory.* Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow and still holds the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
+# * *An epsilon.* Once the gradients are smaller than $\epsilon$, Adam is plain gradient descent. Its $W$ grows only like $\log t$, and its limit should belong to the Frobenius norm.
+# * *Small batches.* With fewer samples per step, Adam loses the relative sizes of the samples' gradients.
 #
 # *Prediction:* each of the three lowers the ratio in $\ell_\infty$ after a given time.
 

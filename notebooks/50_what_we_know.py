@@ -63,13 +63,13 @@ Markdown("\n".join(lines))
 # %% [markdown]
 # ## What is not known
 #
-# * **A global theorem.** If the start is not small, which selection does training end in? The law of the margins
+# * *A global theorem.* If the start is not small, which selection does training end in? The law of the margins
 #   says how a run ends *after* it has selected its tokens. What decides the selection is open ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
-# * **Adam's norm.** Adam with an epsilon maximises the margin in none of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). On single samples Adam comes near to a norm that the data choose, but some runs are still far from this norm after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
-# * **Networks.** The theorems are about one layer with fixed tokens. In a network the tokens move. For networks we only
+# * *Adam's norm.* Adam with an epsilon maximises the margin in none of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). On single samples Adam comes near to a norm that the data choose, but some runs are still far from this norm after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
+# * *Networks.* The theorems are about one layer with fixed tokens. In a network the tokens move. For networks we only
 #   compare optimisers, on small examples, and many comparisons stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
-# * **The paper's own sizes.** Our copies of papers A and B lack step sizes, batches and most constants. So we reproduce their results at our own settings. For paper C's synthetic runs we have the paper's settings.
+# * *The paper's own sizes.* Our copies of papers A and B lack step sizes, batches and most constants. So we reproduce their results at our own settings. For paper C's synthetic runs we have the paper's settings.
 #
 # ## To prove
 #

@@ -169,12 +169,15 @@ def memory(
     pieces.end_labels(
         axes[1],
         [
-            (np.median(by_epsilon[-1].last[:, column(norm)]), LABELS[norm],
-             plots.look(norm).colour)
+            (
+                np.median(by_epsilon[-1].last[:, column(norm)]),
+                LABELS[norm],
+                plots.look(norm).colour,
+            )
             for norm in ("l_inf", "l_3", "Frobenius")
         ],
         8,
-    )  # fmt: skip
+    )
     broken = {"color": plots.BLACK, "clip_on": False, "linewidth": 0.9}
     for at in (0.45, 0.52):  # the axis is broken where epsilon jumps
         slant = [at - 0.03, at + 0.03]
