@@ -464,7 +464,7 @@ def test_the_picture_moves(tmp_path):
         for k in range(moving.n_frames):
             moving.seek(k)
             frames.append(np.asarray(moving.convert("L"), float))
-        assert len(frames) >= 4 and moving.size == still.size
+        assert len(frames) >= 4 and moving.width == still.width
     assert all(
         np.abs(a - b).max() > 100 for a, b in zip(frames[:3], frames[1:4], strict=True)
     )
