@@ -12,7 +12,6 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from companion import plots
-from companion.claims import Claim
 from companion.plots import EDGE, look
 
 
@@ -24,11 +23,6 @@ def written(words: str) -> str:
         r"(?<=\d)e([+-]\d+)", lambda e: rf"$\times10^{{{int(e[1])}}}$", words
     )
     return re.sub(r"(?<![\w}{^])-(?=\d)", "\N{MINUS SIGN}", words)
-
-
-def asked(claim: Claim) -> str:
-    """Write in words what a claim requires, and whether it fails."""
-    return f"(asked: {claim.bound}){'' if claim.holds else ': fails'}"
 
 
 def percent(share: float) -> str:

@@ -117,7 +117,10 @@ class Rule:
         NotImplementedError
             If the rule is not a multiple of the gradient.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no log_step")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not move along the gradient and has no step "
+            "size: pass the rule to train"
+        )
 
     def direction(self, gradient: np.ndarray, state: dict[str, Any]) -> np.ndarray:
         """Return the whole step D_t of W_{t+1} = W_t + D_t.
@@ -141,7 +144,10 @@ class Rule:
         NotImplementedError
             If the rule is one of this library, because those are compiled.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no direction in numpy")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no direction in numpy: pass the rule to train, "
+            "which computes its steps"
+        )
 
     @property
     def steps_along_gradient(self) -> bool:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 from scipy.special import ndtr
-from scipy.stats import beta
 
 from companion.claims import Claim, remarked
 from lib import attention, dynamics, svm
@@ -330,19 +329,6 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
     return elementwise.find_root(over, (0 * largest, 40 * largest), args=(runs,)).x
 
 
-def _probability_at_most(failed: np.ndarray) -> float:
-    """Return the 95 % upper confidence limit of the probability of a failure.
-
-    `failed` (draws,) says which draws failed. The limit is that of Clopper and Pearson
-    (1934).
-    """
-    k = int(failed.sum())
-    draws = failed.size
-    if k < draws:
-        return float(beta.ppf(0.95, k + 1, draws - k))
-    return 1.0
-
-
 def _data_claims(tokens: TokenSet, why: str = ""):
     """Check Definition 1 (the opt token has the best score) and Assumptions 1 and 2.
 
@@ -351,7 +337,7 @@ def _data_claims(tokens: TokenSet, why: str = ""):
     """
     gap, imbalance = assumptions.score_gaps(tokens)
     room = assumptions.near_orthogonality(tokens)
-    unequal = _probability_at_most(imbalance > 1e-9)
+    unequal = phase_diagram.upper_end(imbalance > 1e-9)
     best, equal = PAPER.claims({"definition1": gap.min(), "assumption2": unequal})
     return [best, PAPER.claim("assumption1.margin", room.min(), remark=why), equal]
 
@@ -361,7 +347,7 @@ def _how_often(id: str, room: np.ndarray):
 
     Measured is the 95 % upper confidence limit of the probability of such a draw.
     """
-    return PAPER.claim(id, _probability_at_most(room < 1))
+    return PAPER.claim(id, phase_diagram.upper_end(room < 1))
 
 
 def _lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:

@@ -302,7 +302,8 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
 def upper_end(failed: np.ndarray) -> float:
     """Return the 95 % upper confidence limit of the probability of a failure.
 
-    `failed` (draws,) says which draws failed.
+    `failed` (draws,) says which draws failed. The limit is that of Clopper and Pearson
+    (1934).
     """
     count = int(failed.sum())
     draws = failed.size

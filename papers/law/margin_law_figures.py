@@ -24,12 +24,6 @@ SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
 FLOOR = 1e-10
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
-VARIED = {  # words for the axes of the map whose own name is not clear
-    "noise": r"noise $\sigma$, not of opt tokens",
-    "imbalance": "imbalance: length of the tilt",
-    "raw noise": r"raw noise: $\sigma$ on every entry",
-    "long T": "long T: tokens in 15 T dimensions",
-}
 SMALL = dict(fontsize="x-small")
 
 
@@ -487,66 +481,6 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
     misfit.axvline(bound, color=plots.GREY, linewidth=1)
     pieces.beside(misfit, bound, 0, "our bound", plots.GREY, (4, 0))
     misfit.set_xlabel("relative distance of a run from its own prediction")
-    return figure
-
-
-def constants_by_axis(
-    points: Sequence[constant_map.Point], switches: Mapping, judged: Mapping
-) -> Figure:
-    """Draw the predicted and the measured C along every axis, and the amounts at which
-    runs change their selection.
-
-    `judged` has the claims of `constant_map` by their id.
-    """
-    names = list(dict.fromkeys(p.axis for p in points))
-    rows = -(-len(names) // 3)
-    figure, grid = plots.panels(rows, 3, height=2.2, why="a panel an axis of the map")
-    for axis in grid[len(names) :]:
-        axis.remove()
-    kept = constant_map.kept(points)
-    figure.supylabel("constant $C$ of the law", fontsize="medium")
-    for axis, name in zip(grid, names, strict=False):
-        here = [p for p in kept if p.axis == name]
-        at = np.array([p.value for p in here])
-        predicted = np.array([p.comparison.law.constant[0] for p in here])
-        measured = np.array([p.comparison.measured.residual for p in here])
-        axis.plot(at, predicted, "_", color=plots.BLACK, ms=9)
-        axis.plot(at, measured, ms=3, mfc="none", **ONE.mark)
-        axis.set_xlabel(VARIED.get(name, name), fontsize="small")
-        if 0 not in at:
-            _logs(axis)
-            axis.set_xticks(sorted({*at}), [f"{v:g}" for v in sorted({*at})])
-            axis.minorticks_off()
-            pieces.plain_ticks(axis.yaxis)
-        if name == "noise":
-            top = np.median(predicted[at == 1])
-            plots.power_law(axis, (1, max(at)), -2, 1.6 * top, r"$\sigma^{-2}$")
-            power = judged["map.noise"]
-            words = (
-                "worst seed's power\nfrom 1 on: "
-                f"{power.measured:.2f}\n{pieces.asked(power)}"
-            )
-            pieces.note(axis, f"dashed: $\\sigma^{{-2}}$\n{words}", y=0.97, va="top")
-        if name in switches:
-            crossings = switches[name]
-            end = 3 * max(at)
-            axis.set_xlim(None, end)
-            for crossing in crossings[crossings < end]:
-                axis.axvline(crossing, **plots.LEVEL)
-            out = (crossings >= end).sum()
-            if out:
-                further = f";\n{out} of {len(crossings)} further right →"
-            else:
-                further = ""
-            axis.set_title(f"dotted: a run switches{further}", loc="right", **SMALL)
-        if f"map.most.{name}" in judged:  # this claim has other sizes
-            count = judged[f"map.most.{name}"]
-            words = (
-                f"half of the seeds lose $W_{{mm}}$\nat up to "
-                f"{count.measured:.2f} times"
-            )
-            words += f" Cover's\ncount {pieces.asked(count)}"
-            pieces.note(axis, words, 0.96 if name == "d" else 0.04, 0.97, "top")
     return figure
 
 

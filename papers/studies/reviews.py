@@ -28,12 +28,6 @@ SHOWN = 2_500  # test reviews in an evaluation
 LAST = 4  # over how many last evaluations an accuracy is averaged
 PARTS = ("K", "Q", "V")
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
-# Largest test accuracy, model size 3
-PAPER_MOST = {
-    "l1.1": 0.8347,
-    "l2": 0.8166,
-    "l3": 0.8257,
-}
 THRESHOLD = 0.06  # the paper counts the entries whose magnitude is above it
 # How many entries of K, Q and V the paper counts above THRESHOLD, in a model of size 6.
 PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
@@ -46,7 +40,6 @@ CHARACTERS = 118  # characters in a line of words in boxes
 # both.
 EARLY = ("steps", "test_accuracy")
 SPARSER = ("hoyer", "control_loss")
-WHEN = {"start": "start", "last": "end"}
 
 
 def _late(run: Curve) -> float:

@@ -19,8 +19,6 @@ from papers.verdicts import SAME, Interval, no_gain
 
 REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative deviation of a step from its equation
-# The beginning of the ids of our own claims, beside paper A's claim that norms grow.
-BEYOND_A_WALK = "fig7.growth."
 HIGHEST_LOSS = (
     5  # top of the panel of rates; the line of a diverged trial leaves the panel
 )

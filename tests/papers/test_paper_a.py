@@ -342,7 +342,7 @@ def test_path_sums_and_exponents_in_them():
 def test_the_upper_end_of_a_probability_is_where_5_per_cent_of_cases_have_so_few(
     failed, draws
 ):
-    p = ledger_rows._probability_at_most(np.arange(draws) < failed)
+    p = phase.upper_end(np.arange(draws) < failed)
     assert (
         p == 1
         if failed == draws
