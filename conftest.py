@@ -92,7 +92,9 @@ def _cells_to_play(item):
     for cell in item.parent.nb.cells:
         text = cell.source
         if cell.cell_type == "markdown":
-            inside = PLAY in text or inside and not text.startswith("## ")
+            # A cell may end one section and begin the next: its last heading counts.
+            headings = re.findall(r"^## .*", text, re.M)
+            inside = headings[-1].startswith(PLAY) if headings else inside
         elif inside and before == "markdown" and not SAVES.search(text):
             found.append(cell)
         before = cell.cell_type

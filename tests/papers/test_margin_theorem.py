@@ -426,9 +426,9 @@ def test_momentum_the_force_is_linear_up_to_theta(seed, mu):
     small = of.log_small(omega, R, tau + outside)
     level = max(0.0, (small + np.log(4 * of.norm * of.M)) / of.r)
     assume(level * (1 + of.excess.max()) < 250)
+    point = dict(size=size, omega=omega, outside=outside, level=level, tau=tau)
     rooms = [
-        theorem._room(of, rule, far, size, omega, outside, level, by, tau)
-        for by in (1e-9, np.inf)
+        theorem._room(of, rule, d_max=far, rise=by, **point) for by in (1e-9, np.inf)
     ]
     room = rooms[1]
     assert room.R == R and room.xi <= 0.5
@@ -468,9 +468,8 @@ def of_16(of, rule, before, g, tau):
     xv = np.stack([x @ vectors, (x - x_old) @ vectors], -1)
     size = np.sqrt(np.einsum("ki,kij,kj->", xv, P, xv))
     outside = mu / (1 - mu) * np.linalg.norm(omega - omega_old)
-    room = theorem._room(
-        of, rule, far.max(), size, omega, outside, level, level - old, tau
-    )
+    point = dict(size=size, omega=omega, outside=outside, level=level, tau=tau)
+    room = theorem._room(of, rule, d_max=far.max(), rise=level - old, **point)
     left = ((1 - rates**2) / s).min() - 2 * room.b - s.max() * room.b**2
     pushed = room.high * room.xi / (of.norm * -np.expm1(-of.r * room.rise))
     positive = left, room.rise, (1 - mu) * tau - pushed, 0.5 - room.xi
