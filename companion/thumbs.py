@@ -19,6 +19,9 @@ from lib import files
 DOTS_AN_INCH = 200  # resolution of the pictures
 WIDE = 3.9  # inches: 780 dots, two for each of the 390 of a telephone
 GAP = 12  # dots between two panels
+# Dots around a panel. A text is up to so much wider at the resolution of the picture
+# than at that at which `plots.boxes` measured it.
+EDGE = 10
 
 
 def stacked(
@@ -45,7 +48,8 @@ def stacked(
     for left, top, right, bottom in places:
         x = picture.width * np.array([left, right])
         y = picture.height * np.array([top, bottom])
-        part = picture.crop((int(x[0]), int(y[0]), int(x[1]) + 1, int(y[1]) + 1))
+        left, right = max(0, int(x[0]) - EDGE), min(picture.width, int(x[1]) + EDGE)
+        part = picture.crop((left, int(y[0]), right, int(y[1]) + 1))
         scale = min(1.0, width / part.width)
         size = int(part.width * scale), max(1, int(part.height * scale))
         parts.append(part.resize(size, Image.Resampling.LANCZOS))

@@ -14,16 +14,42 @@ from lib.dynamics import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """Return y_i u^T x_{i,opt} at every record, (runs, k, n), in minimal
-    coordinates.
+    """Return y_i u^T x_{i,opt} at every record, (runs, k, n).
+
+    Parameters
+    ----------
+    history : History
+        A run with a trained head.
+    tokens : TokenSet
+        The tokens that were trained, in the coordinates of the history:
+        ``attention.minimal(tokens).tokens`` where those are minimal.
+
+    Returns
+    -------
+    ndarray (runs, k, n)
+        The scores of the opt tokens.
+
+    Raises
+    ------
+    ValueError
+        If the scores of `tokens` are not those that the history recorded.
     """
-    scores = [
-        attention.scores(tokens, history.head(k))
-        for k in range(history.iterations.size)
-    ]
-    return np.take_along_axis(np.stack(scores, 1), tokens.opt[:, None, :, None], -1)[
-        ..., 0
-    ]
+    records = range(history.iterations.size)
+    scores = [attention.scores(tokens, history.head(k)) for k in records]
+    scores = np.stack(scores, 1)  # (runs, k, n, T)
+    best = np.take_along_axis(scores, tokens.opt[:, None, :, None], -1)
+    others = coordinates.others(tokens.opt, tokens.shape[2])
+    gaps = best - np.take_along_axis(scores, others[:, None], -1)
+    recorded = history.score_gaps
+    known = np.isfinite(recorded)  # NaN marks a masked token or a run that has ended
+    size = np.abs(recorded[known]).max(initial=0.0)
+    if not np.allclose(gaps[known], recorded[known], rtol=0, atol=1e-6 * size):
+        raise ValueError(
+            "tokens: expected those of the history, in its coordinates "
+            f"({history.coordinates}); got others. Those of a run in minimal "
+            "coordinates are attention.minimal(tokens).tokens"
+        )
+    return best[..., 0]
 
 
 def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:

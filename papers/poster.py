@@ -55,6 +55,15 @@ RESULTS = (
     "5  In networks some of it holds",
     "6  Regression: near optimal",
 )
+# Where the words of each panel begin, as shares of the figure.
+PLACES = (
+    (0.01, 0.945),
+    (0.01, 0.655),
+    (0.515, 0.655),
+    (0.01, 0.295),
+    (0.40, 0.295),
+    (0.745, 0.295),
+)
 SMALL = {"fontsize": 7.5}
 
 
@@ -95,45 +104,50 @@ def draw() -> Figure:
     # A figure without a layout engine gets the one of the style when Jupyter shows it.
     figure = Figure(figsize=SIZE, layout=PlaceHolderLayoutEngine(True, True))
     place = figure.add_axes
-    _turning([place((0.02 + 0.195 * k, 0.735, 0.18, 0.185)) for k in range(len(SHOWN))])
-    _rate(place((0.06, 0.42, 0.40, 0.205)))
-    _norms(place((0.66, 0.42, 0.23, 0.205)))
-    _broken(place((0.135, 0.05, 0.12, 0.205)))
-    _speed(place((0.555, 0.05, 0.12, 0.205)))
-    _regression(place((0.87, 0.05, 0.085, 0.205)))
-    broken, _ = _saved("fastrates_assumptions", "demo")
+    turns = [place((0.02 + 0.195 * k, 0.735, 0.18, 0.185)) for k in range(len(SHOWN))]
+    rate = place((0.06, 0.42, 0.40, 0.205))
+    norms = place((0.66, 0.42, 0.23, 0.205))
+    broken = place((0.135, 0.05, 0.12, 0.205))
+    speed = place((0.555, 0.05, 0.12, 0.205))
+    regression = place((0.87, 0.05, 0.085, 0.205))
+    _turning(turns)
+    _rate(rate)
+    _norms(norms)
+    _broken(broken)
+    _speed(speed)
+    _regression(regression)
+
+    # The words above each panel. They belong to its axes, so that a narrow version of
+    # the poster, which is put together from the panels, has them too. The first panel
+    # has five axes, and its words belong to none of them.
+    assumptions, _ = _saved("fastrates_assumptions", "demo")
     pairs, _ = _saved("fastrates_fig1", "desk")
     start, _ = _saved("precond_fig2", "desk")
-    heads = {
-        (
-            0.01,
-            0.945,
-        ): "Size: softmax weight. Number in a token: its score. Arrow: $W_tz$,"
-        " longer with training (log scale). Dashed: the direction of largest margin.",
-        (0.01, 0.655): "Distance of the direction from the largest margin's. Dotted:"
+    readings = (
+        "Size: softmax weight. Number in a token: its score. Arrow: $W_tz$, longer with"
+        " training (log scale). Dashed: the direction of largest margin.",
+        "Distance of the direction from the largest margin's. Dotted:"
         " $C/\\Vert W_t\\Vert$,\nwhere $C$ is computed from the data and nothing is"
         " fitted.",
-        (
-            0.515,
-            0.655,
-        ): "Margin divided by the largest possible, worst run. Full: in the"
-        " norm named\nat the right. Hollow: no other norm comes nearer in any run.",
-        (
-            0.01,
-            0.295,
-        ): f"Seeds of {broken['seeds']} that reach the largest margin,\nwith"
-        " 95 % intervals.",
-        (0.40, 0.295): "Steps to one loss divided by SGD's, "
-        f"{pairs['seeds']:.0f} paired seeds, 95 %.\nRight: what the paper says; grey:"
-        " not decided.",
-        (0.745, 0.295): "Loss above the optimum from a random\nstart, median of"
-        f" {start['seeds']} seeds.",
-    }
-    for result, ((x, y), reading) in zip(RESULTS, heads.items(), strict=True):
-        lines = reading.count("\n")
-        above = y + 0.013 + 0.008 * lines
-        figure.text(x, above, result, fontsize=10, fontweight="bold")
-        figure.text(x, y, reading, va="center", color=plots.INKS["shade"], **SMALL)
+        "Margin divided by the largest possible, worst run. Full: in the norm named\n"
+        "at the right. Hollow: no other norm comes nearer in any run.",
+        f"Seeds of {assumptions['seeds']} that reach the largest margin,\n"
+        "with 95 % intervals.",
+        f"Steps to one loss divided by SGD's, {pairs['seeds']:.0f} paired seeds,"
+        " 95 %.\nRight: what the paper says; grey: not decided.",
+        "Loss above the optimum from a random\n"
+        f"start, median of {start['seeds']} seeds.",
+    )
+    owners = (figure, rate, norms, broken, speed, regression)
+    for result, at, owner, reading in zip(
+        RESULTS, PLACES, owners, readings, strict=True
+    ):
+        x, y = at
+        above = y + 0.013 + 0.008 * reading.count("\n")
+        bold = {"fontsize": 10, "fontweight": "bold"}
+        grey = {"va": "center", "color": plots.INKS["shade"], **SMALL}
+        owner.text(x, above, result, transform=figure.transFigure, **bold)
+        owner.text(x, y, reading, transform=figure.transFigure, **grey)
     return figure
 
 

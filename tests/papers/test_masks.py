@@ -289,6 +289,9 @@ def test_the_curvature_on_texts_of_different_lengths_is_that_of_the_loss():
     wanted = np.abs(np.linalg.eigvalsh(np.array(hessian))).max() / loss
     found = joint_loss.curvature(history, data)[:, 0]
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    others = replace(data, X=data.X[..., ::-1])  # the same shape, other coordinates
+    with pytest.raises(ValueError, match="in its coordinates"):
+        joint_loss.curvature(history, others)
 
 
 def test_heads_on_texts_of_different_lengths_obey_their_law():
