@@ -111,10 +111,8 @@ def look(name: str) -> Look:
     if name not in LOOKS | GIVEN:
         free = [each for each in SPARE if each not in GIVEN.values()]
         GIVEN[name] = (free or SPARE)[0]
-        shared = "" if free else ", as other names have"
-        print(
-            f"{name} has no look in looks.toml: drawn in {GIVEN[name].colour}{shared}"
-        )
+        if not free:
+            print(f"{name} is drawn like another line: all spare looks are taken")
     return (LOOKS | GIVEN)[name]
 
 

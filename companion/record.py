@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -660,8 +661,11 @@ def _is_claim(claim: object) -> bool:
 
 
 def _is_number(number: object) -> bool:
-    """Return whether an object is a `Number` as a record stores it."""
-    if not isinstance(number, dict) or not {"value", "tolerance"} <= number.keys():
+    """Return whether an object is a `Number` as a record stores it.
+
+    It has exactly a value, finite or null, and a tolerance, finite and at least 0.
+    """
+    if not isinstance(number, dict) or number.keys() != {"value", "tolerance"}:
         return False
     value = number["value"]
     tolerance = number["tolerance"]
@@ -675,7 +679,8 @@ def _is_number(number: object) -> bool:
 def _is_finite(value: object) -> bool:
     """Return whether an object is a finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
+    # False for NaN, too; and `math.isfinite` fails for an integer beyond all floats.
+    return is_number and abs(value) <= sys.float_info.max
 
 
 # Comparing two records.

@@ -13,9 +13,9 @@ class Shapes:
     Two records are equal if they are of one class and all their fields are equal.
     Arrays are compared entry by entry, and NaN equals NaN. A record has no hash.
 
-    The `repr` shows the shapes of arrays and the sizes of other fields. For an array of
-    words it shows the distinct words. Floats have 4 digits, words are shown in full,
-    and functions are left out.
+    The `repr` shows the shapes of arrays and the sizes of other fields. An array of one
+    number is shown as this number, and an array of words by the distinct words. Floats
+    have 4 digits, words are shown in full, and functions are left out.
 
     Examples
     --------
@@ -25,10 +25,14 @@ class Shapes:
     >>> @dataclass(repr=False, eq=False)
     ... class Record(Shapes):
     ...     weights: np.ndarray
+    ...     norm: np.ndarray
     ...     rate: float
-    >>> Record(weights=np.zeros((2, 3)), rate=0.1)
-    Record(weights 2 x 3, rate 0.1)
-    >>> Record(np.zeros((2, 3)), 0.1) == Record(np.zeros((2, 3)), 0.1)
+    >>> Record(weights=np.zeros((2, 3)), norm=np.array([135.05]), rate=0.1)
+    Record(weights (2, 3), norm 135.1, rate 0.1)
+    >>> one, other = (Record(np.zeros(3), np.ones(3), 0.1) for _ in range(2))
+    >>> one
+    Record(weights (3,), norm (3,), rate 0.1)
+    >>> one == other
     True
     """
 
@@ -73,10 +77,13 @@ def _size(value: Any) -> str:
     """Return the size of one field as text; an empty text if it has none."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return " | ".join(np.unique(value))
-    if getattr(value, "shape", ()):
-        return " x ".join(map(str, value.shape))
-    if isinstance(value, float | np.ndarray):
-        return f"{float(value):.4g}"
+    shape = tuple(getattr(value, "shape", ()))
+    if shape not in ((), (1,)):
+        return str(shape)
+    if isinstance(value, np.ndarray):
+        value = value.item()
+    if isinstance(value, float):
+        return f"{value:.4g}"
     if isinstance(value, Mapping):
         return "{" + ", ".join(map(str, value)) + "}"
     if isinstance(value, int | str):

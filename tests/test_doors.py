@@ -353,9 +353,37 @@ REFUSED = {  # the mistake: (arguments of train, what the message must name)
     "a target of NaN": (dict(targets={"V": NAN}), "'V'"),
     "a target of zero": (dict(targets={"V": 0 * W_0}), "'V'"),
     "a target of one run": (dict(targets={"V": W_0[0]}), "'V'"),
+    "a target without a name": (dict(targets=lib.token_svm(DATA)), "W_mm"),
     "a head's target as W": (dict(head_targets={"v": W_0}, head="joint"), "'v'"),
     "no tokens": (dict(tokens=DATA.X), "tokens"),
 }
+
+
+ALIKE = np.ones((2, 3, 4))  # two samples of three equal tokens
+BAD_DATA = {  # the mistake: (arguments of token_set, what the message must say)
+    "labels 0 and 1": (dict(X=np.eye(3)[None], y=[0], u=np.ones(3)), "give 2 * y - 1"),
+    "dimension first": (
+        dict(X=[np.ones((3, 5)), np.ones((3, 4))], y=[1, 1], u=np.ones(5)),
+        "a row for each token",
+    ),
+    "equal tokens": (dict(X=ALIKE, y=[1, 1], u=np.ones(4)), "at the tokens 0, 1, 2;"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_DATA)
+def test_bad_data_are_named_with_a_way_out(fault):
+    given, says = BAD_DATA[fault]
+    with pytest.raises(ValueError) as caught:
+        lib.token_set(**given)
+    assert says in str(caught.value)
+
+
+def test_equal_tokens_and_a_zero_query_are_a_matter_of_one_sample():
+    equal = lib.token_set(ALIKE, [1, 1], opt=[0, 0])
+    silent = lib.token_set(np.eye(3)[None], [1], z=np.zeros((1, 2)), opt=[0])
+    for data in (equal, silent):
+        with pytest.raises(lib.Infeasible, match="of sample 0 .* query is not zero"):
+            lib.token_svm(data)
 
 
 ANY_RULE = [lib.NGD(0.1), lib.MirrorDescent(3.0), lib.Adam(0.1)]

@@ -28,17 +28,17 @@ def history():
 def test_a_record_shows_shapes_words_and_numbers():
     assert (
         repr(TOKENS)
-        == "TokenSet(X 2 x 6 x 4 x 30, y 2 x 6, z 2 x 6 x 30, u 2 x 30, opt 2 x 6)"
+        == "TokenSet(X (2, 6, 4, 30), y (2, 6), z (2, 6, 30), u (2, 30), opt (2, 6))"
     )
     batches = training.Batches(
         torch.zeros(6, 4), torch.zeros(6), 2, 0, transform=torch.exp
     )
     assert (
         repr(batches)
-        == "Batches(inputs 6 x 4, targets 6, size 2, seed 0, crops False, part 2)"
+        == "Batches(inputs (6, 4), targets (6,), size 2, seed 0, crops False, part 2)"
     )
     labels = np.array([0, 1, 1, 1])
-    words = "TextSet(texts 4, labels 4, classes 2, name imdb)"
+    words = "TextSet(texts 4, labels (4,), classes 2, name imdb)"
     assert repr(texts.TextSet(["a"] * 4, labels, 2, "imdb")) == words
     slopes = attention.slopes(np.zeros((2, 3)), np.eye(3)[:2])
     assert "log_loss -0.3333, " in repr(slopes)

@@ -153,7 +153,7 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     >>> data = attention.class_mean_tokens(0, n=2, T=3, d=1000)
     >>> small = attention.minimal(data)
     >>> small.tokens
-    TokenSet(X 1 x 2 x 3 x 6, y 1 x 2, z 1 x 2 x 2, u 1 x 6, opt 1 x 2)
+    TokenSet(X (1, 2, 3, 6), y (1, 2), z (1, 2, 2), u (1, 6), opt (1, 2))
     >>> W = np.arange(12.0).reshape(1, 6, 2)
     >>> in_small = attention.logits(small.tokens, W)
     >>> in_large = attention.logits(data, small.expand(W))

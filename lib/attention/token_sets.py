@@ -71,11 +71,11 @@ class TokenSet(Shapes):
     >>> rest = dict(z=X[:, :, 0], u=np.zeros((1, 2)), opt=np.array([[1]]))
     >>> data = attention.TokenSet(X=X, y=np.array([[1]]), **rest)
     >>> data
-    TokenSet(X 1 x 1 x 2 x 2, y 1 x 1, z 1 x 1 x 2, u 1 x 2, opt 1 x 1)
+    TokenSet(X (1, 1, 2, 2), y (1, 1), z (1, 1, 2), u (1, 2), opt (1, 1))
     >>> attention.TokenSet(X=X, y=np.array([[0]]), **rest)
     Traceback (most recent call last):
         ...
-    ValueError: y holds labels other than -1 and +1: [0.]
+    ValueError: y holds labels other than -1 and +1: [0.]; give 2 * y - 1
     """
 
     X: np.ndarray
@@ -123,9 +123,9 @@ class TokenSet(Shapes):
         for name in ("X", "z", "u"):
             _check_finite(name, getattr(self, name))
         if not np.isin(self.y, (-1, 1)).all():
-            raise ValueError(
-                f"y holds labels other than -1 and +1: {np.unique(self.y)[:5]}"
-            )
+            held = np.unique(self.y)
+            advice = "; give 2 * y - 1" if np.isin(held, (0, 1)).all() else ""
+            raise ValueError(f"y holds labels other than -1 and +1: {held[:5]}{advice}")
         _check_opt(self.opt, T)
 
     @property
@@ -194,11 +194,13 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
     tied = is_largest.sum(-1) > 1
     if tied.any():
         run, sample = np.argwhere(tied)[0]
+        best = np.flatnonzero(is_largest[run, sample])
+        shown = ", ".join(map(str, best[:5])) + (", ..." if best.size > 5 else "")
         raise ValueError(
             f"sample {sample} of run {run} has a tie for the opt token: its scores are "
-            f"{scores[run, sample]}; say which token is the best, opt=..., and hide "
-            "its copies, mask=..., or make the tokens differ, for example by adding "
-            "their positions"
+            f"{scores[run, sample, best[0]]:.4g} at the tokens {shown}; say which of "
+            "them is the best, opt=..., and hide its copies, mask=..., or make the "
+            "tokens differ, for example by adding their positions"
         )
     return scores.argmax(-1)
 
@@ -258,7 +260,7 @@ def token_set(
     >>> attention.token_set(X, y=[1, -1], u=[1, 1])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ValueError: sample 0 of run 0 has a tie for the opt token: its scores are [1. 1.]...
+    ValueError: sample 0 of run 0 has a tie for the opt token: its scores are 1 at...
 
     Two texts, of three and of two tokens. What a padded array would hold behind the
     second one does not matter.
@@ -438,7 +440,8 @@ def _samples(sets: Sequence) -> list[np.ndarray]:
             if samples[-1].shape[1] != d:
                 raise ValueError(
                     f"X: sample {i} of run {run} has tokens of dimension "
-                    f"{samples[-1].shape[1]}; it needs {d}, as sample 0 of run 0"
+                    f"{samples[-1].shape[1]}; it needs {d}, as sample 0 of run 0. A "
+                    "sample is an array (T_i, d), a row for each token"
                 )
     return samples
 

@@ -344,7 +344,8 @@ class History(Shapes):
             r = int(np.argmax(ended))
             raise ValueError(
                 f"k = {k}: run {r} had ended by then, {self.status[r]} at iteration "
-                f"{self.ended[r]}"
+                f"{self.ended[r]}; its last record is "
+                f"{np.flatnonzero(~np.isnan(self.norm[r]))[-1]}"
             )
         margins = self.margins[:, k]  # (runs, n, T-1), NaN for masked tokens
         margins = np.where(np.isnan(margins), np.inf, margins)
@@ -506,7 +507,7 @@ class History(Shapes):
         Parameters
         ----------
         path : str or Path
-            The file; `History.load` reads it.
+            The file; `History.load` reads it. A name without a suffix gets ".npz".
         """
         np.savez_compressed(path, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
 
@@ -517,7 +518,7 @@ class History(Shapes):
         Parameters
         ----------
         path : str or Path
-            The file.
+            The file, by the name that `save` was given.
 
         Returns
         -------
@@ -529,6 +530,9 @@ class History(Shapes):
         ValueError
             If the file holds something else.
         """
+        path = Path(path)
+        if not path.suffix:
+            path = path.with_suffix(".npz")  # as np.savez names it
         try:
             with open(path, "rb") as file, np.load(file) as saved:
                 arrays = {name: saved[name] for name in saved.files}

@@ -54,6 +54,8 @@ def checked_targets(
 
     Raises
     ------
+    TypeError
+        If the targets have no names.
     ValueError
         If a target has another shape, is zero or not finite, or was solved for other
         tokens.
@@ -62,6 +64,11 @@ def checked_targets(
         shape = data.u.shape
     else:
         shape = (*data.u.shape, data.z.shape[-1])
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(
+            f"targets is a {type(given).__name__}; it must be a dict of names and "
+            'solutions, such as {"W_mm": svm.token_svm(tokens)}'
+        )
     targets = {}
     for name, target in (given or {}).items():
         if isinstance(target, MaxMargin):

@@ -51,10 +51,11 @@ def run(
     Returns
     -------
     dict of str to dict
-        By rule: W (runs, k, d, d_z); u (runs, k, d); status, ended and loss_rise
-        (runs,); log_gap (runs, k); own_norm and own_head_norm (runs, k), the l_p norms;
-        log_own_gradient and log_own_gradient_head (runs, k), the logs of the dual norms
-        of both gradients.
+        By rule: W (runs, k, d, d_z); u (runs, k, d); status and ended (runs,);
+        loss_rise (runs,), the first iteration with a rise of the loss, or -1; log_gap
+        (runs, k); own_norm and own_head_norm (runs, k), the l_p norms; log_own_gradient
+        and log_own_gradient_head (runs, k), the logs of the dual norms of both
+        gradients.
 
     Notes
     -----
@@ -133,8 +134,12 @@ def _of_rule(
 ) -> dict[str, np.ndarray]:
     """Return the records of one rule, by the names that `run` lists.
 
-    `shape` is the shape (d, d_z) of W. From a run's first record that is not finite,
-    its records are NaN.
+    `raw` has the path (runs, K, d d_z) of W, the head (runs, K, d), and logs (runs, K,
+    3) of the loss gap and the gradients of W and u. It is padded to K records, of which
+    this rule has as many as there are `times`. `shape` is the shape (d, d_z) of W.
+
+    A run ends as diverged at its first record in which W or u is not finite, or a log
+    is NaN or +inf; from there on its records are NaN. This changes the arrays of `raw`.
     """
     path, heads, logs = (
         raw[name][:, : len(times)] for name in ("path", "head", "logs")

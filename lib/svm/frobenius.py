@@ -107,7 +107,7 @@ class Infeasible(ValueError):
         elif len(samples) == 1:
             advice = (
                 "Select another token of this sample, hide copies of the selected one "
-                "by a mask, or leave the sample out."
+                "by a mask, see that its query is not zero, or leave the sample out."
             )
         elif certificate.ndim == 1:  # a certificate of the head SVM
             advice = "Select other tokens, or take fewer samples."
@@ -215,9 +215,8 @@ def solve(
     large.check_memory(n, S, *unknowns(delta, z), "pivoting")
     K = constraints.gram()
     length = np.sqrt(K.diagonal())  # ||a_m||
-    if length.min() == 0:
-        zero = length == 0
-        raise constraints.infeasible(zero / zero.sum(), 0.0)
+    if length.min() == 0:  # one constraint that is zero is a certificate
+        raise constraints.infeasible(np.eye(1, length.size, length.argmin())[0], 0.0)
     if len(K) <= min(delta.shape[-1], len(K)) * min(
         z.shape
     ):  # unknowns of W within the spans
@@ -474,10 +473,14 @@ def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
 
 
 def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
-    """Return the duals (n, S) of the solution on the rows with large duals x (n, S).
+    """Return the duals (n, S) of the least w with <row, w> >= b on the rows held.
 
-    The solver works with active sets, which dependent rows do not disturb. The result
-    is x itself if it has too many rows, or if these rows contradict one another.
+    A row is held if its dual in x (n, S) is above LARGER times the largest.
+    Non-negative least squares finds the duals: it works with active sets, which
+    dependent rows do not disturb. The result is x itself if no dual is positive or the
+    rows held have too many entries, and zero if the solver reached its limit. If the
+    rows contradict one another, it is x or very large duals, so the caller has to check
+    it.
     """
     held = _held(rows, np.where(x > LARGER * x.max(), x, 0.0))
     if held is None:
@@ -485,11 +488,11 @@ def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
     places, unit = held
     asked = rows.b[places]
     nearest = _least_distance(unit, asked)
-    left = 1 - asked @ nearest
-    if left <= 0:
+    slack = 1 - asked @ nearest  # zero if the rows contradict one another
+    if slack <= 0:
         return x
     moved = np.zeros_like(x)
-    moved[places] = nearest / left
+    moved[places] = nearest / slack
     return moved
 
 

@@ -337,7 +337,8 @@ def _known(norm: Any, name: str, words: tuple[str, ...]):
     if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
         listed = "".join(f"{word!r}, " for word in words)
         raise ValueError(
-            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or inf"
+            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or the number "
+            "numpy.inf"
         )
     return float(norm)
 

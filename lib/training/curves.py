@@ -349,17 +349,19 @@ class Curves:
         return sum(curve.seconds for curve in self.curves) / 3600
 
     def save(self, path: Path) -> None:
-        """Write all runs to a file, atomically.
+        """Write the configuration and all runs to a compressed npz file, atomically.
 
         Parameters
         ----------
         path : Path
-            The file.
+            The file. Folders that it needs are made.
 
         Raises
         ------
         OSError
-            If the file cannot be written. The message names the path.
+            If the file cannot be written. The message names the path or its folder.
+        ValueError
+            If a number outside the arrays is NaN or infinite.
         """
         rows = []
         arrays = {}
@@ -374,6 +376,7 @@ class Curves:
         study = self.configuration
         head = {"schema": SCHEMA, "name": study["name"], "configuration": study}
         content = io.BytesIO()
+        # `load` takes all entries but the first, which is "json", for arrays.
         np.savez_compressed(
             content, json=files.dumps(head | {"curves": rows}), **arrays
         )

@@ -170,28 +170,32 @@ def small_start(
     solution: MaxMargin,
     step_size: float,
 ) -> Iterator[Claim]:
-    """Check what the paper says about NGD, GD and Polyak's step from a small start.
+    """Check NGD, GD, GD with growing steps and Polyak's step from a small start.
 
-    Exponents are fitted over the last decade of iterations. Yields one claim after the
-    other.
+    The claims are what the paper says and what we derive from it; the source of each
+    says which. `histories` has the four rules by name, the last as `GROWING`. NGD, GD
+    and Polyak have the same iterations. Exponents and slopes are fitted over the last
+    decade of iterations. Yields one claim after the other.
     """
-    three = {rule: histories[rule] for rule in ("NGD", "GD", "Polyak")}
-    ngd, gd, polyak = three.values()
-    t = ngd.iterations
-    since = ngd.iterations[-1] / 10
-    gap = polyak.log_gap - polyak.log_gradient - np.log(solution.norm)[:, None]
-    gap = np.exp(gap[:, t >= since].clip(max=700))
+    ngd = histories["NGD"]
+    gd = histories["GD"]
+    polyak = histories["Polyak"]
+    t = ngd.iterations  # of all three
+    since = t[-1] / 10
+    # (L - L*)/(||grad L|| ||W_mm||) under Polyak's step, (runs, late records)
+    log_ratio = polyak.log_gap - polyak.log_gradient - np.log(solution.norm)[:, None]
+    ratio = np.exp(log_ratio[:, t >= since].clip(max=700))
     yield _theorem5(ngd, step_size, tokens, solution)
     yield from theorem6(gd, histories[GROWING])
     yield claim("growth.Polyak", log_slope(t, polyak.norm, since))
     yield polyak_step_norm(polyak, solution)
     yield margin_growth(polyak, "Polyak", np.full(len(tokens.y), 0.5), since)
-    yield claim("theorem7.gap", furthest(gap, 1.0))
+    yield claim("theorem7.gap", furthest(ratio, 1.0))  # of all runs and late records
     yield claim("lemma1", log_slope(t, -ngd.log_miss.max(-1), since))
     yield margin_growth(ngd, "NGD", step_size / solution.norm, since)
     yield claim("growth.NGD", log_slope(t, ngd.norm, since))
     yield lemma7(ngd, step_size)
-    for rule, history in three.items():
+    for rule, history in (("NGD", ngd), ("GD", gd), ("Polyak", polyak)):
         yield from lemma5(history, rule)
 
 

@@ -126,10 +126,9 @@ def _gradients(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _pairs(steps: int):
-    """Return the iterations t and t+1, for t = 0 and for 40 values of t evenly spaced
-    in log t.
+    """Return the iterations t and t+1, sorted, for t = 0 and up to 40 values of t.
 
-    The values are rounded down, so that some coincide and are returned once.
+    The values are about evenly spaced in log t, up to steps - 1.
     """
     first = np.concatenate([[0], np.geomspace(1, steps - 1, 40).astype(int)])
     return np.union1d(first, first + 1)
@@ -142,22 +141,21 @@ def _steps(sizes: Sizes) -> Iterator[Claim]:
     start.
     """
     drawn = _data(sizes)
-    start = gaussian_start(_data(sizes), range(sizes.seeds))
+    random_start = gaussian_start(drawn, range(sizes.seeds))
+    record = _pairs(sizes.steps)
 
-    def steps(data: TokenSet, p: float, eta: float, start: np.ndarray):
+    def trained(data: TokenSet, p: float, eta: float, W_0: np.ndarray) -> lemmas.Steps:
+        """Return the recorded steps of plain runs from W_0, on the logistic loss."""
         rule = MirrorDescent(p, eta, normalised=False)
-        record = _pairs(sizes.steps)
-        history = dynamics.train(
-            data, rule, sizes.steps, record, start, loss="logistic"
-        )
+        history = dynamics.train(data, rule, sizes.steps, record, W_0, loss="logistic")
         return lemmas.Steps(data, history, rule)
 
     for p in sizes.exponents:
         near = _selections(sizes, p)
-        growth = lemmas.lemma4(steps(near.tokens, p, 1.0, near.solution.W))
+        growth = lemmas.lemma4(trained(near.tokens, p, 1.0, near.solution.W))
         yield from PAPER.rows("plain, η = 1, from W_mm", len(near.solution.W), [growth])
-        taken = lemmas.step_claims(steps(drawn, p, 0.01, start))
-        yield from PAPER.rows("plain, η = 0.01, random start", sizes.seeds, taken)
+        claims = lemmas.step_claims(trained(drawn, p, 0.01, random_start))
+        yield from PAPER.rows("plain, η = 0.01, random start", sizes.seeds, claims)
 
 
 def _cones(sizes: Sizes) -> Iterator[Claim]:

@@ -9,7 +9,6 @@ offsets, minus their mean, are the same. Heads may share opt tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -126,7 +125,8 @@ def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
     return np.array_equal(head.X[shown], first.X[shown])
 
 
-def _opt_scores(head: Any):
+def _opt_scores(head: TokenSet) -> np.ndarray:
+    """Return the scores of the opt tokens of one head, (runs, n, 1)."""
     return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
 
@@ -200,44 +200,36 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
     )
 
 
-def _refusals(law: Any, level: np.ndarray, g: np.ndarray, steps: Any):
-    """Return the premise that fails, in words by run, given the last levels and
-    margins.
+def _refusals(
+    law: _HeadLaw, level: np.ndarray, g: np.ndarray, steps: int
+) -> dict[int, str]:
+    """Return, by run, in words, the first premise that fails.
 
-    `level` is (H, runs), and `g` are the margins (H, runs, m). A run without an entry
-    meets all premises.
+    `level` (H, runs) and the margins `g` (H, runs, m) are those of the last record, and
+    `steps` is the number of steps made. A run without an entry meets all premises.
     """
     refusals = {}
-    left = np.stack(
+    remaining = np.stack(
         [head.remaining(a) for head, a in zip(law.laws, level, strict=True)]
     )
     for run in range(g.shape[1]):
-        smallest = g[:, run].min(-1)
-        rest = left[:, run].max()
+        smallest = g[:, run].min(-1)  # over the pairs of each head
+        head, least = smallest.argmin(), smallest.min()
+        slowest, most = remaining[:, run].argmax(), remaining[:, run].max()
+        # What remains of wrong offsets is e^{-rate a_t}, and a_t grows like t.
+        more = np.inf
+        if 0 < most < 1:
+            more = steps * (np.log(SETTLED_HEADS) / np.log(most) - 1)
+        too_small = (
+            f"head {head}: the smallest margin is {least:.2g}, it needs {SATURATED:g}"
+        )
+        too_short = (
+            f"head {slowest}: wrong offsets have decayed to {most:.1e}, they need "
+            f"{SETTLED_HEADS:.0e}: about {more:.2g} steps more"
+        )
         try:
-            reason = (
-                f"the smallest margin is {smallest.min():.2g}, it needs {SATURATED:g}"
-            )
-            reason = f"head {smallest.argmin()}: {reason}"
-            require(
-                smallest.min() >= SATURATED,
-                "selection made",
-                smallest.min(),
-                reason,
-                run,
-            )
-            if 0 < rest < 1:
-                more = steps * (np.log(SETTLED_HEADS) / np.log(rest) - 1)
-            else:
-                more = np.inf
-            reason = (
-                f"wrong offsets have decayed to {rest:.1e}, they need "
-                f"{SETTLED_HEADS:.0e}"
-            )
-            reason = (
-                f"head {left[:, run].argmax()}: {reason}: about {more:.2g} steps more"
-            )
-            require(rest <= SETTLED_HEADS, "long enough", rest, reason, run)
+            require(least >= SATURATED, "selection made", least, too_small, run)
+            require(most <= SETTLED_HEADS, "long enough", most, too_short, run)
         except PremiseFails as why:
             refusals[run] = str(why)
     return refusals

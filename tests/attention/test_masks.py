@@ -80,7 +80,7 @@ def test_the_mask_travels_by_run_pickle_replace_and_minimal():
         np.testing.assert_array_equal(copy.X, MASKED.X)
     small = attention.minimal(MASKED).tokens
     np.testing.assert_array_equal(small.mask, MASKED.mask)
-    assert "mask 2 x 3 x 5" in repr(MASKED)
+    assert "mask (2, 3, 5)" in repr(MASKED)
     assert "mask" not in repr(DENSE)
 
 

@@ -80,15 +80,19 @@ def test_no_colour_is_written_outside_the_registry():
     assert [str(p) for p in drawing if given.search(p.read_text("utf-8"))] == []
 
 
-def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_so(
+def test_an_unknown_name_has_a_look_of_its_own_keeps_it_and_says_if_none_is_left(
     monkeypatch, capsys
 ):
     monkeypatch.setattr(plots, "GIVEN", {})
     mine = plots.look("mine")
     yours = plots.look("yours")
-    said = capsys.readouterr().out
-    assert mine == plots.look("mine") != yours and "mine has no look" in said
+    assert mine == plots.look("mine") != yours
     assert not capsys.readouterr().out
+    for k in range(len(plots.SPARE) - 2):
+        plots.look(f"other {k}")
+    assert not capsys.readouterr().out
+    plots.look("one too many")
+    assert "one too many is drawn like another line" in capsys.readouterr().out
     known = set(plots.LOOKS.values())
     assert mine not in known and yours not in known
 
