@@ -137,8 +137,8 @@ for p in exponents:
 # seeds.
 
 # %%
-about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds; lines: median over p, thin: each p"
-figure_basins = figures.basins(widths, kept, about_basins)
+about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds; p = 2"
+figure_basins = figures.basins(widths, kept, 2, about_basins)
 figure_basins
 
 # %% [markdown]
