@@ -232,7 +232,7 @@ figure = figures.divergences(histories, same, about)
 figure
 
 # %% [markdown]
-# In each panel of the figure, the curve of the panel's own exponent ends lowest.
+# In each panel the curve of its own exponent ends lowest.
 #
 # ## One path
 #
@@ -294,7 +294,7 @@ joint_figure
 #
 # <details><summary>What this does not show</summary>
 #
-# Our copy of the paper contains a part of the appendix, but no main theorem and no experiments. [The note](mirror_descent.md) says what we take from the authors' code.
+# Our copy of the paper contains a part of the appendix, but no main theorem and no experiments. For linear models the limit is known (arXiv 2205.12808). [The note](mirror_descent.md) says what we take from the authors' code.
 #
 # </details>
 #
