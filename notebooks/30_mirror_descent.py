@@ -280,9 +280,8 @@ joint_figure = figures.joint(joint, joint_ends, heads, joint_about)
 joint_figure
 
 # %% [markdown]
-# Left: the first row of $W$ ends near the mark of its own SVM. For $p = 3$ this mark lies elsewhere, because training selects another token of the first sample.
-# Middle and right: both directions still turn long after the tokens are selected. For $p=3$ they end farthest from their solutions.
-# Right: the direction of $u$ is one angle. A curve dips when this angle passes that of the solution, and rises because it overshoots.
+# The curves fall to the end: both directions still turn long after the tokens are selected. For $p=3$ they end farthest from their solutions, and there training selects another token of the first sample.
+# On the right, the direction of $u$ is one angle. A curve dips when this angle passes that of the solution, and rises because it overshoots.
 #
 # ## What we saw
 #
