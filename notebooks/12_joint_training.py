@@ -169,7 +169,7 @@ figure = figures.figure3(drawn_rules, horizon, about)
 figure
 
 # %% [markdown]
-# GD is behind from iteration 20 on. The losses of NGD and NGD-joint nearly coincide, because the loss depends mainly on the head. But the two rules are far apart in $\lVert W\rVert$. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
+# GD is behind from iteration 20 on. The losses of NGD and NGD-joint nearly coincide, because mainly the growth of the head lowers the loss. But the two rules are far apart in $\lVert W\rVert$. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
 #
 # We check that a hundred steps with the code of this page give the same matrices as the library.
 
