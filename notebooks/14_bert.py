@@ -146,7 +146,7 @@ speed.beside(kept["multi_nli"])
 
 # %% [markdown]
 # * **Steps to the training loss, divided by SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, and the line at 1 is SGD. If the paper is right, every bar lies left of this line.
-# * **Training loss, test accuracy.** Lines are medians, up to the first stop of a rule's runs. The thin line is the target loss.
+# * **Training loss.** A thin line is one run, up to the step that reaches the target. A large mark is the geometric mean of a rule's runs.
 #
 # Figure 4 is about CivilComments. One comment is toxic or not, and a few words decide. Is the order of the rules the same?
 

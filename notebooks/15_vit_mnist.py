@@ -52,7 +52,7 @@ verdict
 
 # %% [markdown]
 # * **Steps to the training loss, divided by SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, the number is its mean, and the line at 1 is SGD. If the paper is right, the bar of normalised SGD lies right of this line. Adam gains nothing if its bar lies inside the grey area.
-# * **Training loss, test accuracy.** Lines are medians, up to the first stop of a rule's runs. The thin line is the target loss.
+# * **Training loss.** A thin line is one run, up to the step that reaches the target. A large mark is the geometric mean of a rule's runs.
 
 # %%
 about = speed.caption(kept, "fig6", verdict)
