@@ -227,7 +227,7 @@ def _block(axis: Axes, block: Block, claims: Sequence[Claim]) -> None:
         axis.text(1.04, row, number, color=colour, **right)
         word = VERDICT_WORDS.get(claim.verdict, claim.verdict)
         weight = "bold" if decided else "normal"
-        axis.text(1.28, row, word, color=colour, fontweight=weight, **right)
+        axis.text(1.3, row, word, color=colour, fontweight=weight, **right)
     axis.axvline(block.zero, color=plots.BLACK, linewidth=1)
     axis.set_ylim(len(claims) - 0.4, -0.6)
     axis.set(yticks=[], xlabel=block.axis)
@@ -260,7 +260,7 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     # Heights are in inches. Each block has its rows, its title and its axis.
     heights = [ROW * (0.2 + len(rows)) for _, rows in blocks]
     between = 0.72
-    total = sum(heights) + between * len(blocks) + 0.42
+    total = sum(heights) + between * len(blocks) + 0.3
     figure = Figure(figsize=(plots.WIDTH, total), layout="none")
     top = total - 0.28
     for (block, rows), height in zip(blocks, heights, strict=True):
