@@ -212,7 +212,8 @@ def _block(axis: Axes, block: Block, claims: Sequence[Claim]) -> None:
     for row, claim in enumerate(claims):
         value, low, high = claim.measured, *claim.interval
         colour = plots.look(claim.verdict).colour
-        axis.plot([low, high], [row, row], color=colour, linewidth=4, alpha=0.5)
+        bar = {"color": colour, "linewidth": 4, "alpha": 0.5}
+        axis.plot([low, high], [row, row], solid_capstyle="butt", **bar)
         decided = claim.verdict in VERDICT_WORDS
         face = colour if decided else plots.PAPER
         axis.plot(value, row, "o", color=colour, mfc=face, ms=5.5)
