@@ -71,7 +71,7 @@ verdict
 
 # %% [markdown]
 # * **Steps to the training loss, divided by SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, and the line at 1 is SGD. If the paper is right, the bar of normalised SGD (SNGD) lies right of this line. Here it lies inside the grey area, in which two rules count as equally fast.
-# * **Growth of the norm at the end.** A dot is the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line their median. An orange dot is a matrix that grows less than a random walk of its steps would.
+# * **Growth of the norm.** A dot is the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line their median. An orange dot is a matrix that grows less than a random walk of its steps would.
 #
 # The second picture goes further than the paper. In its right panel each mark is one layer at the end. Layers above the thin line grew more than a random walk of the same steps. Layers below the line have hollow marks.
 
