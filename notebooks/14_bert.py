@@ -150,7 +150,7 @@ speed.beside(kept["multi_nli"])
 # The claims are decided by the first of these two figures:
 #
 # * **Steps to the training loss, divided by SGD's.** Each dot is one seed; a hollow dot means that a run missed the target. A bar is the 95 % interval, and the line at 1 stands for SGD. If the paper is right, every bar lies to the left of this line.
-# * **Training loss, test accuracy.** Each curve is the median over the seeds, and ends when the first run of its rule stops. The thin horizontal line is the target loss.
+# * **Training loss.** A thin line is one run, up to the step that reaches the target loss. A large mark is the geometric mean over the runs of a rule.
 #
 # The second figure adds the accuracy on all test rows (large marks) and the step sizes that the rules took.
 #

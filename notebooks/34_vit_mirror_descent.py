@@ -79,11 +79,11 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# * **Test accuracy.** A line is the median of the seeds. The bracket spans the steps of both rules to the best accuracy that both reach. How far apart do the two rules end?
-# * **Hoyer index.** Training goes from right to left, because the loss falls. The bracket spans the indices at the smallest loss that both rules reach. Which line is higher there?
+# * **Test accuracy.** A thin line is one run, on a sample of the test images. A black line joins, for one seed, the points at which both rules reach the best accuracy that both reach. The large marks are the last step, on all test images. How far apart do the two rules end?
+# * **Hoyer index.** Training goes from left to right, because the axis of the loss is turned. A black line joins, for one seed, the indices at the smallest loss that both rules reach. Which rule is higher there, and which at the last step?
 
 # %%
-MARKS = "lines: medians, brackets: means over seeds"
+MARKS = "thin lines: runs, large marks: means over seeds"
 about = reviews.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure
