@@ -51,6 +51,10 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
+    # The last row leaves room to the left of the line.
+    pieces.beside(
+        axis, REACHED, len(order) - 1, f"line: {REACHED:g}", plots.GREY, (-4, 0)
+    )
     axis.axhline(reaching - 0.5, color=plots.GREY, linewidth=0.8)
     pieces.beside(
         axis, 0, reaching - 0.5, "predicted to fall short", plots.GREY, (4, -3)
