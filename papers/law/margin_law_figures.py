@@ -496,7 +496,7 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
     arrow = dict(arrowstyle="->", color=plots.GREY)
     axes_fraction = dict(xycoords="axes fraction", textcoords="axes fraction")
     style = dict(ha="right", va="center", color=plots.GREY, fontsize="x-small")
-    words = f"asked: at most {bound:g}"
+    words = f"required: at most {bound:g}"
     misfit.annotate(
         words, (1, 0.5), (0.95, 0.5), arrowprops=arrow, **axes_fraction, **style
     )
