@@ -296,7 +296,7 @@ print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. The matrices $3A$ and $B/3$ have the same product as $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a random start, however, the balance matters: compare "preconditioner only" with "both" in the figure above.
+# No. The matrices $3A$ and $B/3$ have the same product as $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a random start, however, the balance matters: compare "preconditioner only" with "both" in the figure under *What does the work?*.
 #
 # </details>
 
