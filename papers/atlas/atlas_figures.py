@@ -246,7 +246,8 @@ def _shortfalls(
         axis.plot(values[beyond], height[beyond], zorder=4, **stops.mark, **points)
     medians = [np.median(values) for values in off_the_law.values()]
     axis.plot(medians, range(len(medians)), "|", color=plots.BLACK, ms=14, mew=1.5)
-    pieces.note(axis, f"required of every run: at most {pieces.percent(most)}", 0.6, 1.02)
+    words = f"required of every run: at most {pieces.percent(most)}"
+    pieces.note(axis, words, 0.6, 1.02)
     axis.set_xlabel("relative error of the predicted shortfall; right: the worst run")
 
 
