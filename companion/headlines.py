@@ -89,8 +89,9 @@ def quantities(record: Mapping) -> dict:
     Returns
     -------
     dict
-        The measured values of its claims by id, its parameters and setting, and its
-        numbers by name, each before the one named so far.
+        The measured values of its claims by id; how many "claims" and "statements" it
+        has, how many "claims_that_hold" and "statements_without_claims"; its parameters
+        and setting; its numbers by name. Of equal names the later in this list counts.
     """
     return {
         **{claim["id"]: claim["measured"] for claim in record["claims"]},
@@ -174,7 +175,13 @@ def unmet(headline: Headline, record: Mapping) -> list[str]:
 
 
 def _met(condition: str, record: Mapping) -> bool:
-    """Return whether a record satisfies one condition."""
+    """Return whether a record satisfies one condition of `Headline.rests`.
+
+    The id of a claim is satisfied if the claim holds, and "not" before the id if it
+    fails or is undecided. A comparison is "a < b" (or >, <=, >=) with spaces around the
+    sign; a and b are numbers or names of `quantities`. A condition that names something
+    else is not satisfied.
+    """
     held = {claim["id"]: claim["holds"] is True for claim in record["claims"]}
     if condition in held:
         return held[condition]

@@ -374,7 +374,7 @@ class History(Shapes):
         IndexError
             If there is no such record.
         """
-        return self.path.weights(self._record(k))[:, 0]
+        return self.path.weights(self._only(k))[:, 0]
 
     def head(self, k: int) -> np.ndarray:
         """Return u at one record, in the coordinates of training.
@@ -394,7 +394,7 @@ class History(Shapes):
         IndexError
             If there is no such record.
         """
-        return self.path.head(self._record(k))[:, 0]
+        return self.path.head(self._only(k))[:, 0]
 
     def divergence(self, target: np.ndarray, p: float) -> np.ndarray:
         """Compute the Bregman divergence of each W's direction from that of a target.
@@ -462,7 +462,8 @@ class History(Shapes):
             path.reshape(runs, k, -1), V.reshape(runs, 1, -1), p
         )
 
-    def _record(self, k: int) -> slice:
+    def _only(self, k: int) -> slice:
+        """Return the slice of record k alone; a negative k counts from the end."""
         count = len(self.iterations)
         if not -count <= k < count:
             raise IndexError(

@@ -111,9 +111,10 @@ class _LocalityAttention(nn.Module):
         self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Compute softmax(M(q kᵀ / τ)) v, shaped as q.
+        """Compute softmax(M(q kᵀ / τ)) v, shaped as q; M and τ are those of the class.
 
-        k and v are (b, h, T, d_h), and q has the first queries.
+        k and v are (b, h, T, d_h), and q (b, h, Q, d_h) holds the queries of the first
+        Q <= T tokens.
         """
         mask = None
         if self.mask_diagonal:

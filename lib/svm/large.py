@@ -516,10 +516,13 @@ def _principal(rows: Rows) -> Rows:
 
 
 def _gap(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> float:
-    """Return the relative distance between the upper and the lower bound on ||w||.
+    """Return the relative distance between two bounds on ||w||, w the SVM's solution.
 
-    `point` (r q + 1,) is (v, tau), x (n, S) are the duals, and `pulled` (r q + 1,) is
-    the result of `of_duals`. The gap is infinite if some margin of v is not positive.
+    The upper bound is ||v|| divided by the least margin/b, the lower one is sum x b /
+    ||sum x u||, over the rows u. `point` (r q + 1,) is (v, tau), the iterate of
+    `interior_point`, x (n, S) >= 0 are the duals, and `pulled` (r q + 1,) is (sum x u,
+    -sum x b). Pairs with a masked token, which have b < 0, do not count. The gap is
+    infinite if tau <= 0 or if some margin of the others is not positive.
     """
     if point[-1] <= 0:
         return np.inf

@@ -361,7 +361,8 @@ class Curves:
         OSError
             If the file cannot be written. The message names the path or its folder.
         ValueError
-            If a number outside the arrays is NaN or infinite.
+            If a number of the configuration, or a scalar of a run such as its rate, is
+            NaN or infinite.
         """
         rows = []
         arrays = {}

@@ -36,30 +36,37 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
 
 
 def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleNamespace:
-    """Decide whether one run from zero (n = T = 2) reaches its best tokens.
+    """Decide whether training from zero (n = T = 2) selects the best tokens.
 
     The theory is "Two samples" in `notebooks/law_of_margins.md`; it needs a loss with
-    |l'| not increasing. Let K be the Gram matrix of the features of the two pairs, with
-    K_11 >= K_22.
+    |l'| not increasing. Let K be the Gram matrix of A_i = (best - other token) z_i^T,
+    with K_11 >= K_22. Let R be the ratio of |l'| times the difference of the scores of
+    sample 1 to that of sample 2. R_0 is taken at W = 0, where each output is the mean
+    of its two scores. R_1 is an upper bound of R, with sample 1 at its lower score and
+    sample 2 at its higher one.
 
     Returns
     -------
     namespace
         `threshold` is theta* = (|K_12| - K_22)/(K_11 - |K_12|), or -inf if K_12 >= 0.
         `start` and `highest` are R_0 and R_1, with which the threshold is compared.
-        `reached` is True if R_0 > theta*, False if R_1 <= theta*, and None in between,
-        where the theory leaves the answer open.
+        `reached` is True if R_0 > theta* (gradient flow selects them), False if R_1 <=
+        theta* (no step sizes do), and None in between, where the theory leaves the
+        answer open.
 
     Raises
     ------
     ValueError
-        For other sizes, equal scores in a sample, dependent features, or the sigmoid
-        loss.
+        For several runs, other sizes, equal scores in a sample, dependent A_1 and A_2,
+        or the sigmoid loss.
     """
+    if len(tokens.y) != 1:
+        raise ValueError(f"tokens has {len(tokens.y)} runs; give them one by one")
     scores = attention.scores(tokens, tokens.u)[0]
     if scores.shape != (2, 2) or loss == "sigmoid":
         raise ValueError(
-            f"n, T = {scores.shape}, {loss} loss; it needs two, two and a convex one"
+            f"n, T = {scores.shape} and the {loss} loss; it needs n = T = 2 and a "
+            "convex loss"
         )
     best = scores.argmax(1)[None]
     K = coordinates.gram(coordinates.differences(tokens, best), tokens.z)[0]

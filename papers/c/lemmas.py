@@ -431,11 +431,13 @@ def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
     return W / norm(W, p)[..., None]
 
 
-def _worst_edges(selection: Selection):
-    """Return +-sgn(A) |A|^{q-1} for every constraint <A, W> >= 1, (directions, runs,
-    entries).
+def _margin_edges(selection: Selection):
+    """Return E = +-sgn(A) |A|^{q-1} for every constraint <A, W> >= 1, (directions,
+    runs, entries).
 
-    Along this direction the margin <A, W> changes most.
+    By Hölder's inequality E changes the margin <A, W> most for its l_p norm. On the
+    edge of a cone the divergence is fixed and not this norm. There E is the worst
+    direction for p = 2 only; for other p some directions change the margin more.
     """
     tokens = selection.tokens
     rows = coordinates.constraint_rows(
@@ -452,7 +454,7 @@ def _slack(selection: Selection, mu: np.ndarray):
     margins under a W of norm ||W_mm||, m_t the margin of a support token, and m_tau
     that of another token. The result is the smallest of (m_tau - m_t)/delta for (12a),
     (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c). It is the smallest
-    over all tokens, runs and directions of `_worst_edges`.
+    over all tokens, runs and directions of `_margin_edges`.
     """
     tokens = selection.tokens
     solution = selection.solution
@@ -460,7 +462,7 @@ def _slack(selection: Selection, mu: np.ndarray):
     support = solution.margins <= 1 + SUPPORT
     apart = coordinates.differences(tokens, tokens.opt)
     slacks = []
-    for V in _edge_along(selection, mu, _worst_edges(selection)):
+    for V in _edge_along(selection, mu, _margin_edges(selection)):
         W = (V * solution.norm[:, None]).reshape(solution.W.shape)
         m = np.einsum("rntd,rde,rne->rnt", apart, W, tokens.z)
         rest = np.where(support, np.inf, m)

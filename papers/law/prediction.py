@@ -92,20 +92,25 @@ def predict(
     -------
     Prediction
         Its arrays: ``direction_error`` and ``measured`` (runs, k), predicted and
-        measured at every record; ``remaining`` (runs, k), below 0.01 once the run has
-        settled; ``outside`` (runs,), the norm of omega. Its ``law`` is the `MarginLaw`.
+        measured at every record. The prediction is the root of 2 where ||W_t|| is less
+        than the root in the formula, and ``measured`` is NaN where W_t = 0.
+        ``remaining`` (runs, k) is the share that is left of what must die out before
+        the formula holds: trust the prediction where it is below 0.01. ``outside``
+        (runs,) is the norm of omega, read at ``iteration``. ``selected`` (runs, n) are
+        the tokens selected, and ``law`` is the `MarginLaw`.
 
     Raises
     ------
     PremiseFails
         If a premise of the law fails: those of `margin_law`, "selection made" (the
         selection changed after a tenth of the run) and "short steps" (the steps are so
-        long that the offsets cycle).
+        long that the margins of the support go on oscillating).
     Infeasible
         If no W lets all selected tokens win.
     ValueError
         If a run has ended early; if the head was trained too; if the rule does not step
-        along the gradient; if tokens, head or loss are not those of the run.
+        along the gradient; if tokens, head or loss are not those of the run; if
+        momentum is not in [0, 1).
     TypeError
         If an argument is of another kind.
 
@@ -117,12 +122,13 @@ def predict(
 
     We read omega at the first record from a tenth of the run on. An earlier W still
     changes: the pairs off the support pull with a weight that decays like
-    :math:`e^{-\epsilon a_t}`, where epsilon is ``law.excess`` and a_t is the margin
-    level. A later W would leave less to predict. What this pull still was at that
-    record is part of ``remaining``.
+    :math:`e^{-\epsilon a_t}`, where epsilon is ``law.excess`` and a_t is
+    <W_t, W_mm>/||W_mm||^2. A later W would leave less to predict. What this pull still
+    was at that record is part of ``remaining``.
 
     A history stores W within the span of tokens and queries. If W_0 has a part outside
-    this span, we compute its norm from the first record. Record iteration 0 then.
+    this span, we compute its norm from the first record, so iteration 0 must be
+    recorded then.
 
     Examples
     --------

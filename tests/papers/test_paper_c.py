@@ -120,7 +120,7 @@ def test_edges_of_a_cone_and_those_that_move_a_margin_most(p):
     def moved(V):
         return np.abs(np.einsum("rmD,krD->krm", A, V - near.direction)).max((0, 2))
 
-    E = lemmas._worst_edges(near)
+    E = lemmas._margin_edges(near)
     worst = lemmas._edge_along(near, mu, E)
     drawn = lemmas.on_the_edge(near, mu, 50)
     np.testing.assert_allclose(D(worst), np.broadcast_to(mu, E.shape[:2]), rtol=0.01)
@@ -231,7 +231,7 @@ def test_lemma_27_says_nothing_of_a_run_that_starts_outside_the_cone():
 @pytest.mark.parametrize("p", EXPONENTS)
 def test_no_direction_of_the_cone_needs_more_than_pi_from_r_pi_on(p):
     near = FOUND[p]
-    edges = lemmas._edge_along(near, lemmas.radius(near), lemmas._worst_edges(near))
+    edges = lemmas._edge_along(near, lemmas.radius(near), lemmas._margin_edges(near))
     for pi in (0.1, 0.001):
         for further in (1, 10):
             size = further * lemmas.lemma21_radius(near, pi) * near.solution.norm

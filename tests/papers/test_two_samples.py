@@ -147,7 +147,7 @@ def test_the_ledgers_row_knows_the_threshold_and_notices_another(world):
 
 
 @pytest.mark.parametrize(
-    "reason", ["convex", "two, two", "different scores", "independent"]
+    "reason", ["convex", "n = T = 2", "different scores", "independent", "2 runs"]
 )
 def test_what_the_theorem_is_not_about_is_refused(reason):
     data = phase_diagram.two_samples()
@@ -155,11 +155,13 @@ def test_what_the_theorem_is_not_about_is_refused(reason):
     y = data.y[0]
     z = data.z[0]
     u = data.u[0]
+    parts = (data.X, data.y, data.z, data.u)
     refused = {
         "convex": data,
-        "two, two": attention.token_set(X[:, [0, 1, 0]], y, z, u),
+        "n = T = 2": attention.token_set(X[:, [0, 1, 0]], y, z, u),
         "different scores": attention.token_set(X, y, z, 0 * u, [1, 1]),
         "independent": attention.token_set(X[[0, 0]], y[[0, 0]], z[[0, 0]], u),
+        "2 runs": attention.token_set(*(np.stack([of[0]] * 2) for of in parts)),
     }
     with pytest.raises(ValueError, match=reason):
         two_samples(refused[reason], "sigmoid" if reason == "convex" else "exponential")
