@@ -189,7 +189,7 @@ dimension_table
 # %% [markdown]
 # ## Break both assumptions step by step
 #
-# We break Assumption 1 by letting tokens overlap: in low dimension $d$, or with other tokens that are longer than the opt tokens. We break Assumption 2 by adding a random vector to the head, orthogonal to the opt tokens. Then the other tokens get scores of up to *spread* times the opt score, which stays the best. Two functions make these data.
+# We break Assumption 1 by letting tokens overlap: in low dimension $d$, or with other tokens that are longer than the opt tokens. We break Assumption 2 by adding a random vector to the head, orthogonal to the opt tokens. Then the other tokens get scores of up to *spread* times the opt score, which stays the best. Two functions generate these data.
 
 # %%
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")

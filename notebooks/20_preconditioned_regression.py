@@ -277,7 +277,7 @@ for eta in (step_size, 10 * step_size):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. A step ten times as long is still below $2/\lambda_{max}$, and with both steps the excess ends at the sampling error.
+# No. A step size ten times as large is still below $2/\lambda_{max}$, and with either one the excess ends at the sampling error.
 #
 # </details>
 #

@@ -246,7 +246,7 @@ figure
 # Predict first, then run.
 #
 # 1. Train Adam with a third of its step, and with three times its step. *Prediction:* Adam's steps do not shrink with the gradient,
-#    so its floor rises with the step. Does Adam also get within 10 % later with the smaller step?
+#    so the loss at which it levels off rises with the step size. Does Adam also get within 10 % later with the smaller step?
 
 # %%
 several = {f"step {share * best_steps['Adam']:.3g}": share for share in (1 / 3, 1, 3)}

@@ -157,7 +157,7 @@ plots.caption(figure_ill, about_ill)
 # $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. By Monte Carlo we measure the powers of $n$ with which the moments and errors in these lemmas fall, and the power for the bias of the gradients. Each fit includes a correction of relative order $1/n$, which we subtract. For the
 # bias at signal 0.2 this term is infinite, and the claim fails.
 #
-# For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps on the oracle gradient (the mean over many fresh batches). We take 200 data sets of
+# For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps that use the oracle gradient (the mean over many fresh batches). We take 200 data sets of
 # each size, and measure the excess loss that 90 % of them do not exceed. The measured exponent lies well below the
 # bound $-1$, so this claim would not notice a small error in the theorem. The claims about the floor and the rate are stricter tests.
 #

@@ -141,7 +141,7 @@ statements.quoted("C", STATEMENTS, "Theorem, convergence")
 #
 # ## Two examples by hand
 #
-# In [notebook 00](00_attention_by_hand.ipynb) every $\ell_p$ norm has the same $W_{mm}$: the binding constraint of column 1 is $(-1,1)$, whose entries are equally large, and column 2 is symmetric. So we move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Now $c = (-\frac12, 1)$ binds, the best token minus the moved token. The vector $w$ of
+# In [notebook 00](00_attention_by_hand.ipynb) every $\ell_p$ norm has the same $W_{mm}$: the binding constraint of column 1 is $(-1,1)$, whose entries are equally large, and column 2 is symmetric. So we move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Now the constraint $c = (-\frac12, 1)$, the best token minus the moved token, binds. The vector $w$ of
 # smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$

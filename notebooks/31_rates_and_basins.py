@@ -69,7 +69,7 @@ statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Def
 #
 # ## Locally optimal selections
 #
-# We use the data of the authors' code with our seeds. For every exponent we train from random starts, and each run selects tokens. The theory
+# We use the data of the authors' code with our seeds. For every exponent we train from random starts, and each run ends at some selection of tokens. The theory
 # covers the selections that are [locally optimal](words.md): each selected token must score above the tokens whose constraints bind in its SVM (margin exactly 1).
 
 # %%
@@ -117,7 +117,7 @@ figure_rates
 # ## How wide are the basins?
 #
 # The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? We start runs on the edges of wider and wider cones around the direction of each [selection](words.md), near the origin and far from it.
-# We count the runs that keep their tokens, that is, end at the tokens of their cone. The claims are about the largest of the three $\|W_0\|$. The printed width $\mu_0$, for which the proofs work, is ours, because our copy lacks the paper's.
+# We count the runs that keep their tokens, that is, end at the tokens of their cone. We try three norms $\|W_0\|$; the claims below are about the largest. The printed width $\mu_0$, for which the proofs work, is ours, because our copy lacks the paper's.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)

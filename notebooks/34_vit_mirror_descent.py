@@ -70,7 +70,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # rules reach. To measure sparsity, we compare the weights at the same training loss, because weights keep moving as long as the loss is not zero. Our measure is the Hoyer index, which
 # is 0 if all entries of a matrix are equally large, and 1 if only one entry is not zero.
 #
-# Each claim is judged separately, at the 95 % level. Its p-value is the level at which the interval would just decide it. If we judge all 24
+# Each claim is judged separately, at the 95 % level. Its p-value is 1 minus the confidence level at which the interval would just decide the claim. If we judge all 24
 # claims of the real-data studies together (Holm's rule, 5 %), neither claim on this page is decided, because three seeds are too few.
 
 # %%

@@ -190,7 +190,7 @@ plots.caption(margin_law_figures.heads(common, each), about_heads)
 #
 # **Answer.** When the head learns, the law holds with a constant that comes from the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, faster than the bound $1/\log t$. This rate is derived and measured, not proved.
 #
-# Joint training does not always reach the max-margin directions: we proved that it fails on two samples. On (DM) in high dimension, the first step predicts which length ratio $\alpha$ a run needs.
+# Joint training does not always reach the max-margin directions: we proved that it fails on two samples. For the data (DM) in high dimension, the first step predicts how large the length ratio $\alpha$ must be for a run to reach them.
 #
 # With several heads, the normalisation decides whether their norms become equal or proportional to the SVM norms.
 #

@@ -95,7 +95,7 @@ print(f"C = {C:.6f}")
 #
 # How does $C$ change with the data? We vary nine properties of the data, one at a time. There are $n$ samples of $T$ tokens in $d$ dimensions. Each [opt token](words.md) (the token with the highest score) is one of two class means, and the other tokens are noise of size $\sigma$.
 #
-# The axis "long T" goes up to $T=512$, with two samples in $15\,T$ dimensions. On the two axes "correlation", the tokens other than opt (and the queries) have correlation $\rho$, either within each sample or across all samples.
+# The axis "long T" goes up to $T=512$, with two samples in $15\,T$ dimensions. On the two "correlation" axes, all tokens except the opt tokens are correlated with coefficient $\rho$, and so are the queries: within each sample on one axis, across all samples on the other.
 #
 # On the axis "imbalance" we tilt the head, and on "raw noise" we add noise to all tokens. Both change the scores of the other tokens. The run leaves an opt token once another token has a higher score. The tokens and the head predict this point in closed form.
 

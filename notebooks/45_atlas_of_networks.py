@@ -91,7 +91,7 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# This loop stalls once $e^{-2\langle A_m,W\rangle}$ underflows; the library keeps logarithms and goes on. The sign norm and its largest margin are linear programs over all matrices $xy^\top$ of signs.
+# This loop stalls once $e^{-2\langle A_m,W\rangle}$ underflows; the library works with logarithms and can continue. The sign norm and its largest margin are linear programs over all matrices $xy^\top$ of signs.
 #
 # ## 1. The map with keys and queries
 #
@@ -120,7 +120,7 @@ figure_factors
 #
 # Rules may select different tokens. Does each choose the [selection](words.md) that is best in its own norm? We test this from zero, with *near ties* (the two best scores are only 0.01 apart), and from a *wrong start*, at which other tokens lead.
 #
-# Take two rules that end with different selections. For each rule we ask whether its own selection has the larger best margin in its own norm. This question is one *comparison*, and the rule *wins* it if the answer is yes.
+# Take two rules that end with different selections. For each rule we ask whether its own selection has the larger best margin in its own norm. Each such question counts as one *comparison*; the rule *wins* it if the answer is yes.
 #
 # If both norms prefer the same selection, the rule that chose it wins and the other loses. So half of these comparisons are won even if norms have no effect. Pairs whose norms disagree tell us more; the answer below counts them separately. Comparisons of one seed depend on each other, so our intervals are bootstraps over seeds.
 

@@ -138,7 +138,7 @@ also_table
 #
 # **Answer.** We judge the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run AdaGrad's ratio is larger in its own norm than in any of the seven norms. This ratio is still far from 1, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the norm that the data choose is close to 1 in most runs, but 0.928 in the worst one.
 #
-# Under weight decay, $N(W)$ ends at $1/\lambda$, and under AdamW with a short memory close to it. The law predicts the lost share of the margin with a relative error of at most 2 % in each rule's median run, and of 26 % in the worst run.
+# Under weight decay, $N(W)$ ends at $1/\lambda$, and under AdamW with a short memory close to it. The law predicts the lost share of the margin with a relative error of at most 2 % in each rule's median run, and of 26 % in the worst run of all.
 #
 # ![Weight decay: relative error of the law's prediction, for each run](../figures/desk/atlas_used.png)
 #

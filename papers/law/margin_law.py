@@ -89,22 +89,22 @@ class MarginLaw(Shapes):
     norm : ndarray (runs,)
         ||W_mm||.
     slowest, fastest : ndarray (runs,)
-        The smallest and the largest rate lambda at which a wrong offset decays, like
+        The smallest and the largest rate lambda at which an error of the offsets decays, like
         e^{-lambda a_t}. The rates are the eigenvalues of B^1/2 K B^1/2 orthogonal to
         sqrt(beta), with B = diag(beta) and K the Gram matrix of the support. They are
         infinite and zero if the support has only one constraint.
     slowest_mode : ndarray (runs, n, T-1)
-        v, such that sum_m v_m (g_m - offsets_m) is what remains of the wrong offset
-        that decays slowest.
+        v, such that sum_m v_m (g_m - offsets_m) is what remains of the error
+        of the offsets that decays slowest.
     excess : ndarray (runs,)
         The smallest margin outside the support, minus 1. It is infinite if all pairs
         are on the support.
 
     Notes
     -----
-    `remaining` is the fraction of wrong offsets that remains at a level a_t = <W_t,
-    W_mm> / ||W_mm||^2. The law holds once it is small. `longest_step` is the longest
-    step of normalised gradient descent with which the offsets converge.
+    `remaining` is the factor to which an error of the offsets has decayed at the level
+    a_t = <W_t, W_mm>/||W_mm||^2. The law holds once it is small. `longest_step` is the
+    longest step of normalised gradient descent with which the offsets converge.
     """
 
     constant: np.ndarray
@@ -140,7 +140,7 @@ class MarginLaw(Shapes):
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """Return e^{-a_t min(slowest, excess, 1)}, the fraction that remains of wrong
+        """Return e^{-a_t min(slowest, excess, 1)}, what remains of an error of the
         offsets.
 
         `level` is a_t (runs, ...).
