@@ -89,10 +89,10 @@ class MarginLaw(Shapes):
     norm : ndarray (runs,)
         ||W_mm||.
     slowest, fastest : ndarray (runs,)
-        The smallest and the largest rate lambda at which an error of the offsets decays, like
-        e^{-lambda a_t}. The rates are the eigenvalues of B^1/2 K B^1/2 orthogonal to
-        sqrt(beta), with B = diag(beta) and K the Gram matrix of the support. They are
-        infinite and zero if the support has only one constraint.
+        The smallest and the largest rate lambda at which an error of the offsets
+        decays, like e^{-lambda a_t}. The rates are the eigenvalues of B^1/2 K B^1/2
+        orthogonal to sqrt(beta), with B = diag(beta) and K the Gram matrix of the
+        support. They are infinite and zero if the support has only one constraint.
     slowest_mode : ndarray (runs, n, T-1)
         v, such that sum_m v_m (g_m - offsets_m) is what remains of the error
         of the offsets that decays slowest.
