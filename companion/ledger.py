@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Self
 
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -519,22 +520,32 @@ def draw(
     >>> figure.axes[0].texts[0].get_text().split()
     ['Theorem', '1', '1', 'hold']
     """
-    figure, (axis,) = plots.panels(1, 1, height=0.52 * -(-len(paper) // wide) + 0.4)
+    lines = -(-len(paper) // wide)
+    reasons = {}
+    figure, (axis,) = plots.panels(1, 1, height=0.52 * lines + 0.7)
     for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
         like = plots.look(
             "not reproduced" if failed else "reproduced" if group else "undecided"
         )
         left = place % wide
         low = -(place // wide)
-        square = Rectangle((left, low), 0.92, 0.9, edgecolor=like.colour)
-        square.set(facecolor=like.colour if group else "none")
-        square.set(alpha=1.0 if failed else 0.3)  # failures are the first to be seen
+        fill = to_rgba(like.colour, 0.3) if group else "none"
+        square = Rectangle((left, low), 0.92, 0.9, facecolor=fill)
+        square.set(edgecolor=like.colour, linewidth=2.5 if failed else 0.8)
         axis.add_patch(square)
+        if failed:
+            reasons[f"{name} ({group[0].setting})"] = group[0].statement
         words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
         longest = max(map(len, words.split()))
         middle = dict(ha="center", va="center", fontsize=4.9 if longest > 10 else 5.5)
         axis.text(left + 0.46, low + 0.44, words, **middle)
-    axis.set(xlim=(-0.02, wide), ylim=(-((len(paper) - 1) // wide) - 0.05, 0.95))
+    # What fails is written below the squares, a line for each statement.
+    for line, (name, reason) in enumerate(reasons.items()):
+        words = f"fails: {name}: {reason}"
+        place = dict(ha="left", va="top", fontsize=6.5)
+        colour = plots.look("not reproduced").colour
+        axis.text(0, 0.8 - lines - 0.35 * line, words, color=colour, **place)
+    axis.set(xlim=(-0.02, wide), ylim=(0.95 - lines - 0.35 * len(reasons), 0.95))
     axis.axis("off")
     return figure
 

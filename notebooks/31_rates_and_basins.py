@@ -18,7 +18,7 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #
-# [Notebook 30](30_mirror_descent.ipynb) shows in which direction $\ell_p$-AttGD ends. The paper proves a rate for starts in a thin cone around this direction.
+# [Notebook 30](30_mirror_descent.ipynb) shows in which direction $\ell_p$-AttGD, the mirror descent of paper C, ends. The paper proves a rate for starts in a thin cone around this direction.
 #
 # **Question.** How fast does $\ell_p$-AttGD approach its direction? And how far from the direction may a run start?
 
@@ -40,6 +40,7 @@ local_steps, local_draws = 1500, 3
 # Set-up, no need to read.
 import numpy as np
 
+import lib
 from companion import claims, record, statements
 from lib.attention import tokens
 from papers.c import figures, lemmas
@@ -50,7 +51,7 @@ run = record.start("31_rates_and_basins", "C", globals())
 # %% [markdown]
 # ## The statement
 #
-# We train one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ in $W$ alone, with the logistic
+# We train only the weights $W$ of one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$, with the logistic
 # loss $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$.
 #
 # | symbol | meaning | shape |
@@ -61,15 +62,15 @@ run = record.start("31_rates_and_basins", "C", globals())
 # | $r$ | $\lVert W(k)\rVert_{p,p}$ after $k$ steps | |
 
 # %%
-statements.quoted("C", STATEMENTS, "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemma 29")
+statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# Our copy of the paper only cites Definition 3 and Eqs. 4-8, and it lacks the constants of all these hypotheses. [Notebook 30](30_mirror_descent.ipynb) has the step and the divergence as code.
+# In these statements $k$ counts steps, and $v$ is the head $u$. Our copy of the paper only cites Definition 3 and Eqs. 4-8, and it lacks the formulas of the other definitions and the constants of all these hypotheses. [Notebook 30](30_mirror_descent.ipynb) has the step and the divergence as code.
 #
 # ## Locally optimal selections
 #
-# We use the data of the authors' code with our seeds. For every exponent, training from random starts selects tokens. The theory
-# covers the selections that are [locally optimal](words.md): each selected token must score above the tokens that bind in its SVM.
+# We use the data of the authors' code with our seeds. For every exponent we train from random starts, and each run selects tokens. The theory
+# covers the selections that are [locally optimal](words.md): each selected token must score above the tokens whose constraints bind in its SVM (margin exactly 1).
 
 # %%
 each = range(seeds)
@@ -81,7 +82,7 @@ print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.
 # %% [markdown]
 # ## Rates
 #
-# Runs start on the edge of the cone $D = 0.001$ with $\|W_0\| = 100\|W_{mm}\|$. If the cone is wider and the start is nearer to zero, some runs
+# The runs start on the edge of the cone, at $D = 0.001$, with $\|W_0\| = 100\|W_{mm}\|$. From a wider cone and a start nearer to zero, some runs
 # leave the cone.
 #
 # With plain steps $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30), which is too slow to fit an
@@ -104,7 +105,7 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# If the bound of Lemma 29 were sharp, the marks would lie on the grey dashes. They lie on the dotted dashes: $D$ falls with twice the exponent of the bound, like
+# In the figure below, each circle is one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. They lie close to the dotted dashes: $D$ falls with twice the exponent of the bound, like
 # $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
 
 # %%
@@ -115,8 +116,8 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? Runs start on the edge of cones of growing divergence around each [selection](words.md), near to the origin and far from it.
-# We count the runs that end at the tokens of their cone. The claim is about the largest of the three $\|W_0\|$. The $\mu_0$ printed below is ours, because our copy lacks the paper's.
+# The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? We start runs on the edges of wider and wider cones around the direction of each [selection](words.md), near the origin and far from it.
+# We count the runs that keep their tokens, that is, end at the tokens of their cone. The claims are about the largest of the three $\|W_0\|$. The printed width $\mu_0$, for which the proofs work, is ours, because our copy lacks the paper's.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)
@@ -132,40 +133,40 @@ for p in exponents:
     print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % keep their tokens up to D = {max(stay):g}")
 
 # %% [markdown]
-# Each line is a length of the start. Far from the origin every run from the thinnest cone keeps its tokens, and so do most runs from
-# cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs. It does so at desk scale, with 20
+# In the figure below, each line belongs to one length of $W_0$, in multiples of $\|W_{mm}\|$. Far from the origin every run from the thinnest cone keeps its tokens, and so do most runs from
+# cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs. This happens at desk scale, with 20
 # seeds.
 
 # %%
-about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds; lines: median over p, thin: each p"
-figure_basins = figures.basins(widths, kept, about_basins)
+about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds; p = 2"
+figure_basins = figures.basins(widths, kept, 2, about_basins)
 figure_basins
 
 # %% [markdown]
 # ## What we saw
 #
 # **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29
-# holds and is not sharp. Every run from a thin cone far from the origin keeps its tokens. Most runs keep their tokens even if they start in cones that are much wider than $\mu_0$.
+# holds in these runs but is not sharp. Every run from the thinnest cone far from the origin keeps its tokens. Most runs keep their tokens even if they start in cones that are much wider than $\mu_0$.
 #
-# ![The divergence falls with twice the power of Lemma 29's bound](../figures/desk/mirror_rates.png)
+# ![The divergence falls with twice the exponent of Lemma 29's bound](../figures/desk/mirror_rates.png)
 #
-# *The largest run (desk scale): the power with which the divergence falls, for five exponents. The grey dashes are Lemma 29. This page runs less.*
+# *The larger run (desk scale): the power of $\|W\|$ with which the divergence falls, for five exponents $p$. The grey dashes are the bound of Lemma 29.*
 #
 # [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
 #
 # ## Change this
 #
-# Predict first, then run. The cells start on the edge of a cone, follow the selections of an exponent, and print medians.
+# Predict first, then run. The first cell starts on the edge of a cone around the selections that training with $p$ found, and prints medians.
 #
-# 1. An exponent nearer to one, $p = 1.25$. *Prediction:* Lemma 29 has $r^{1-p}$, so $D$ falls more slowly. Does $D$ fall with twice
-#    this exponent here, too?
+# 1. An exponent nearer to one, $p = 1.25$. *Prediction:* the bound of Lemma 29 is $r^{1-p}$, so $D$ falls more slowly. Does $D$ again fall with twice
+#    this exponent?
 
 # %%
 for p in (1.25, 1.5):
     of = lemmas.found_selections(data, each, p, find_steps)
     history, _ = lemmas.from_cone(of, 0.001, 100, rate_steps // 4, rate_step)
     slope = np.median(lemmas.slopes(history, history.divergence(of.solution.W, p)))
-    print(f"p = {p:g}: exponent {slope:.2f}, twice the bound's is {-2 * (p - 1):.2f}")
+    print(f"p = {p:g}: exponent {slope:.2f}, twice that of the bound {-2 * (p - 1):.2f}")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -174,13 +175,34 @@ for p in (1.25, 1.5):
 #
 # </details>
 #
-# **To prove.** Let $V$ and $U$ be of length 1, and let $\lVert V-U\rVert=e$ be small. Why is $D_\psi(V,U)$ of order $e^2$, so that the exponent of $D$ is
-# twice the exponent of the direction error?
+# 2. A sparser geometry, $p = 1.2$. Train one data set from zero. *Prediction:* a $p$ near 1 prefers few large
+#    entries. How many entries of $W_t$ hold 90 % of $\sum_{jk} |W_{jk}|$?
+
+# %%
+def entries_for(share, W):
+    size = np.sort(np.abs(W).ravel())[::-1]
+    return int(np.searchsorted(np.cumsum(size), share * size.sum())) + 1
+
+
+for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
+    W = lib.train(data.run(1), lib.MirrorDescent(p, 0.1), count, [1, count], loss="logistic").W[0]
+    first, last = entries_for(0.9, W[0]), entries_for(0.9, W[-1])
+    print(f"p = {p:g}: after step 1, {first} of {W[0].size} entries hold 90 % of the sum; at the end {last}")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The nearer $p$ is to 1, the fewer entries. This order is there from the first step on, because the way back from the mirror image raises entries to the power $q-1$, and this power is large if $p$ is near 1. So the count tells us more about the map than about training.
+#
+# </details>
+#
+# **To prove.** Let $V$ and $U$ have length 1, and let $\lVert V-U\rVert=e$ be small. Show that $D_\psi(V,U)$ is of order $e^2$. (So the exponent of $D$ is
+# twice the exponent of the direction error.)
 #
 # <details><summary>Solution</summary>
 #
-# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. It is half of the Hessian's
-# quadratic form in $V-U$, up to higher orders, if no entry is zero.
+# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. If no entry of $U$ is zero, it equals half of the Hessian's
+# quadratic form in $V-U$, up to higher orders.
 #
 # </details>
 

@@ -25,8 +25,8 @@
 #
 # ## The statement
 #
-# We train one attention layer $f_i = y_i\, h(X_i^\top \mathrm{softmax}(X_i W z_i))$ with the logistic loss
-# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. The head is $h(x) = u^\top x$, unless we say otherwise.
+# We train the weights of one attention layer $f_i = y_i\, h(X_i^\top \mathrm{softmax}(X_i W z_i))$ with the logistic loss
+# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. The head is $h(x) = u^\top x$ unless we say otherwise.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -35,22 +35,22 @@
 # | $\alpha_i$ | the token that sample $i$ selects in the end | |
 # | $opt_i$ | the token of the largest score $y_iu^\top x_{i,t}$ | |
 # | $O_i$ | the tokens that sample $i$ selects, if it selects several | |
-# | SVM in a norm | the smallest $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
+# | SVM in a norm | the problem of finding the $W$ of smallest norm $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |
 #
-# **Hypotheses.** The loss decreases. Each sample has one best token, which we check below. Some $W$ selects the tokens in question, so that their
+# **Hypotheses.** The loss function is decreasing. Each sample has one best token, which we check below. Some $W$ selects the tokens in question, so their
 # SVM has a solution, which the solver checks.
 #
 # | result | conclusion |
 # |---|---|
-# | $W$ trained | the direction of $W$ tends to the SVM in $\lVert\cdot\rVert_F$ |
-# | $K$, $Q$ trained | the direction of $KQ^\top$ tends to the SVM in $\lVert\cdot\rVert_*$, whose rank is at most $\min(n, d)$ |
-# | several tokens | the growing part of $W$ turns to the smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
+# | $W$ trained | the direction of $W$ tends to that of the solution of the SVM in $\lVert\cdot\rVert_F$ |
+# | $K$, $Q$ trained | the direction of $KQ^\top$ tends to that of the solution of the SVM in $\lVert\cdot\rVert_*$, whose rank is at most $\min(n, d)$ |
+# | several tokens | the growing part of $W$ turns towards the matrix of smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The earlier paper states the first two results for paths of minimisers of growing norm. It states the first result for descent, too. We measure what training does.
+# The earlier paper states the first two results for paths of minimisers of growing norm. It also states the first result for gradient descent. We measure what training does.
 #
 # With several tokens $W$ is a sum of two parts. One part stays finite and sets the weights inside $O_i$. The other part
-# grows and takes the weight away from all other tokens. The next cells print paper C's theorem on paths of minimisers.
+# grows and takes the weight away from all other tokens. A cell below prints paper C's theorem on paths of minimisers.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -86,7 +86,7 @@ statements.quoted("C", STATEMENTS, "Theorem, path")
 # ## Data
 #
 # Tokens and queries are uniform on the unit sphere, labels are random, and the head is a fixed unit vector. The settings follow the
-# code of 2308.16898 as far as we know it, but they are smaller. The cell checks that each sample has one best token: the smallest lead of a best score
+# code of 2308.16898 as far as we know it, but they are smaller. The next cell checks that each sample has one best token: the smallest lead of a best score over the second best
 # must be positive.
 
 # %%
@@ -99,12 +99,12 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 # %% [markdown]
 # ## The rules, in this page
 #
-# With $G = \nabla_W L$ the gradients of $K$ and $Q$ are $GQ$ and $G^\top K$. Both steps are normalised,
+# With $G = \nabla_W L$, the gradients for $K$ and $Q$ are $GQ$ and $G^\top K$. Both steps are normalised:
 #
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
-# For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ this head is linear, with
-# $v_j = 1$ if $x_j > 0$, and $v_j=0$ otherwise. We write out a hundred steps of $(K, Q)$ here, and they give the same matrices as the library.
+# For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ without zero entries this head is linear, $h(x)=v^\top x$ with
+# $v_j = 1$ if $x_j > 0$, and $v_j=0$ otherwise. The next cell writes out a hundred steps of $(K, Q)$, and they give the same matrices as the library.
 
 # %%
 one, unit = data.run(0), lambda G: G / np.linalg.norm(G)
@@ -119,10 +119,10 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # %% [markdown]
 # ## Four experiments
 #
-# 1. We train $(K, Q)$ and $W$ from random starts, with entries as in an untrained linear layer. Then we align both with the two SVMs of the tokens that they select.
-# 2. We solve the nuclear-norm SVM for other sizes and count its rank.
-# 3. We train $W$ with the head for several tokens, from zero. Before we align $W$, we remove the part that stays finite.
-# 4. We minimise the loss on spheres of growing radius $R$, from $W_{mm}$ and from other starts. For comparison we run $\ell_p$-AttGD from zero.
+# 1. We train $(K, Q)$ and $W$ from random starts, with entries as in an untrained linear layer. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with the solutions of the SVMs in both norms, for the tokens that the run selects.
+# 2. We solve the nuclear-norm SVM for other sizes and count the rank of its solution.
+# 3. We train $W$ with the head for several tokens, from zero. Before we compute the alignment of $W$, we remove the part that stays finite.
+# 4. We minimise the loss on spheres of growing radius $R$, from $W_{mm}$ and from other starts. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
@@ -141,13 +141,13 @@ optimal = np.mean([path["optimal"].mean() for path in paths.values()])
 print(f"descent from zero reaches the globally optimal selection in {optimal:.0%} of its runs")
 
 # %% [markdown]
-# There are three pictures.
+# There are three figures.
 #
-# * **Alignment.** Training $(K,Q)$ and training $W$ each end near alignment one in their own norm, and far below one in the other norm.
-# * In the second picture, left, the rank is at most $\min(n, d)$. In higher dimensions it is well below this bound. If a point is missing, no $W$ can make
+# * **Alignment.** In the first figure, $(K,Q)$ is trained on the left and $W$ on the right. Each ends near alignment one with the SVM in its own norm, and well below one with the other SVM.
+# * In the second figure, left, the rank is at most $\min(n, d)$. In higher dimensions it is well below this bound. If a point is missing, no $W$ can make
 #   the selections of any data set.
-# * In the second picture, right, each run keeps several tokens at once. Each mark is one data set. In higher dimensions the rightmost marks move left, towards alignment one.
-# * In the third picture, each mark is the end of one run of descent from zero. A circle means that descent selected the same tokens
+# * In the second figure, right, each run keeps several tokens at once. Each mark is one data set. In higher dimensions the rightmost marks move to the left, towards alignment one.
+# * In the third figure, each mark is the end of one run of descent from zero. A circle means that descent selected the same tokens
 #   as the minimiser, and a cross means that it selected others. The grey line shows how near the path of least loss comes.
 
 # %%
@@ -167,20 +167,20 @@ figure_path
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. If a head prefers mixtures, the layer selects several tokens, and
-# the growing part of $W$ has the direction of their SVM. The path of minimisers
-# reaches the globally optimal tokens in every run. Descent from zero reaches the optimal tokens only in some runs.
+# **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. If the head prefers mixtures, the layer selects several tokens, and
+# the growing part of $W$ comes close to the direction of the solution of their SVM. The path of minimisers
+# reaches the globally optimal tokens in every run. Descent from zero reaches them only in some runs.
 #
-# ![Trained keys and queries turn to the nuclear-norm solution, a trained W to the Frobenius-norm solution](../figures/desk/mirror_parents.png)
+# ![Trained keys and queries turn towards the nuclear-norm solution, and a trained W towards the Frobenius-norm solution](../figures/desk/mirror_parents.png)
 #
-# *The largest run (desk scale): how keys and queries, and $W$, align with the solutions of two norms. This page runs less.*
+# *The larger run (desk scale): the alignment of $KQ^\top$ and of $W$ with the solutions in two norms.*
 #
 # ## Change this
 #
 # Predict first, then run.
 #
 # 1. Ten times the radius. *Prediction:* the minimiser on a sphere has an angle of order $1/R$ to its limit, and $D$ is quadratic
-#    in this angle. Does $D$ fall to a hundredth?
+#    in this angle. Does $D$ fall to a hundredth of its value?
 
 # %%
 wider = followed(2, [10, 100, 1000])["path"]
@@ -189,7 +189,7 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly, and the larger $R$ is, the nearer $D$ comes to a hundredth.
+# Nearly, and the larger $R$ is, the nearer the factor comes to a hundredth.
 #
 # </details>
 #

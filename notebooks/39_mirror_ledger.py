@@ -17,11 +17,11 @@
 # *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can look up any lemma of paper C beside what was measured.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
-# their content**. Each has at least one claim, except for the
+# their content**. At least one claim tests each of them, except for the
 # identities and the rate in $k$.
 #
-# **Question.** A lemma promises a bound. Can a measured number confirm or refute the lemma? And would the number change its verdict
-# if the lemma were a little wrong?
+# **Question.** A lemma promises a bound. Can a measured number confirm or refute the lemma? And would the verdict change
+# if the lemma were slightly wrong?
 #
 # ## The statement
 #
@@ -50,16 +50,16 @@
 #
 # | lemmas | they require |
 # |---|---|
-# | 12-15 | nothing of the data: 12 holds for all matrices, 13 for two matrices of norm one, 14 and 15 for $x \ge y \ge 0$ |
-# | 16, 18 | nothing of $W$ |
+# | 12-15 | nothing about the data: 12 holds for all matrices, 13 for two matrices of norm one, 14 and 15 for $x \ge y \ge 0$ |
+# | 16, 18 | nothing about $W$ |
 # | 17, 23, 26 | nothing, because they are identities; the project's tests check them |
-# | 4, 22 | nothing of the step $\eta$, by their proofs |
+# | 4, 22 | nothing about the step $\eta$, by their proofs |
 # | 24, 25 | a small enough step $\eta$ |
 # | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$. All but 19 require a large $W$, and 27-30 also require a small enough step |
 # | 1-3, 5-11 | these lemmas are in the main part of the paper, which our copy lacks |
 #
-# Selected tokens are *[locally optimal](words.md)* if each scores above the tokens that bind in its SVM. We measure on
-# selections that training finds, and check that these selections are locally optimal.
+# Selected tokens are *[locally optimal](words.md)* if each has a higher score than the tokens whose constraints bind in its SVM. We measure on
+# selections that training finds, and we check that these selections are locally optimal.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -94,7 +94,7 @@ sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v 
 # %% [markdown]
 # ## One claim, made in this page
 #
-# To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of the norm by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient.
+# To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of $\|W\|^{p-1}$ by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient. The lemma says that it is at most 1.
 # The following cells do all of this for one data set.
 
 # %%
@@ -137,21 +137,21 @@ rule, every = dynamics.MirrorDescent(2, 1.0, normalised=False), np.arange(301)
 history = dynamics.train(one, rule, 300, every, W_mm[None], loss="logistic")
 claim = lemmas.lemma4(lemmas.Steps(one, history, rule))
 np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
-print(f"{claim.statement}: {claim.measured:.4f}, asked {claim.bound}")
+print(f"{claim.statement}: {claim.measured:.4f}, required: {claim.bound}")
 
 # %% [markdown]
-# The claim holds. Would it notice an error? We make an altered copy (a negative control), in which the step is 5 % longer than the step in the lemma. The claim must
+# The claim holds. Would it detect an error? We make an altered copy (a negative control), in which the step is 5 % longer than the step in the lemma. The claim must
 # fail for this copy.
 
 # %%
 for off in (0.0, 0.05):
     share = largest_share(off=off)
-    print(f"step off by {off:.0%}: share {share:.4f}, the row {'holds' if share <= 1 else 'fails'}")
+    print(f"step off by {off:.0%}: share {share:.4f}, the claim {'holds' if share <= 1 else 'fails'}")
 
 # %% [markdown]
 # ## All claims
 #
-# The data are those of the authors' code, with our seeds. The column "setting" says where the runs start.
+# The data follow the authors' code, with our seeds. The column "setting" says where the runs start.
 # The table has one line per statement. If you open a line, you see its claims. Lines with a failing claim are already open.
 
 # %%
@@ -164,7 +164,7 @@ table
 print(table.summary())
 
 # %% [markdown]
-# Hatched squares are statements with a claim that fails. Empty squares are statements that we do not check.
+# In the figure below, each box is one statement. A hatched box has a claim that fails, and an empty box is a statement that we do not check.
 
 # %%
 about = ledger.caption("C", table)
@@ -174,7 +174,7 @@ figure
 # %% [markdown]
 # ## What no claim decides
 #
-# The theorem on the rate in $k$ has no claim. With plain steps $\|W\|$ grows like $\log k$, so neither $D$ nor its bound
+# No claim tests the theorem on the rate in $k$. With plain steps $\|W\|$ grows like $\log k$, so neither $D$ nor its bound
 # changes much in any run that we can afford.
 
 # %%
@@ -187,19 +187,19 @@ for p in (1.75, 2, 3):
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 
 # %% [markdown]
-# A share near one neither supports the theorem nor contradicts it.
+# The last number of each exponent is near one, which neither supports nor contradicts the theorem.
 #
 # ## What we saw
 #
-# **Answer.** Of 40 statements 20 have claims that can fail, and for the others the table gives a reason why they have no claim. Every claim holds. We also tested each claim on
-# [altered copies](words.md), in which one thing is changed on purpose. Each claim detects a small change. The column *[catches](words.md)* names this change.
+# **Answer.** Claims that can fail test 20 of the 40 statements. For the others the table says why no claim tests them. Every claim holds. We also tested each claim on
+# [altered copies](words.md), in which one thing is changed on purpose. Each claim detects a small change, which is given in the column *catches*.
 #
-# [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas on rates and cones.
+# [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas about rates and cones.
 #
 # <details><summary>Lemma 27: its radius and what it detects</summary>
 #
-# Lemma 27 holds for any $\pi$ in $(0, 1)$, for matrices of the cone whose norm is at least $R_\pi$. Before any run we fixed $\pi = 0.001$, which is a
-# tenth of the smallest change of an altered copy. The proof of Lemma 21 then gives $R_\pi$ from the data, with constants of ours, because
+# Lemma 27 holds for every $\pi$ in $(0, 1)$ and for matrices in the cone whose norm is at least $R_\pi$. Before any run we fixed $\pi = 0.001$, which is a
+# tenth of the smallest change in an altered copy. The proof of Lemma 21 then gives $R_\pi$ from the data, with constants of ours, because
 # our copy of the paper lacks its formula (`papers.c.lemmas.lemma21_radius`).
 #
 # In all runs but one, $R_\pi$ is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$. One run, with $p = 3$, needs $145{,}000\,\lVert W_{mm}\rVert$.
@@ -210,10 +210,10 @@ for p in (1.75, 2, 3):
 #
 # ## Change this
 #
-# Predict first, then run. Each cell makes the claim on Lemma 4 again.
+# Predict first, then run. The cell checks the claim about Lemma 4 again.
 #
-# 1. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only if $W$ points along the
-#    mirror image of the gradient. Does the claim still detect a step that is 5 % too long?
+# 1. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only if the mirror image of $W$ points along the
+#    negative gradient. Does the claim still detect a step that is 5 % too long?
 
 # %%
 W_0 = mirror.gaussian_start(data, range(seeds))[0]
@@ -227,19 +227,19 @@ for off in (0.0, 0.05):
 #
 # </details>
 #
-# **To prove.** Why is the lemma true? (The mirror map raises the length to the power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
+# **To prove.** Show that the lemma is true. (The mirror map raises the norm to the power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
 #
 # <details><summary>Solution</summary>
 #
-# The image of the next iterate is the image of $W$ minus $\eta\nabla L$. By the triangle inequality its $\ell_q$ norm grows by at most
-# $\eta\lVert\nabla L\rVert_q$, and this norm is $\lVert W\rVert_p^{p-1}$. The argument holds for steps of any length.
+# The mirror image of the next iterate is that of $W$ minus $\eta\nabla L$. By the triangle inequality the $\ell_q$ norm of the mirror image grows by at most
+# $\eta\lVert\nabla L\rVert_q$, and this norm equals $\lVert W\rVert_p^{p-1}$. The argument holds for steps of any length.
 #
 # </details>
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
 source = [{"name": "unit_tokens", "source": "synthetic", "revision": f"seeds 0-{seeds - 1}", "rows": n}]
-# On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may move by so much.
+# On the edge of a cone, and where a divergence ends near zero, rounding grows: these values may differ by this much.
 loose = dict.fromkeys(("lemma20", "lemma21"), 1e-3) | dict.fromkeys(("lemma28", "lemma29"), 0.05)
 numbers = ledger.totals(table, loose | {"convergence": 1e-6, "path": 1e-6})
 told = ledger.statements(STATEMENTS)

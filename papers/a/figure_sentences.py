@@ -106,16 +106,18 @@ def _ahead(fast: str, slow: str, where: str, section: str, short: str) -> Senten
 ALL_FOUR = "all four metrics"
 ALL_SIX = "all six metrics"
 FIGURE2 = {
-    "ngd_ahead": _ahead("NGD", "GD", ALL_FOUR, "3.2", "NGD is ahead of GD"),
-    "momentum": _ahead("NGD-mom", "NGD", ALL_FOUR, "3.2", "momentum is ahead of NGD"),
+    "ngd_ahead": _ahead("NGD", "GD", ALL_FOUR, "3.2", "normalised GD is ahead of GD"),
+    "momentum": _ahead(
+        "NGD-mom", "NGD", ALL_FOUR, "3.2", "momentum is ahead of normalised GD"
+    ),
     "polyak_ahead": _ahead(
-        "Polyak-step", "NGD", ALL_FOUR, "3.2", "Polyak's rule is ahead of NGD"
+        "Polyak-step", "NGD", ALL_FOUR, "3.2", "Polyak's rule is ahead of normalised GD"
     ),
     "cap_binds": Sentence(
         "iteration after which Polyak-step's cap binds, over the horizon",
         f"≤ {HALF:g}",
         "3.2",
-        "Polyak's rule reaches its cap",
+        "Polyak's step size meets its cap",
     ),
     "polyak_slows": Sentence(
         "Polyak-step: last step's length over the longest step's",
@@ -127,7 +129,7 @@ FIGURE2 = {
         "NGD: exponent of the direction error in t over the last decade",
         "≤ -0.5",
         "3.2",
-        "NGD turns as fast as Theorem 1",
+        "normalised GD turns as fast as proved",
     ),
 }
 CAPPED_IS_GD = Sentence(
@@ -146,20 +148,20 @@ FIGURE3 = {
         "both NGD rules",
         "the train loss",
         "5.1",
-        "Polyak's rule is fastest (loss)",
+        "Polyak's rule is the fastest: loss",
     ),
     "polyak_fastest.all": _ahead(
         "Polyak-step",
         "both NGD rules",
         ALL_SIX,
         "5.1",
-        "Polyak's rule is fastest (all)",
+        "Polyak's rule is the fastest: all six",
     ),
     "losses_alike": Sentence(
         "log L of NGD-joint over that of NGD at the horizon",
         f"1 ± {ALIKE:g}",
         "5.1",
-        "NGD's and NGD-joint's losses are alike",
+        "the losses of both forms are alike",
     ),
 }
 for _name in FIGURE3_DRAWN:
@@ -167,13 +169,13 @@ for _name in FIGURE3_DRAWN:
         f"{_name}: smallest factor of NGD over NGD-joint, t >= {FIRST}",
         "≥ 1",
         "5.1",
-        f"NGD is ahead ({_name})",
+        f"ahead of its joint form: {_name}",
     )
     FIGURE3[f"slightly.{_name}"] = Sentence(
         f"{_name}: largest factor of NGD over NGD-joint, t >= {FIRST}",
         f"≤ {SLIGHTLY:g}",
         "5.1",
-        f"NGD is only slightly ahead ({_name})",
+        f"only slightly ahead: {_name}",
     )
 
 

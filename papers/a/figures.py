@@ -201,7 +201,8 @@ def settings(
     """Draw, for each sentence, the share of settings in which it is true.
 
     The top row is the share of settings in which all sentences are true at once. A
-    sentence that is true in no setting is orange.
+    sentence that is true in no setting is orange and comes next; sentences that are
+    true in all settings share the last row.
 
     Parameters
     ----------
@@ -212,10 +213,17 @@ def settings(
     caption : str
     """
     (name, sweep), *more = sweeps.items()
-    order = sorted(sentences, key=sweep.shares.get, reverse=True)
+    order = sorted(sentences, key=sweep.shares.get)
+    always = [
+        each for each in order if min(of.shares[each] for of in sweeps.values()) == 1
+    ]
+    names = [sentences[each].short for each in order]
+    if len(always) > 2:
+        order = order[: -len(always) + 1]
+        names = [*names[: len(order) - 1], f"the other {len(always)}"]
     places = [0.0, *np.arange(len(order)) + 1.6]  # a gap below the first row
-    figure, (axis,) = plots.panels(1, 1, height=0.7 + 0.21 * (places[-1] + 1))
-    together = f"all {len(order)} at once"
+    figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.21 * (places[-1] + 1))
+    together = f"all {len(sentences)} at once"
 
     def shares(of: figure_sentences.Sweep):
         return [of.true.all(1).mean(), *(of.shares[each] for each in order)]
@@ -227,17 +235,23 @@ def settings(
         words = pieces.percent(share)
         if place == 0:
             words += f": {sweep.true.all(1).sum()} of {len(sweep.settings)}"
-        if more and place == places[1]:
-            words += f", {name}"
+            if more:
+                words += f" on {name}'s data"
+            elif not sweep.true.all(1).any():
+                most = sweep.true.sum(1)
+                best = (most == most.max()).sum()
+                words += f"; at most {most.max()} hold, in {best}"
         pieces.beside(axis, share, place, words, look.colour, (6, 0))
     for other, compared in more:
         pale = {"color": plots.GREY, "marker": "s", "linestyle": "", "zorder": 3}
         pale |= {"markerfacecolor": plots.PAPER, "markersize": 4, "clip_on": False}
         heights = np.array(places) + 0.34
         axis.plot(shares(compared), heights, **pale)
-        end = shares(compared)[1], heights[1]
-        pieces.beside(axis, *end, other, plots.GREY, (-6, 0))
-    axis.set_yticks(places, [together, *(sentences[each].short for each in order)])
+        all_true = compared.true.all(1)
+        words = f"{all_true.sum()} on {other}'s"
+        pieces.beside(axis, all_true.mean(), heights[0], words, plots.GREY, (6, -1))
+    axis.set_yticks(places, [together, *names])
+    axis.set_xlabel(f"share of {len(sweep.settings)} settings in which it is true")
     axis.tick_params(axis="y", length=0, labelsize="small")
     axis.get_yticklabels()[0].set_fontweight("bold")
     axis.set(xlim=(0, 1.08), ylim=(places[-1] + 0.6, -0.6))
@@ -353,13 +367,17 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
     # The text says "slightly". We print by how much, for ||W||, in which the two NGD
     # rules differ most.
-    ends = {
-        name: np.median(histories[name].norm[:, shown][:, -1])
+    high, low = (
+        np.median(histories[name].norm[:, shown][:, -1])
         for name in ("NGD", "NGD-joint")
-    }
-    factor = ends["NGD"] / ends["NGD-joint"]
-    words = f"at the end NGD\n{factor:.1f} times NGD-joint"
-    pieces.note(norm, words, 0.04, 0.98, "top", plots.look("NGD").colour)
+    )
+    pieces.gap(norm, 0.93 * horizon, low, high, "")
+    words = f"{high / low:.1f} times,\nnot slightly"
+    pieces.note(norm, words, 0.04, 0.98, "top", plots.look("stops").colour)
+    names = {"NGD": "normalised GD", "NGD-joint": "its joint form"}
+    names["Polyak-step"] = "Polyak's rule"
+    for line in loss.get_lines():
+        line.set_label(names.get(str(line.get_label()), line.get_label()))
     return plots.caption(plots.legend(figure, loss), caption)
 
 

@@ -87,48 +87,28 @@ def rays(
     return plots.caption(figure, caption)
 
 
-def _direction_path(
-    axis: Axes, p: float, path: np.ndarray, target: np.ndarray
-) -> tuple:
-    """Draw a path (k, 2) of directions and a mark at its target.
-
-    Returns the label at the path's end: its height, how far it ends from the target,
-    and its colour.
-    """
-    above = 2 + (_look(p).dash != "-")  # a dashed line is drawn above a solid one
-    axis.plot(*path.T, label=f"p = {p:g}", zorder=above, **_look(p).line)
-    axis.plot(*target, markerfacecolor="none", zorder=above, **_look(p).mark)
-    miss = np.linalg.norm(path[-1] - target)
-    return target[1], f"ends {miss:.1g} off", _look(p).colour
-
-
-def _directions(axis: Axes, histories: Histories, ends: Mapping) -> None:
-    """Draw the directions of W, with marks at the directions of the SVM solutions."""
-    labels = []
-    for p, history in histories.items():
-        W = history.W[0, :, 0] / history.own_norm[0, -1]
-        W_mm = ends[p][p].W[0, 0] / ends[p][p].norm
-        labels.append(_direction_path(axis, p, W, W_mm))
-    title = "$W$ over its last norm; marks: $\\ell_p$-SVM"
-    axis.set(title=title, xlabel="$W_{11}$", ylabel="$W_{12}$")
-    axis.set_aspect("equal", adjustable="datalim")
-    pieces.end_labels(axis, labels)
-
-
 def _joint_divergences(axis: Axes, divergences: Mapping, of: str) -> None:
     """Draw, by exponent, the divergence of `of` from the solution of its SVM.
 
-    `divergences` maps an exponent to its iterations and its divergences.
+    `divergences` maps an exponent to its iterations and its divergences. Each line has
+    its exponent and its last divergence at its end.
     """
-    labels = []
+    ends = {p: (t[-1], D[-1]) for p, (t, D) in divergences.items()}
+    by_height = sorted(ends, key=lambda p: ends[p][1])
     for p, (t, D) in divergences.items():
         axis.plot(t, D, **_look(p).line)
-        labels.append((D[-1], f"{D[-1]:.0e}", _look(p).colour))
+        # Of two lines that end close together, the lower one has its words below.
+        near = [q for q in ends if q != p and abs(np.log10(ends[q][1] / D[-1])) < 1]
+        up = 0
+        if near:
+            up = 6 if by_height.index(p) > by_height.index(near[0]) else -6
+        words = f"p = {p:g}: {D[-1]:.0e}"
+        pieces.beside(axis, *ends[p], words, _look(p).colour, (5, up))
     axis.set(title=f"Divergence $D$ of {of}", xlabel="iteration $t$")
-    axis.set(xscale="log", yscale="log")
+    longest = max(t for t, _ in ends.values())
+    axis.set(xscale="log", yscale="log", xlim=(1, 60 * longest))
     axis.set_xticks([1, 100, 10_000])
     axis.minorticks_off()
-    pieces.end_labels(axis, labels)
 
 
 def joint(
@@ -137,27 +117,24 @@ def joint(
     heads: Mapping[float, MaxMargin],
     caption: str,
 ) -> Figure:
-    """Draw joint training: the directions of W, and the divergences of W and of the
-    head from their SVM solutions.
-    """
-    figure, axes = plots.panels(1, 3, height=3.0)
-    _directions(axes[0], histories, ends)
+    """Draw joint training: the divergences of W and of the head from their SVMs."""
+    figure, axes = plots.panels(1, 2, height=3.0)
     of_W = {}
     of_head = {}
     for p, history in histories.items():
         t = history.iterations[1:]
         of_W[p] = t, history.divergence(ends[p][p].W, p)[0, 1:]
         of_head[p] = t, history.head_divergence(heads[p].value, p)[0, 1:]
-    _joint_divergences(axes[1], of_W, "the weight $W$")
-    _joint_divergences(axes[2], of_head, "the head $u$")
-    bottoms, tops = zip(*(axis.get_ylim() for axis in axes[1:]), strict=True)
-    for axis in axes[1:]:
+    _joint_divergences(axes[0], of_W, "the weight $W$")
+    _joint_divergences(axes[1], of_head, "the head $u$")
+    bottoms, tops = zip(*(axis.get_ylim() for axis in axes), strict=True)
+    for axis in axes:
         axis.set_ylim(min(bottoms), max(tops))
-    return plots.caption(plots.legend(figure, axes[0]), caption)
+    return plots.caption(figure, caption)
 
 
 def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
-    """Draw the power of the norm with which the divergence falls, by exponent.
+    """Draw the exponent a of D ~ r^a, r the norm of the iterate, by exponent p.
 
     Parameters
     ----------
@@ -176,20 +153,24 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
         aside = place + np.linspace(-0.18, 0.18, len(measured))
         axis.plot(aside, measured, "o", color=blue, ms=3.5, mfc="none", mew=0.8)
         dash = place + np.array([-0.32, 0.32])
+        excluded = dict(color=plots.GREY, alpha=0.15, linewidth=0)
+        axis.fill_between(dash, proved, 0.0, **excluded)
         axis.plot(dash, [proved, proved], color=plots.GREY, linewidth=1.6)
         axis.plot(dash, [2 * proved, 2 * proved], zorder=0, **plots.PREDICTED)
-    lowest, highest = dash
-    pieces.beside(axis, highest, proved, "Lemma 29", plots.GREY, (5, 0))
-    pieces.beside(axis, highest, 2 * proved, "twice Lemma 29", place=(5, 8))
-    pieces.beside(axis, highest, np.median(measured), "measured", blue, (5, -8))
+        if place == 0:
+            pieces.beside(axis, place, min(measured), "measured", blue, (0, -8))
+    _, right = dash
+    pieces.beside(axis, right, proved / 2, "slower than\nLemma 29", plots.GREY)
+    pieces.beside(axis, right, proved, "Lemma 29", plots.GREY)
+    pieces.beside(axis, right, 2 * proved, "twice its exponent")
     axis.set_xticks(places, [f"{p:g}" for p in histories])
-    title = r"Power of $r=\|W\|_{p,p}$ with which the divergence $D$ falls"
-    axis.set(xlabel="exponent p", title=title)
+    axis.set_xlabel("exponent p of mirror descent")
+    axis.set_ylabel(r"$a$ in $D \sim \|W\|_{p,p}^{\,a}$")
     axis.set(ylim=(None, 0), xlim=(-0.5, places[-1] + 1.15))
     return plots.caption(figure, caption)
 
 
-def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
+def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Figure:
     """Draw the share of starts whose runs end at the selection of their cone, one line
     per ||W_0||.
 
@@ -198,7 +179,9 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     widths : sequence of float
         The divergences of the starts from the best direction.
     kept : mapping
-        The shares (widths,) by exponent p and by the length ||W_0||/||W_mm||.
+        The shares (widths,) by exponent and by the length ||W_0||/||W_mm||.
+    p : float
+        The exponent that is drawn.
     caption : str
     """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
@@ -206,16 +189,22 @@ def basins(widths: Sequence[float], kept: Mapping, caption: str) -> Figure:
     multiples = list(dict.fromkeys(m for _, m in kept))
     looks = [plots.SERIES[k] for k in (2, 5, 0)]  # orange is for what fails
     for m, like in zip(multiples, looks, strict=False):
-        shares = np.array([of for (_, multiple), of in kept.items() if multiple == m])
-        middle = np.median(shares, axis=0)
-        for of in shares:
-            axis.plot(widths, of, color=like.colour, linewidth=0.6, alpha=0.5)
-        axis.plot(widths, middle, marker=like.marker, markersize=4, **like.line)
-        words = f"length {m}:\n{100 * middle[-1]:.0f} %"
-        labels.append((middle[-1], words, like.colour))
-    axis.set(xlim=(0, 1.0), ylim=(0, 1.05))
+        share = 100 * np.array(kept[p, m])
+        axis.plot(widths, share, marker=like.marker, markersize=4, **like.line)
+        times = f"{m} times" if m > 1 else "as long as"
+        labels.append(
+            (share[-1], f"{times} $W_{{mm}}$: {share[-1]:.0f} %", like.colour)
+        )
+    # The last share is that of the longest starts.
+    all_keep = np.cumprod(share == 100).astype(bool)
+    if all_keep.any():
+        near = np.array(widths)[all_keep][-1]
+        axis.axvspan(0, near, color=like.colour, alpha=0.12, linewidth=0)
+        words = "here all of the\nlongest starts do"
+        pieces.beside(axis, near, 30, words, like.colour)
+    axis.set(xlim=(0, 1.0), ylim=(0, 105))
     axis.set(xlabel="divergence $D$ of the start's direction from the best one")
-    axis.set_ylabel("share of starts that\nkeep their tokens")
+    axis.set_ylabel("starts that keep\ntheir tokens, %")
     for line in axis.lines:
         line.set_clip_on(False)
     pieces.end_labels(axis, labels)
