@@ -16,11 +16,11 @@
 #
 # *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* After it you can say what the data, the rule and the step change.
 #
-# **Question.** How does the training of one attention layer depend on the data, the update rule and the step? If you move a
-# control, the layer trains anew from the start.
+# **Question.** How does the training of one attention layer depend on the data, the update rule and the step size? If you move a
+# control, the layer is trained again from the start.
 #
-# Run all cells in JupyterLab, or open this notebook with `voila notebooks/01_explorer.ipynb`. Without widgets, the page shows the
-# pictures of its default setting below.
+# Run all cells in JupyterLab, or start this notebook with `voila notebooks/01_explorer.ipynb`. If widgets are not available, the section
+# *The same without controls* below has pictures for the default setting.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -48,20 +48,20 @@ setting = explorer.ExplorerSetting(model, n, T, d, signal, noise, rule, step_siz
 explorer.interactive(setting, law=margin_law)
 
 # %% [markdown]
-# **How to read it.** In the left panel each row is a sample, and each disc is a token. The area of a disc is the token's softmax weight at the end of
-# the run. The [opt token](words.md) is orange. The middle panel shows the [direction error](words.md), the distance between $W_t/\lVert W_t\rVert$ and
+# **How to read it.** In the left panel each row is a sample, and each disc is a token. The area of a disc is the softmax weight of the token at the end of
+# the run. The [opt tokens](words.md), those with the highest score in their sample, are orange. The middle panel shows the [direction error](words.md), which is the distance between $W_t/\lVert W_t\rVert$ and
 # $W_{mm}/\lVert W_{mm}\rVert$. Its dotted line is the law of [notebook 40](40_law_of_margins.ipynb): for large $W_t$ the error is a constant divided by
 # $\lVert W_t\rVert$. We draw this line only if the premises of the law hold. The right panel shows the softmax weight of each opt token.
 #
 # The grey lines show your previous run: its direction error, and the
-# smallest weight of an opt token. The axes never change, so you can compare two runs by eye.
+# smallest softmax weight of an opt token. The axes never change, so you can compare two runs by eye.
 #
 # You can try these settings:
 #
-# * `GD`, whose direction turns slowly;
+# * `GD`, for which the direction of $W_t$ turns slowly;
 # * `Polyak` with 10,000 iterations;
 # * step sizes far from the default;
-# * `unit sphere`, for which the scores of the other tokens differ and the theorem's assumption fails;
+# * `unit sphere`, where the scores of the other tokens differ, so that an assumption of the theorem fails;
 # * a dimension `d` so small that no $W$ separates the opt tokens.
 #
 # ## The statement
@@ -71,12 +71,12 @@ explorer.interactive(setting, law=margin_law)
 #
 # | symbol | meaning | shape |
 # |---|---|---|
-# | $W_t$ | attention after $t$ steps | $d \times d$ |
-# | $W_{mm}$ | token SVM: smallest $\lVert W\rVert_F$ with $(x_{i,opt} - x_{i,t})^\top W z_i \ge 1$ | $d \times d$ |
+# | $W_t$ | attention weights after $t$ steps | $d \times d$ |
+# | $W_{mm}$ | solution of the token SVM: the $W$ of smallest $\lVert W\rVert_F$ with $(x_{i,opt} - x_{i,t})^\top W z_i \ge 1$ for all $t\ne opt_i$ | $d \times d$ |
 #
 # This is the setting of **Figures 2 and 5** of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
-# 2402.05738), with one data set at a time. The next cell prints the paper's theorems on NGD (Theorem 1), GD (Theorem 6) and Polyak's step (Theorem 7), with their
-# hypotheses. Class means satisfy Assumption 2, and they are the paper's Example 1 as we read it. They satisfy Assumption 1, as we read it,
+# 2402.05738), with one data set at a time. The next cell prints the paper's theorems about normalised gradient descent (NGD, Theorem 1), gradient descent (GD, Theorem 6) and Polyak's step (Theorem 7), with their
+# hypotheses. As we read the paper, the data model of class means is its Example 1. Class means satisfy Assumption 2, and they satisfy Assumption 1, in our reading,
 # if $d$ is large enough ([notebook 13](13_assumptions_broken.ipynb)). The data model `unit sphere` violates Assumption 2. Try what happens.
 
 # %%
@@ -86,8 +86,8 @@ statements.quoted("A", STATEMENTS, *of)
 # %% [markdown]
 # ## The same without controls
 #
-# We train with every rule at the setting above, from the same data and start. There is one seed, the data are synthetic, and the setting is ours. One run shows little
-# more than that the rules turn. Pages [10](10_fixed_decoder.ipynb) and [19](19_theory_ledger.ipynb) have the claims.
+# We train with every rule at the setting above, from the same data and the same start. The data are synthetic, the setting is ours, and there is only one seed. One run shows little
+# more than that the rules turn $W_t$ towards $W_{mm}$. The claims are on pages [10](10_fixed_decoder.ipynb) and [19](19_theory_ledger.ipynb).
 
 # %% tags=["nbval-check-output"]
 runs = {name: explorer.explore(replace(setting, rule=name), margin_law) for name in explorer.RULES}
@@ -101,18 +101,18 @@ display(explorer.picture(runs["NGD"]))
 display(explorer.picture(runs["GD"], ghost=runs["NGD"]))
 
 # %% [markdown]
-# The first picture is the run of NGD. The second picture is the run of GD, with the run of NGD in grey behind it.
+# The first picture shows the run of NGD. The second shows the run of GD, with the run of NGD in grey behind it.
 #
 # ## What we saw
 #
-# Every rule turns towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. At the end the direction error of NGD is still below the
-# dotted law, and with 10,000 iterations it comes within a few percent of the law. GD goes the same way but is slow, because its steps shrink with the gradient. The softmax weights of GD still rise at the end.
+# Every rule turns $W_t$ towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. At the end the direction error of NGD is still below the
+# dotted law, and after 10,000 iterations it is within a few per cent of the law. GD goes the same way but slowly, because its steps shrink with the gradient. Under GD the softmax weights are still rising at the end.
 #
 # ## Change this
 #
-# Predict first, then run. Or move the sliders.
+# Predict first, then run. You can also move the controls instead.
 #
-# 1. Ten times as many iterations. *Prediction:* under NGD the norm of $W_t$ grows like $t$, and under GD it grows like $\log t$.
+# 1. Train for ten times as many iterations. *Prediction:* under NGD the norm of $W_t$ grows like $t$, and under GD it grows like $\log t$.
 #    By which factor does the direction error of each rule fall?
 
 # %%
@@ -124,12 +124,12 @@ for name in ("NGD", "GD"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The error of NGD falls by a larger factor than the error of GD, but by less than ten. Its rate of $1/t$ comes later, from ten thousand iterations on
+# The error of NGD falls by a larger factor than the error of GD, but by less than ten. The error of NGD falls like $1/t$ only later, from about ten thousand iterations on
 # ([notebook 11](11_long_horizon.ipynb)).
 #
 # </details>
 #
-# 2. `unit sphere` in place of class means. *Prediction:* the scores of the other tokens differ, so Assumption 2 fails. Do the
+# 2. Choose `unit sphere` in place of class means. *Prediction:* the scores of the other tokens differ, so Assumption 2 fails. Do the
 #    softmax weights of all opt tokens still tend to one?
 
 # %%
@@ -141,6 +141,6 @@ for k in range(3):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not on every data set. In one of the three, a sample looks away from its opt token.
+# Not on every data set. In one of the three data sets, a sample turns away from its opt token.
 #
 # </details>

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
-# **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall, if we wait long enough?
+# **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall if we wait long enough?
 #
 # Waiting is harder than it sounds. After a thousand iterations the softmax weights of the other tokens are below $10^{-11}$, and after a million they are below $e^{-28000}$. The smallest positive floating-point number is about $e^{-744}$. So we first need a way to train exactly.
 #
@@ -28,10 +28,10 @@
 #
 # | symbol | meaning |
 # |---|---|
-# | $\delta_m = x_{i,opt} - x_{i,t}$, $m = (i, t)$ | a *pair*: the opt token (the one of highest score) minus another token |
-# | $g_m = \delta_m^\top W z_i$ | its margin, a difference of logits; $W_t$ is $W$ after $t$ steps |
-# | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | its gap of scores |
-# | $p_m$ | softmax weight of the other token of the pair |
+# | $\delta_m = x_{i,opt} - x_{i,t}$, $m = (i, t)$ | the difference of a *pair*: the opt token (the one with the highest score) minus another token |
+# | $g_m = \delta_m^\top W z_i$ | the margin of the pair, a difference of logits; $W_t$ is $W$ after $t$ steps |
+# | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | the difference of the two scores |
+# | $p_m$ | the softmax weight of the other token of the pair |
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -71,7 +71,7 @@ run = record.start("11_long_horizon", "A", globals())
 # %% [markdown]
 # ## The dimension, set up
 #
-# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of the span, few numbers remain. Here we set up the same problem in growing dimensions, with fixed $n$, $T$ and norm of the noise tokens. In $d = 100{,}000$ the tokens take 160 MB and their basis takes nearly as much.
+# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions; $n$, $T$ and the norm of the noise tokens stay fixed. In $d = 100{,}000$ the tokens take 160 MB and their basis takes nearly as much.
 
 
 # %%
@@ -86,7 +86,7 @@ small = [in_few_coordinates(dimension) for dimension in dimensions]
 # %% [markdown]
 # ## Training, exactly
 #
-# We train on Figure 2's problem from $W_0 = 0$, without caps.
+# We train on the problem of Figure 2 from $W_0 = 0$, without caps.
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens(range(seeds), n, T, d, signal, noise))
@@ -107,12 +107,12 @@ for name, history in histories.items():
 # %% [markdown]
 # ## The trick, in this page
 #
-# Two ideas keep training exact. First, follow the margins instead of $W$. With $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$ and the inner products of these matrices, $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$, normalised gradient descent (NGD) moves them without $W$:
+# Two ideas keep training exact. First, we follow the margins instead of $W$. Let $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$, and let $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ be the inner products of the matrices $\delta_m z_i^\top$. Then normalised gradient descent (NGD) moves the margins without $W$:
 #
 # $$g \leftarrow g + \eta\, \frac{K c}{\sqrt{c^\top K c}}, \qquad
 # c_m = e^{-f_i}\, p_m\, (\Delta_m - \textstyle\sum_{t} p_{i,t} \Delta_{i,t}).$$
 #
-# Second, the direction does not change if we divide all $c_m$ by one number. So keep $\log c_m$ and subtract the largest: it becomes $e^0 = 1$, however small the weights are.
+# Second, the direction does not change if we divide all $c_m$ by the same number. So we keep $\log c_m$ and subtract the largest value. Then the largest $c_m$ becomes $e^0 = 1$, however small the weights are.
 
 # %%
 data = problem.tokens.run(0)
@@ -133,7 +133,7 @@ def exact_step(g):
 
 
 # %% [markdown]
-# Here is the same NGD as one would write it at first, with softmax weights as numbers, and $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ is below the rounding of 1, the direction of this gradient is noise.
+# Here is NGD as one would first write it: with the softmax weights themselves, and with $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ is below the rounding error of 1, the direction of this gradient is noise.
 
 # %%
 unit = target.W[0] / target.norm[0]
@@ -154,7 +154,7 @@ for _ in range(compared):
     plain_error.append(np.linalg.norm(W / max(np.linalg.norm(W), 1e-300) - unit))
 
 # %% [markdown]
-# The page's exact margins are the library's. The plain ones are not.
+# The exact margins of this page agree with those of the library. The plain ones do not.
 
 # %%
 at = int(np.searchsorted(recorded, compared))
@@ -167,7 +167,7 @@ print(f"direction error: exact {exact_error:.4f}, in ordinary arithmetic {plain_
 # %% [markdown]
 # ## The dimension, timed
 #
-# How many microseconds does one NGD iteration take, after the basis is built? Little changes while $d$ grows a thousandfold. Times depend on the machine and its load, so we only print them. `make bench` compares them with a bound.
+# How many microseconds does an iteration of NGD take once the basis is built? The time hardly changes while $d$ grows a thousandfold. Times depend on the machine and its load, so we only print them. `make bench` compares them with a bound.
 
 # %%
 megabytes = [sum(array.nbytes for array in (few.K.matrix, few.delta, few.z)) / 1e6 for few in small]
@@ -201,7 +201,7 @@ table
 # %% [markdown]
 # ## A million steps
 #
-# If plain arithmetic were good enough, the grey curve would stay on the exact one. On the right is the slope of each curve in each decade of $t$, beside the exponent $-1/2$ of Theorem 1's bound without its logarithms.
+# If plain arithmetic were good enough, the grey curve in the next figure would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, beside the exponent $-1/2$ of the bound in Theorem 1 without its logarithms.
 #
 # * **Distance of the direction.** The grey curve leaves the exact curve soon after a thousand steps.
 # * **Exponent by decade.** In the last decades NGD, momentum (NGD-mom) and Polyak's rule are at $-1$, below the line at $-1/2$. Gradient descent (GD) stays near 0.
@@ -212,7 +212,7 @@ figure = figures.horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
-# So the error falls like $1/t$, and the bound is not tight here. What decides the height of the line? [Page 40](40_law_of_margins.ipynb) shows that the error tends to $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line is this prediction; we fit nothing. Since $\lVert W_t\rVert$ grows like $t$ under NGD, a constant divided by it falls like $1/t$.
+# So the error falls like $1/t$, and the bound is not tight here. What sets the height of the curve? [Page 40](40_law_of_margins.ipynb) shows that the error tends to $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. In the next figure, the dotted line is this prediction; we fit nothing. Since $\lVert W_t\rVert$ grows like $t$ under NGD, a constant divided by it falls like $1/t$.
 
 # %%
 law = margin_law.margin_law(problem.tokens, target)
@@ -236,8 +236,8 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 #
 # * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. It bounds inner products of queries by $\nu$, and those that involve a token other than an opt token by $\mu$.
 # * Assumption 2: the other tokens have equal scores, and there is one best token.
-# * The start is so small that the softmax weights begin near $1/T$ (Lemma 4).
-# * The step is so short that a weight above $1/2$ does not fall below $1/(eT)$ at once (our reading of "small enough").
+# * The start is so small that all softmax weights begin near $1/T$ (Lemma 4).
+# * The step is so short that a weight above $1/2$ does not fall below $1/(eT)$ in one step (our reading of "small enough").
 
 # %%
 verified = coordinates.minimal(
@@ -257,7 +257,7 @@ table_verified = claims.Table(hypotheses)
 table_verified
 
 # %% [markdown]
-# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. It falls like the lower one, $1/t$. In the same runs, no weight of an opt token falls before it is $1/2$ (Lemma 5); the record has this claim.
+# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. The curves fall like the lower one, $1/t$. In the same runs, no weight of an opt token falls before it reaches $1/2$ (Lemma 5); the record contains this claim.
 
 # %%
 about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
@@ -267,7 +267,7 @@ figure_verified
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. It falls as fast on data that satisfy every hypothesis, as we read them. Ordinary arithmetic hides this, because its direction is noise after some thousand steps. An iteration in a hundred thousand dimensions costs as much as one in a thousand.
+# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. It falls as fast on data that satisfy every hypothesis, as we read them. Ordinary arithmetic hides this, because the direction of its gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions costs as much as one in a thousand.
 #
 # Why is it $1/t$, and why this height? That is the question of [page 40](40_law_of_margins.ipynb).
 #
@@ -288,21 +288,21 @@ for size in (ngd_step, 10 * ngd_step):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes, both: the error falls like $1/\|W_t\|$.
+# Both are true, because the error falls like $1/\|W_t\|$.
 #
 # </details>
 #
-# **To prove.** Take one sample of two tokens. The margin of NGD moves by $g\leftarrow g+\eta\sqrt{K_{11}}$, whatever $g$ is. So $1-p_{opt}$ falls like $e^{-ct}$. What is $c$?
+# **To prove.** Take one sample of two tokens. Show that after every step of NGD from zero, $W_t$ has the direction of $W_{mm}$, and that $1-p_{opt}$ falls like $e^{-ct}$. What is $c$?
 #
 # <details><summary>Solution</summary>
 #
-# With one pair, $Kc/\sqrt{c^\top Kc}=K_{11}c/(c\sqrt{K_{11}})=\sqrt{K_{11}}$. So $g_t=g_0+\eta t\sqrt{K_{11}}$, and $1-p_{opt}=1/(1+e^g)\approx e^{-g}$. Hence $c=\eta\sqrt{K_{11}}=\eta/\lVert W_{mm}\rVert$.
+# There is one pair, with $A_1=\delta_1z_1^\top$. So $-\nabla L(W)=c_1A_1$ with $c_1>0$ at every $W$, and $W_t=\eta t\,A_1/\lVert A_1\rVert$. Moreover, $W_{mm}=A_1/\lVert A_1\rVert^2$: this matrix has margin 1, and by Cauchy-Schwarz every matrix with margin 1 is at least as large. The margin of $W_t$ is $g_t=\eta t\lVert A_1\rVert$, and $1-p_{opt}=1/(1+e^{g_t})\approx e^{-g_t}$. Hence $c=\eta\lVert A_1\rVert=\eta/\lVert W_{mm}\rVert$.
 #
 # </details>
 #
 # ## The small print
 #
-# The samples of a class share their opt token, because we read Example 1 of the paper in this way. In 300 dimensions, twenty samples are too many for our sufficient form of Assumption 1. Only the last experiment has data for which it holds.
+# The samples of a class share their opt token, because we read Example 1 of the paper in this way. In 300 dimensions, twenty samples are too many for our sufficient form of Assumption 1. It holds only for the data of the last experiment.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -18,11 +18,11 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #
-# **Question.** On [page 10](10_fixed_decoder.ipynb) the head knew which token is best. Here it starts at zero and learns at the same time, so nothing tells the layer where to look. Does it still select the best tokens? Do attention and head still turn to their max-margin directions?
+# **Question.** On [page 10](10_fixed_decoder.ipynb) the head was fixed and told the layer which token is best. Here the head starts at zero and learns together with the attention weights, so at first nothing tells the layer where to look. Does it still select the best tokens? Do the attention weights and the head still turn towards their max-margin directions?
 #
 # ## Two matrices to learn
 #
-# The layer is $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$, with loss $L = \frac1n\sum_i e^{-f_i}$. We train both $u$ and $W$ from zero.
+# For a sample $i$ with tokens $X_i$, query $z_i$ and label $y_i=\pm1$, the layer's answer is $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. The loss is $L = \frac1n\sum_i e^{-f_i}$. We train both $u$ and $W$, and start both at zero.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -31,7 +31,7 @@
 # | $u_{mm}$ | head SVM: smallest $\lVert u\rVert$ with $y_i\, u^\top x_{i,opt} \ge 1$ | $d$ |
 # | $\gamma^* = 1/\lVert u_{mm}\rVert$ | the largest margin that a head can have on the opt tokens | |
 #
-# In the paper's data model (DM), each sample has one *opt token*, which carries the label, and one additional token. The opt token is $N(0, \alpha^2\sigma^2 I)$, the other is $N(0, \sigma^2 I)$, and the label is $\mathrm{sign}(u_*^\top x_{i,opt})$. We take $\alpha$ = `signal` and $\sigma^2 d = 1$. The query is one of the two tokens: in `opt_first` of the samples it is the opt token, in the others the additional one.
+# In the paper's data model (DM), each sample has one *opt token*, which carries the label, and one additional token. The opt token is drawn from $N(0, \alpha^2\sigma^2 I)$, the additional token from $N(0, \sigma^2 I)$, and the label is $\mathrm{sign}(u_*^\top x_{i,opt})$ for a fixed vector $u_*$. We take $\alpha$ = `signal` and $\sigma^2 d = 1$. In the first `opt_first` samples the query is the opt token, and in the others it is the additional token.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -81,7 +81,7 @@ for name, found in (("W_mm", attention_svm), ("u_mm", head_svm)):
     print(f"||{name}|| = {np.median(found.norm):.3f} (median of {seeds} seeds)")
 
 # %% [markdown]
-# We solve for $u_{mm}$ as on page 10, with the rows $y_i x_{i,opt}$ in place of pairs of tokens.
+# We compute $u_{mm}$ as we computed the max-margin matrix on page 10. The rows are now the vectors $y_i x_{i,opt}$ instead of pairs of tokens.
 
 # %%
 rows = data.y[0, :, None] * data.X[0, np.arange(n), data.opt[0]]  # (n, r), seed 0
@@ -93,17 +93,17 @@ print("margins of u_mm:", (rows @ u_mm).round(6))
 # %% [markdown]
 # ## The rule, and its first three steps
 #
-# Each of the two gradients is normalised by itself, and the step decays (Eq. 13, with exponent $p = 2/3$):
+# Each of the two gradients is normalised separately, and the step size decays (Eq. 13, with exponent $p = 2/3$):
 #
 # $$W_{t+1} = W_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_W L}{\|\nabla_W L\|}, \qquad
 # u_{t+1} = u_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_u L}{\|\nabla_u L\|}.$$
 #
-# With scores $\gamma_{i,t} = y_i u^\top x_{i,t}$ and softmax weights $p_{i,t}$ the gradients are
+# With the scores $\gamma_{i,t} = y_i u^\top x_{i,t}$ and the softmax weights $p_{i,t}$, the gradients are
 #
 # $$-\nabla_W L = \frac1n\sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
 # -\nabla_u L = \frac1n\sum_i e^{-f_i}\, y_i X_i^\top p_i .$$
 #
-# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$, and Eq. 13 takes $0/0$ as $0$. Attention stays where it is. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean token of sample $i$. Only then do tokens have scores, and attention follows the head.
+# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$. In Eq. 13 we read $0/0$ as $0$, so $W$ does not move. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean of the tokens of sample $i$. Only after this step do the tokens have different scores, and the attention weights follow the head.
 
 
 # %%
@@ -139,7 +139,7 @@ for t in range(3):
           f"cosines with W_mm {cosines[0]:.2f}, with u_mm {cosines[1]:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The first step moves the head alone. If it points the right way, the opt tokens get the higher scores, and attention turns to them.
+# The first step moves only the head. If the head then points the right way, the opt tokens have the higher scores, and their attention weights grow.
 #
 # ## Figure 3: all rules together
 #
@@ -148,8 +148,8 @@ for t in range(3):
 # | NGD, decay | normalised separately | $\eta(t+1)^{-2/3}$, Eq. 13 |
 # | NGD | normalised separately | constant |
 # | NGD-joint | normalised as one vector (Eq. 2) | constant |
-# | Polyak-step | multiplied by one common factor (Eq. 3, with $L^*=0$) | from the loss |
-# | GD | as they are | constant |
+# | Polyak-step | multiplied by a common factor (Eq. 3, with $L^*=0$) | computed from the loss |
+# | GD | unchanged | constant |
 
 # %%
 setting = sentences.Setting(gd_step, ngd_step, np.inf, np.inf, horizon)
@@ -161,7 +161,7 @@ drawn_rules = {name: histories[name] for name in sentences.rules3(setting)}
 decayed, ngd, joint = (histories[name] for name in ("NGD, decay", "NGD", "NGD-joint"))
 
 # %% [markdown]
-# If the paper's Figure 3 is right, gradient descent (GD) is behind all other rules in each of its six panels, and NGD and NGD-joint lower the loss alike.
+# The next figure repeats the paper's Figure 3. If the paper is right, gradient descent (GD) is behind all other rules in each of the six panels, and NGD and NGD-joint lower the loss about equally fast.
 
 # %%
 about = f"Paper A, Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -169,9 +169,9 @@ figure = figures.figure3(drawn_rules, horizon, about)
 figure
 
 # %% [markdown]
-# GD is behind from iteration 20 on. NGD and NGD-joint are nearly one line in the loss, because the head alone drives the loss. But they are far apart in $\lVert W\rVert$. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps to $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
+# GD is behind from iteration 20 on. The losses of NGD and NGD-joint nearly coincide, because mainly the growth of the head lowers the loss. But the two rules are far apart in $\lVert W\rVert$. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
 #
-# A hundred steps of the page's own lines give the library's matrices.
+# We check that a hundred steps with the code of this page give the same matrices as the library.
 
 # %%
 W, u, at = np.zeros((X.shape[-1], z.shape[-1])), np.zeros(X.shape[-1]), min(paper.REFERENCE)
@@ -183,11 +183,11 @@ np.testing.assert_allclose(u, decayed.head(k)[0], atol=1e-9)
 print(f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.norm(u):.4f}")
 
 # %% [markdown]
-# ## What the paper's text says of Figure 3
+# ## What the paper's text says about Figure 3
 #
 # Section 5.1: "We observe that all other algorithms are faster than GD, with Polyak step being the fastest. We also see that the train loss converges at a similar rate for NGD and joint-NGD, while for the other metrics, NGD is slightly faster compared to joint-NGD."
 #
-# We fixed what these words mean before we measured. *Faster* means ahead: in every seed and at every recorded iteration from 20 to the horizon, a rule is further in all six metrics. The text names no metric for "fastest", so Polyak-step has two claims, one for the train loss and one for all metrics. *A similar rate* means that $\log L$ of the two rules differs by at most 5 % at the horizon. *Slightly* means that in the other five metrics NGD's value is 1 to 1.25 times that of NGD-joint.
+# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The two losses fall at *a similar rate* if $\log L$ differs by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, its value is 1 to 1.25 times that of NGD-joint.
 
 # %%
 factor = np.median(ngd.norm / np.where(joint.norm > 0, joint.norm, np.nan), axis=0)
@@ -201,7 +201,7 @@ compared_rules = claims.Table(compared)
 compared_rules
 
 # %% [markdown]
-# Do these sentences hold in some other setting? Our copy of the paper lacks the step sizes. We try three step sizes of GD, five step sizes that NGD and NGD-joint share, five caps of Polyak-step (the last one means no cap), and five horizons.
+# Do the paper's sentences hold in some other setting? Our copy of the paper lacks the step sizes, so we try many combinations: three step sizes for GD, five common step sizes for NGD and NGD-joint, five caps for Polyak-step (the last of which means no cap), and five horizons. The next figure shows in which share of these settings each claim holds.
 
 # %%
 few = range(sweep_seeds)
@@ -221,7 +221,9 @@ settings_figure = figures.settings({"Figure 3": sweep}, sentences.FIGURE3, about
 settings_figure
 
 # %% [markdown]
-# One claim holds in no setting: NGD is never only *slightly* ahead in $\lVert W\rVert$, because the quotient grows with the horizon. In the best settings one more claim fails. At the horizon 30, Polyak-step is the fastest in all metrics, but the two losses are not yet alike. At longer horizons the losses are alike, but Polyak-step is behind NGD in the metrics of $W$. We draw one of the latter settings: the shortest horizon, with the longest step of GD, which makes it hardest to be ahead of GD.
+# One claim holds in no setting: NGD is never only *slightly* ahead in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. Even in the best settings one more claim fails. At horizon 30, Polyak-step is the fastest rule in all metrics, but the losses of NGD and NGD-joint are not yet alike. At longer horizons these losses are alike, but Polyak-step is behind NGD in the metrics of $W$.
+#
+# Our version of Figure 3 above uses one of these settings with longer horizons. Among them we took the shortest horizon, and the longest step of GD, with which it is hardest to be ahead of GD.
 #
 # ## What the theorems say
 
@@ -229,7 +231,7 @@ settings_figure
 statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "Theorem 4")
 
 # %% [markdown]
-# As we read them, the theorems are about "NGD, decay". If Lemma 12 holds, its norm stays below $3\eta t^{1/3}$. So we draw the norm divided by this bound. It stays below one, and it comes nearer to it.
+# As we read them, the theorems are about the rule "NGD, decay". If Lemma 12 holds, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule. The next figure shows the norm divided by this bound. The quotient stays below 1 and slowly approaches it.
 
 # %%
 about_beyond = f"Beside Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -237,7 +239,7 @@ figure_beyond = figures.figure3_beyond(decayed, ngd_step, about_beyond)
 figure_beyond
 
 # %% [markdown]
-# A *claim* is a measured number beside its bound, here for the worst seed. Exponents are fitted over the last decade, in $\log t$ or in $S_t = \sum_{s \le t} s^{-2/3}$, the sum of the steps divided by $\eta$, which tends to $3 t^{1/3}$ slowly.
+# A *claim* is a measured number next to the bound that it must meet. Here it is measured on the worst seed. We fit exponents over the last decade of $t$, as powers of $S_t$, the sum of the step sizes divided by $\eta$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
 
 # %%
 last_decade = steps / 10
@@ -258,7 +260,7 @@ table
 # %% [markdown]
 # ## Can joint training fail?
 #
-# What if the first step of the head points the wrong way? Take one dimension, and the opt token as the query. Sample 1 has the tokens 1 and 0, sample 2 has the tokens 1 and $-3$, both labels are $+1$, and 1 is the opt token. Then $u=W=c\to\infty$ drives the loss to 0. But the first step of $u$ goes along $(1+0)+(1-3)=-1$, which is down. Attention follows, and no rule comes back.
+# What if the first step of the head points the wrong way? Take two samples whose tokens are numbers, with the label $+1$. Sample 1 has the tokens 1 and 0, and sample 2 has the tokens 1 and $-3$. In both samples, 1 is the opt token and the query. Then $u=W=c\to\infty$ drives the loss to 0. But the first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ becomes negative. Then $W$ becomes negative as well, and no rule brings them back.
 
 # %%
 two_samples = global_map.problem(global_map.POSTCARD)
@@ -267,19 +269,19 @@ for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay
     print(f"{name:7} ends with the sign {sign} of u and W; its least loss is {lowest:.4f}, the infimum 0")
 
 # %% [markdown]
-# Each rule ends with the wrong sign, far from the infimum 0. [Page 42](42_where_the_law_bends.ipynb) proves it.
+# Under each rule $u$ and $W$ end with the wrong sign, and the loss stays far from its infimum 0. [Page 42](42_where_the_law_bends.ipynb) proves that this must happen.
 #
 # ## What we saw
 #
-# **Answer.** The layer starts with no idea which token is best. On data of the paper's model the head takes the first step, attention follows, and both turn to their max-margin directions. But this is not always so: two samples of two tokens are enough to defeat joint training.
+# **Answer.** The layer starts without any information on which token is best. On data from the paper's model, the head takes the first step, the attention weights follow, and both turn towards their max-margin directions. But this does not always happen: joint training can fail on as few as two samples of two tokens.
 #
-# With the paper's decay both norms grow like the sum of the steps, and in the end like $t^{1/3}$. Without this decay they grow like $t$. Two claims about the text of Figure 3 fail: NGD is far ahead of NGD-joint in the norm of $W$, and Polyak-step is the fastest only in the loss.
+# With the paper's decay both norms grow like the sum of the steps, and eventually like $t^{1/3}$. Without this decay they grow like $t$. Two claims about the text on Figure 3 fail: NGD is far ahead of NGD-joint in the norm of $W$, not slightly, and Polyak-step is not the fastest rule in all metrics, although it is the fastest in the loss.
 #
 # ## Change this
 #
-# Predict first, then run.
+# Make a prediction, then run the cell.
 #
-# 1. Try another decay. *Prediction:* $\|W_t\| \le \eta\sum_s (s+1)^{-p}$ suggests growth like $t^{1-p}$. Does this also hold for $p = 1/2$, which the theorems exclude, as we read them?
+# 1. Try another decay. *Prediction:* the bound $\|W_t\| \le \eta\sum_s (s+1)^{-p}$ suggests that $\lVert W_t\rVert$ grows like $t^{1-p}$. Does this also hold for $p = 1/2$, which the theorems do not cover, as we read them?
 
 # %%
 for decay in (2 / 3, 1 / 2):
@@ -291,15 +293,15 @@ for decay in (2 / 3, 1 / 2):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly: the exponent is close to $1 - p$ for both.
+# Nearly: for both values of $p$ the exponent is close to $1 - p$.
 #
 # </details>
 #
 # ## The small print
 #
-# * The paper's sizes, step sizes and variances are missing from our copy, so these are our settings. So is the form of the decay: the text names an "additional factor", and $(t+1)^{-2/3}$ is our reading. We print Condition 1 and Lemma 12 as we read them.
-# * The constants $C_0$ and $C_1$ of Condition 1 are missing, too, so no run can be checked against it. [Page 19](19_theory_ledger.ipynb) checks what the condition is for: near-orthogonality (Lemma 11) and separability (Lemma 14).
-# * The text names no cap of Polyak-step in Figure 3, so we use none. "NGD, decay" is our addition to the figure.
+# * The paper's sizes, step sizes and variances are missing from our copy, so our settings are our own choice. The form of the decay is also ours: the text mentions an "additional factor", which we read as $(t+1)^{-2/3}$. We state Condition 1 and Lemma 12 as we read them.
+# * The constants $C_0$ and $C_1$ of Condition 1 are also missing, so we cannot check whether a run satisfies this condition. [Page 19](19_theory_ledger.ipynb) checks the two properties that the condition is meant to ensure: near-orthogonality (Lemma 11) and separability (Lemma 14).
+# * The text on Figure 3 mentions no cap for Polyak-step, so we use none. The rule "NGD, decay" is our addition: the paper's Figure 3 does not show it.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -287,6 +287,8 @@ for spread in (0.98, 0.0):
 # ## The small print
 #
 # * As we read Assumption 1, it does not bound the inner product of two opt tokens. So samples of a class may share their opt token, as they do in every cell.
+# * Lemma 8 of the paper says that data such as those of page 10 (Example 1, as we read it) satisfy both assumptions with high probability. Our copy lacks the numbers in its condition.
+# * The SVM over tokens is due to arXiv 2306.13596 and, for a matrix $W$, to 2308.16898. The rates are paper A's.
 # * The statement of Lemma 5 is missing from our copy. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy has no proof of it.
 
 # %% tags=["set-up"]

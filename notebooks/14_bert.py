@@ -20,11 +20,11 @@
 #
 # **Question.** Adam trains language models faster than plain stochastic gradient descent (SGD). Is a step size that adapts to the gradient enough to do the same?
 #
-# **The paper's answer.** Yes. When a pretrained BERT is fine-tuned, normalised SGD trains faster than SGD. As we read Figures 1 and 4, Polyak's step and Adam are faster as well.
+# **The paper's answer.** Yes. When a pretrained BERT is fine-tuned, normalised SGD trains faster than SGD. As we read Figures 1 and 4, training with Polyak's step or with Adam is faster as well.
 #
 # ## A sentence pair, and its tokens
 #
-# Figure 1 is about MultiNLI. Each row is a pair of sentences, and the network says whether the second follows from the first (entailment), contradicts it, or neither. A tokenizer cuts the pair into words and parts of words, and each of them becomes a number.
+# Figure 1 uses the data set MultiNLI. Each row of it is a pair of sentences. The network must say whether the second sentence follows from the first (entailment), contradicts it, or does neither. A tokenizer splits the pair into words and parts of words, and replaces each of them by a number.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -63,18 +63,18 @@ print(*tokenizer.encode(premises[0], hypotheses[0]).tokens)
 print(tokens.inputs[0, 0, : tokens.lengths[0]].tolist())
 
 # %% [markdown]
-# ## Two rules, in this page
+# ## Two rules, written out
 #
-# $g_t$ is the gradient of the loss $L_t$ on a minibatch, $\theta$ are all parameters of the network, $\eta$ is a rate, and $\eta_{\max}$ is a cap on the step size.
+# Let $\theta_t$ be the vector of all parameters of the network after $t$ steps, and $g_t$ the gradient of the loss $L_t$ on a minibatch. The rate is $\eta$, and $\eta_{\max}$ is a cap on the step size. The constant $L^*$ stands for the smallest possible loss.
 #
 # | rule | step |
 # |---|---|
 # | SGD | $\theta_{t+1} = \theta_t - \eta\, g_t$ |
-# | Adam | moments of $g_t$, per coordinate |
+# | Adam | scaled for each coordinate by running means of $g_t$ and $g_t^2$ |
 # | SNGD, normalised SGD (Eq. 2, capped) | $\theta_{t+1} = \theta_t - \min(\eta / \lVert g_t\rVert,\ \eta_{\max})\, g_t$ |
 # | SPS, Polyak's step (Eq. 3, capped, $L^*=0$) | $\theta_{t+1} = \theta_t - \min(L_t / (2\lVert g_t\rVert^2),\ \eta_{\max})\, g_t$ |
 #
-# Both rules of the paper move along $-g_t$ and choose only the length. SNGD moves the same length $\eta$ each time, unless the cap binds. SPS takes half the step that would bring the loss to zero if the loss were linear.
+# The paper's two rules, SNGD and SPS, move along $-g_t$ and choose only the length of the step. A step of SNGD has the length $\eta$ unless the cap shortens it. SPS takes half the step that would bring the loss to zero if the loss were linear. The figures below call this rule "Polyak's rule".
 
 
 # %%
@@ -86,7 +86,7 @@ def sps(theta, gradient, loss, rate, cap):
     return theta - min(loss / (2 * gradient.norm() ** 2), cap) * gradient
 
 # %% [markdown]
-# Here are a hundred steps of SNGD on our three pairs, for a small BERT with a random start. Each step has the length 0.1, however long the gradient is. The loss of guessing is $\log 3 = 1.10$.
+# We take a hundred steps of SNGD on our three pairs, with a small BERT that starts from random weights. Each step has length 0.1, however long the gradient is. A network that gives the three classes equal probabilities has the loss $\log 3 = 1.10$, which we call the loss of guessing.
 
 # %%
 torch.manual_seed(0)
@@ -103,7 +103,7 @@ for step in range(101):
         print(f"step {step:3}: loss {loss.item():.2f}, length of the gradient {gradient.norm().item():.2f}")
 
 # %% [markdown]
-# The library's optimisers take the same steps.
+# We check that the library's optimisers take the same steps as these two functions.
 
 # %%
 torch.manual_seed(0)
@@ -121,7 +121,9 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # %% [markdown]
 # ## Six comparisons
 #
-# Training a pretrained encoder takes hours, so this page redraws committed training curves. The study counts the steps to a target loss and divides them by SGD's, for the same seed. A ratio below 1 means that the rule is faster than SGD. A claim of the paper is *reproduced* if the whole 95 % interval of the ratio lies below 1, *not reproduced* if it lies above 1 or within 0.8 to 1.25, which counts as equally fast, and *undecided* otherwise.
+# It takes hours to train a pretrained encoder, so this page draws training curves that are stored in the repository. Each study sets three target losses for the training data, and the last of them decides. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed. A ratio below 1 means that the rule is faster than SGD.
+#
+# We compute the 95 % confidence interval of the ratio. The paper's claim that a rule is faster is *reproduced* if the whole interval lies below 1. The claim is *not reproduced* if the interval lies above 1, or between 0.8 and 1.25, where we call two rules equally fast. Otherwise the claim is *undecided*.
 
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
@@ -145,10 +147,14 @@ shown["multi_nli"][0]
 speed.beside(kept["multi_nli"])
 
 # %% [markdown]
-# * **Steps to the training loss, divided by SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, and the line at 1 is SGD. If the paper is right, every bar lies left of this line.
-# * **Training loss, test accuracy.** Lines are medians, up to the first stop of a rule's runs. The thin line is the target loss.
+# The claims are decided by the first of these two figures:
 #
-# Figure 4 is about CivilComments. One comment is toxic or not, and a few words decide. Is the order of the rules the same?
+# * **Steps to the training loss, divided by SGD's.** Each dot is one seed; a hollow dot means that a run missed the target. A bar is the 95 % interval, and the line at 1 stands for SGD. If the paper is right, every bar lies to the left of this line.
+# * **Training loss.** A thin line is one run, up to the step that reaches the target loss. A large mark is the geometric mean over the runs of a rule.
+#
+# The second figure adds the accuracy on all test rows (large marks) and the step sizes that the rules took.
+#
+# Figure 4 uses the data set CivilComments. A comment is either toxic or not, and often a few words decide. Do the rules come in the same order on these data?
 
 # %%
 verdict["civil_comments"]
@@ -162,15 +168,15 @@ speed.beside(kept["civil_comments"])
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** all six ratios point the paper's way. On sentence pairs normalised SGD needs 0.77 of SGD's steps, and Polyak's step needs 0.63 of them. Both claims are reproduced. Adam needs 0.58 of SGD's steps, but this claim is undecided. On comments Adam needs 0.41 of SGD's steps, and this claim is reproduced. Polyak's step needs 0.72 and normalised SGD 0.82 of SGD's steps, and both claims are undecided. With three seeds the intervals are wide.
+# **Here,** all six ratios lie below 1, as the paper says. On sentence pairs, normalised SGD takes 0.77 times as many steps as SGD, and Polyak's step takes 0.63 times as many. Both claims are reproduced. For Adam the ratio is 0.58, but the claim is undecided. On comments, Adam takes 0.41 times as many steps as SGD, and this claim is reproduced. The ratio is 0.72 for Polyak's step and 0.82 for normalised SGD, and both claims are undecided. The intervals are wide because there are only three seeds.
 #
-# So an adaptive step size helps in our small study, but more seeds are needed to say which rule gains most.
+# So an adaptive step size helps in our small study, but we would need more seeds to say which rule gains most.
 #
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network on generated pairs, with one seed.
+# Make a prediction, then run the cell. Each cell trains a small network on generated sentence pairs, with one seed.
 #
-# 1. Take ten times the rate of SNGD. *Prediction:* each step is ten times as long, whatever the gradient. Does the loss fall faster, or not at all?
+# 1. Multiply the rate of SNGD by ten. *Prediction:* each step is ten times as long, whatever the gradient is. Does the loss fall faster, or does it not fall at all?
 
 # %%
 small = DEMO["multi_nli"]
@@ -180,11 +186,11 @@ for rate in (0.1, 1.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not at all. Both end above the loss of guessing, and the longer steps end further above it.
+# It does not fall at all. Both runs end above the loss of guessing, and the run with the longer steps ends further above it.
 #
 # </details>
 #
-# 2. Add a rule of your own: a function that makes its optimiser. Here it steps along the sign of the gradient. *Prediction:* every coordinate moves by the same amount. Which rate does this need, compared with SGD's?
+# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps along the sign of the gradient. *Prediction:* every coordinate moves by the same amount. Does this rule need a larger or a smaller rate than SGD?
 
 # %%
 def sign(parameters, rate):
@@ -197,18 +203,19 @@ for rate in (1e-3, 1e-2):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It needs a smaller one. At 0.001 the loss falls below the loss of guessing, and at 0.01 it stays above.
+# It needs a smaller rate. With the rate 0.001 the loss falls below the loss of guessing, and with 0.01 it stays above.
 #
 # </details>
 #
 # ## The small print
 #
-# * *The network.* The paper fine-tunes BERT-base. We train the lower three layers of a six-layer encoder that learned sentence embeddings, on pairs that include MultiNLI's. This gives a head start, but the same one to every rule. Our copy of the paper lacks sizes, batch and rates, and the section on language data. So these settings are ours. There is no theorem here, so there are no hypotheses to check.
-# * *The data are private samples,* which are not published. On other rows the targets mean something else. [data/README.md](../data/README.md) says where the samples come from. We train on 5,914 comments of at most 400 characters, and on 12,000 pairs of at most 200 characters. Both sets are balanced.
-# * *The rules of judgement* were fixed before the runs, in [protocol.md](protocol.md). The network must beat a bag-of-words model on the same rows, which it does by far on pairs and by five points on comments.
-# * *Many claims.* Each claim is judged alone, at the 95 % level, with its p-value. After Holm's correction for all 24 real-data claims, none on this page is decided.
-# * *Earlier studies* had all six claims reproduced. On comments, with five seeds, the ratios were 0.40 for Adam, 0.58 for Polyak and 0.70 for normalised SGD. On pairs, with six seeds and targets just below guessing, the ratios were 0.73, 0.74 and 0.80. Three verdicts changed to undecided, because three seeds give wider intervals and because two ratios on comments lie nearer to one. On pairs Adam is faster to both earlier targets, too.
-# * *Train it again* with `python -m lib.training multi_nli_200` or `civil_comments_400`, in 1.3 and 0.7 processor hours. This needs the data.
+# * *The network.* The paper fine-tunes BERT-base. We train the lower three layers of a six-layer encoder. This encoder was trained to embed sentences, on data that include the pairs of MultiNLI. So training has a head start, but it is the same for every rule. Our copy of the paper lacks the sizes, the batch size, the rates, and the section on language data, so these settings are ours. No theorem of the paper covers these networks, so there are no hypotheses to check.
+# * *The data are private samples,* which are not published. For other samples, the same target losses could be easier or harder to reach. [data/README.md](../data/README.md) says where the samples come from. We train on 5,914 comments of at most 400 characters, and on 12,000 pairs of at most 200 characters. In both sets the classes are equally frequent.
+# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require that the network beats a bag-of-words model on the same rows. Its accuracy is far higher on pairs, and five percentage points higher on comments.
+# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for all 24 claims on real data, no claim on this page is decided.
+# * *Earlier studies* reproduced all six claims. On comments, with five seeds, the ratios were 0.40 for Adam, 0.58 for Polyak's step and 0.70 for normalised SGD. On pairs, with six seeds and targets just below the loss of guessing, they were 0.73, 0.74 and 0.80 in the same order. In the present studies three verdicts changed to undecided, because three seeds give wider intervals and because two ratios on comments are closer to 1.
+# * *Other targets.* On pairs, Adam also reaches the first two targets of the present study faster than SGD.
+# * *To train again,* run `python -m lib.training` with `multi_nli_200` (1.3 processor hours) or with `civil_comments_400` (0.7 processor hours). You need the data for this.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

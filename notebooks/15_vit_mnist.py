@@ -18,11 +18,11 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 6**.
 #
-# **Question.** Paper A says that on language data normalised steps train faster than plain stochastic gradient descent (SGD) ([page 14](14_bert.ipynb)). Is this also true on images?
+# **Question.** Paper A says that normalised steps train faster than plain stochastic gradient descent (SGD) on language data ([page 14](14_bert.ipynb)). Is this also true on images?
 #
-# **The paper's answer.** No. A vision transformer (ViT) on MNIST is its counterexample: normalised SGD trains slower than SGD, and Adam achieves no significant gain in speed.
+# **The paper's answer.** No. The paper's counterexample is a vision transformer (ViT) on MNIST: normalised SGD trains more slowly than SGD, and Adam is not significantly faster than SGD.
 #
-# Page 14 has the formulas and the code of the rules SGD, Adam, SNGD (normalised SGD) and SPS (Polyak's step). The network is a ViT for small data sets, from the code that paper A names.
+# Page 14 gives formulas for the rules SGD, Adam, SNGD (normalised SGD) and SPS (Polyak's step, called "Polyak's rule" in the figures), and code for the last two. The network is a ViT for small data sets, taken from the code that paper A names.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -41,9 +41,11 @@ run = record.start("15_vit_mnist", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
-# ## How many steps does each rule need?
+# ## How many steps does each rule take?
 #
-# Training takes hours, so this page redraws committed curves. The study counts the steps to a target loss and divides them by SGD's, for the same seed. The claim "slower" is *reproduced* if the whole 95 % interval of the ratio lies above 1, *not reproduced* if it lies below 1 or within 0.8 to 1.25, which counts as equally fast, and *undecided* otherwise. The claim "no significant gain" is reproduced if the interval lies above 1 or within 0.8 to 1.25.
+# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data, and the last of them decides. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
+#
+# We compute the 95 % confidence interval of this ratio. The claim that normalised SGD is slower is *reproduced* if the whole interval lies above 1. This claim is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, where we call two rules equally fast. Otherwise it is *undecided*. The claim that Adam gains nothing is reproduced if the interval lies above 1 or between 0.8 and 1.25.
 
 # %%
 kept = kept_curves.kept("fig6")
@@ -51,8 +53,12 @@ verdict = speed.table(kept, "fig6")
 verdict
 
 # %% [markdown]
-# * **Steps to the training loss, divided by SGD's.** A dot is one seed; it is hollow if a run missed the target. The bar is the 95 % interval, the number is its mean, and the line at 1 is SGD. If the paper is right, the bar of normalised SGD lies right of this line. Adam gains nothing if its bar lies inside the grey area.
-# * **Training loss, test accuracy.** Lines are medians, up to the first stop of a rule's runs. The thin line is the target loss.
+# The first of the next two figures decides the claims:
+#
+# * **Steps to the training loss, divided by SGD's.** Each dot is one seed; a hollow dot means that a run missed the target. A bar is the 95 % interval, the number beside it is the mean ratio, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD lies to the right of this line. Adam gains nothing if its bar lies inside the grey area or to the right of the line.
+# * **Training loss.** A thin line is one run, up to the step that reaches the target loss. A large mark is the geometric mean over the runs of a rule.
+#
+# The second figure adds the accuracy on all test rows (large marks) and the step sizes that the rules took.
 
 # %%
 about = speed.caption(kept, "fig6", verdict)
@@ -63,7 +69,7 @@ figure
 speed.beside(kept)
 
 # %% [markdown]
-# Was the comparison fair? Each rule ran with several rates. A ring marks the rate that reached the last target in the fewest steps. The rings lie inside the grids, except for the largest cap of SPS, which no step reaches.
+# Was the comparison fair? We tried several rates for each rule. In the next figure, a ring marks the rate that reached the last target in the fewest steps. Each ring lies inside the range of rates that we tried, except that SPS is best with its largest cap. A larger cap would change nothing, because no step reaches this one.
 
 # %%
 speed.rates(kept)
@@ -71,7 +77,7 @@ speed.rates(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** normalised SGD needs 1.40 times SGD's steps to the last target, with an interval from 1.01 to 1.93, so the paper's claim is reproduced. The claim that Adam gains nothing is undecided, because Adam needs 0.95 of SGD's steps, with an interval from 0.53 to 1.70. The protocol says it in its own words:
+# **Here,** normalised SGD takes 1.40 times as many steps as SGD to reach the last target. The interval is 1.01 to 1.93, so the paper's claim is reproduced. Adam takes 0.95 times as many steps as SGD, with the interval 0.53 to 1.70, so the claim that Adam gains nothing is undecided. These are the verdicts, in the wording of the table:
 
 # %%
 print(verdict.words())
@@ -79,9 +85,9 @@ print(verdict.words())
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. The cell trains a small network on embedded data, with one seed.
+# Make a prediction, then run the cell. It trains a small network on a small built-in data set, with one seed.
 #
-# 1. Take ten times the rate of SNGD. *Prediction:* each step is ten times as long, whatever the gradient. Does the loss fall faster, or not at all?
+# 1. Multiply the rate of SNGD by ten. *Prediction:* each step is ten times as long, whatever the gradient is. Does the loss fall faster, or does it not fall at all?
 
 # %%
 small = DEMO["mnist"]
@@ -91,20 +97,20 @@ for rate in (0.1, 1.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It falls faster here. With so few steps, steps of length 0.1 are too short.
+# The loss falls faster here. In so few steps, a run with steps of length 0.1 does not get far enough.
 #
 # </details>
 #
-# The other exercise of [page 14](14_bert.ipynb), a rule of your own, runs here as well.
+# You can also repeat the other exercise of [page 14](14_bert.ipynb) here, with a rule of your own.
 #
 # ## The small print
 #
-# * *The network* is `vit_for_small_dataset` of lucidrains/vit-pytorch, after Lee, Lee and Song (2021). Beside each patch lie copies that are shifted by one pixel along the axes (by half a patch along the diagonals in Lee, Lee and Song). A test copies its weights into a plain version of that code. Our copy of the paper lacks depth, width, patch, batch and rates, so these settings are ours. There is no theorem here.
-# * *The rules of judgement* were fixed before the runs, in [protocol.md](protocol.md). The network must beat logistic regression and nearest neighbours on the same images, and it does.
-# * *Other targets.* To both earlier targets the intervals of normalised SGD reach below 1, and Adam is faster than SGD.
-# * *Many claims.* Each claim is judged alone, at the 95 % level, with its p-value. After Holm's correction for all 24 real-data claims, the claim on normalised SGD is undecided, because three seeds are few.
-# * *An earlier study* of a smaller network with other shifts, on 10,000 images and five seeds, had 1.19 for normalised SGD and 0.81 for Adam.
-# * *Train it again* with `python -m lib.training mnist_60000`, in 2.4 processor hours. This needs the data.
+# * *The network* is `vit_for_small_dataset` of lucidrains/vit-pytorch, after Lee, Lee and Song (2021). It joins to each patch copies of the image that are shifted by one pixel along the axes. (Lee, Lee and Song shift by half a patch along the diagonals.) One of our tests copies the weights of our network into a plain version of that code, to compare the two. Our copy of the paper lacks the depth, the width, the patch size, the batch size and the rates, so these settings are ours. No theorem of the paper covers this network.
+# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require that the network beats logistic regression and nearest neighbours on the same images, and it does.
+# * *Other targets.* For the first two targets, the interval of normalised SGD extends below 1. Adam reaches both of these targets faster than SGD.
+# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for all 24 claims on real data, the claim about normalised SGD is undecided, because there are only three seeds.
+# * *An earlier study* used a smaller network with other shifts, 10,000 images and five seeds. Its ratios were 1.19 for normalised SGD and 0.81 for Adam.
+# * *To train again,* run `python -m lib.training mnist_60000` (2.4 processor hours). You need the data for this.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -16,15 +16,16 @@
 #
 # *Side road of page [11](11_long_horizon.ipynb) · 15 minutes · [words](words.md).* After it you can say, before you run, how long your own data will take.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**: ours, not the paper's.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**. This study is ours, not the paper's.
 #
-# **Question.** The paper's problems have a few hundred *pairs* of an opt token (the one of highest score) and another token. A thousand sentences of twenty tokens have nineteen thousand pairs. Do the exact steps of page 11 still end while you wait? Does the *token SVM*, which computes the max-margin matrix $W_{mm}$?
+# **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs. A thousand sentences of twenty tokens have nineteen thousand. Can you still wait for the exact steps of page 11 to finish? And can you wait for the solver of the *token SVM*, whose solution is the max-margin matrix $W_{mm}$?
 #
 # | symbol | meaning |
 # |---|---|
-# | $n$, $T$, $d$ | sentences, tokens per sentence, dimension |
-# | $m = n(T-1)$ | pairs: the constraints of the SVM |
-# | $g$, $c$ | margins of the pairs; their pulls, scaled so that the largest is one |
+# | $n$, $T$, $d$ | number of sentences, tokens per sentence, dimension of a token |
+# | $n(T-1)$ | number of pairs; each pair is a constraint of the SVM |
+# | $g$ | margins of the pairs: by how much the logit of the opt token exceeds that of the other token |
+# | $c$ | pulls of the loss on the pairs, scaled so that the largest is one |
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -55,7 +56,7 @@ run = record.start("17_what_it_costs", "A", globals())
 # %% [markdown]
 # ## The data
 #
-# We make sentences as an encoder's first layer has them: each token is the vector of its word plus a vector of its place. The $k$-th most frequent word is drawn with a chance proportional to $1/k$, as in real texts. The query of a sentence is the mean of its tokens, and the head $u$ points anywhere. You can put your own arrays in their place: tokens `X (n, T, d)`, labels `y`, queries `z (n, d)`, head `u (d,)`.
+# We generate sentences in the form in which they enter the first layer of an encoder: each token is a vector for the word plus a vector for its position. We draw the $k$-th most frequent word with a probability proportional to $1/k$, as in real texts. The query of a sentence is the mean of its tokens, and the direction of the head $u$ is random. You can use your own arrays instead: tokens `X (n, T, d)`, labels `y`, queries `z (n, d)` and a head `u (d,)`.
 
 
 # %%
@@ -82,7 +83,7 @@ print(
 # %% [markdown]
 # ## The largest margin
 #
-# What is the smallest matrix under which every opt token leads by a logit of at least 1? The solution comes with a certificate: its norm is at most a relative `gap` above the smallest possible one, and no constraint is violated by more than `violation`.
+# What is the smallest matrix under which the logit of every opt token leads by at least 1? The solver certifies its answer. The norm exceeds the smallest possible norm by at most the relative amount `gap`, and no constraint is violated by more than `violation`.
 
 # %%
 began = time.perf_counter()
@@ -93,7 +94,7 @@ print(f"{target.solver[0]}: {time.perf_counter() - began:.1f} s, ||W_mm|| = {tar
 # %% [markdown]
 # ## Exact steps
 #
-# Now we train. Does every sentence select its opt token in the end?
+# Now we train the layer. Does every sentence select its opt token in the end?
 
 # %%
 began = time.perf_counter()
@@ -105,18 +106,18 @@ print(
 )
 
 # %% [markdown]
-# Only some sentences do. $W_{mm}$ exists, yet training goes elsewhere, because these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens then.
+# Only some sentences select it. The matrix $W_{mm}$ exists, but training moves in another direction. The reason is that these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens in such cases.
 #
 # ## Two ways to take a step
 #
-# A step moves the margins $g_m$ of all pairs $m = (i, t)$ by $K c$, where $c$ holds the pull of each pair and
+# In this section, an index $m$ stands for a pair $(i, t)$ of a sample $i$ and a token $t$. A step changes the margins $g$ of all pairs by a multiple of $K c$, where
 #
 # $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
 #
-# * In the *Gram form*, $K$ is formed once, with $m^2$ numbers, and is read at every step.
-# * In the *factored form*, $K$ is not formed. First we add up the pulls of each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. A step reads the $\delta$ twice: $2\,m\,r$ numbers, with $r$ the dimension of the tokens' span.
+# * In the *Gram form* we compute $K$ once and read it at every step. It has as many entries as the square of the number of pairs.
+# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. Let $r$ be the dimension of the span of the tokens. A step reads all $\delta_m$ twice, which makes $2r$ numbers per pair.
 #
-# Both forms are exact in the same sense: what would underflow is kept as a logarithm. Do they take the same steps? We compare them on a fifth of the sentences, for which we can form $K$ in a moment.
+# Both forms are exact in the same sense: they store numbers that would underflow as logarithms. Do both forms take the same steps? We compare them on a fifth of the sentences, for which it takes only a moment to compute $K$.
 
 # %%
 few = sentences(n // 5)
@@ -134,7 +135,7 @@ print(
 # %% [markdown]
 # ## How the cost grows
 #
-# We measure the time of a step in both forms, and the time of the SVM, for growing $n$. Memory sets a limit: a step cannot be faster than reading its array once. For the reading speed, we time the product of a large matrix with a vector on this machine.
+# For growing $n$ we measure how long a step takes in each form, and how long the SVM takes. If the arrays are too large for the processor's caches, a step cannot be faster than reading them from memory. To find the reading speed of this machine, we time the product of a large matrix and a vector.
 
 # %%
 matrix, vector = np.ones((4000, 8000)), np.ones(8000)
@@ -179,7 +180,9 @@ for size in sizes:
 costs = np.array(rows).T
 
 # %% [markdown]
-# Twice the sentences should take four times as long in the Gram form, and twice as long in the factored form. The limits are printed in brackets: the time to read $K$ once, and the $\delta$ twice, from memory. Small problems stay in the processor's caches and are faster than that. The SVM takes seconds at most. Its time does not grow evenly, because the library changes the method: it pivots for few constraints and descends in the duals for many.
+# If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are the limits: the time to read $K$ once from memory, and the time to read all $\delta_m$ twice. Small problems fit into the caches, so their steps can be faster than these limits. The SVM takes seconds at most. Its time does not grow smoothly, because the library uses two methods: a pivoting method for few constraints, and descent in the dual variables for many.
+#
+# The next figure shows the times of a step. The Gram form is labelled "one matrix of all pairs".
 
 # %%
 about = f"Paper A's problem on sentences; our setting: T={T}, d={d}, synthetic words, 1 seed, float64; times of one machine, other work beside it"
@@ -189,7 +192,7 @@ figure
 # %% [markdown]
 # ## Claims
 #
-# A *claim* is a measured number beside its bound. Times depend on the machine and its load, so we only print and draw them. `make bench` compares them with bounds.
+# A *claim* is a measured number next to the bound that it must meet. Times depend on the machine and its load, so no claim on this page is about times; we only print and draw them. The command `make bench` compares times with bounds.
 
 # %% tags=["nbval-check-output"]
 table = claims.Table([
@@ -202,13 +205,13 @@ table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Yes, both end while you wait: the SVM takes seconds, and a step takes milliseconds. A step costs about as much as reading the tokens from memory twice. The Gram form is faster at the paper's sizes, and the factored form from a few hundred pairs on. `lib.train` chooses by an estimate of both costs. You can overrule this choice by `product="gram"` or `product="factored"`. [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares with JAX, numpy and other solvers.
+# **Answer.** Yes, you can wait for both: the SVM takes seconds, and a step takes milliseconds. In the factored form, a step takes about as long as reading the tokens twice from memory, and a few times as long at the largest size. At the smallest size the two forms take about equally long. From a few hundred pairs on, the factored form is faster. `lib.train` estimates both costs and chooses the cheaper form. You can choose the form yourself with `product="gram"` or `product="factored"`. The section [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares our times with those of JAX, numpy and other solvers.
 #
 # ## Change this
 #
-# Predict first, then run.
+# Make a prediction, then run the cell.
 #
-# 1. Take sentences of half the length. *Prediction:* there are half the pairs, so a step takes half the time. Does the norm of $W_{mm}$ rise or fall?
+# 1. Cut the sentences to half their length. *Prediction:* there are about half as many pairs, so a step takes about half as long. Does the norm of $W_{mm}$ rise or fall?
 
 # %%
 shorter = lib.token_set(data.X[0][:, : T // 2], data.y[0], data.z[0], data.u[0])
@@ -219,7 +222,7 @@ print(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It falls, because in most sentences the opt token has fewer others to win against. In some sentences the opt token is now another one. So the constraints are not a part of those before, and the norm could have risen.
+# It falls, because in most sentences the opt token has fewer tokens to win against. But in some sentences another token is now the opt token. So the new constraints are not a subset of the old ones, and the norm could also have risen.
 #
 # </details>
 

@@ -16,19 +16,19 @@
 #
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
-# Train a softmax attention layer on a linear problem by stochastic gradient descent (SGD), from a random start. The loss stalls far above its smallest possible value. The loss is not convex, so what did we expect?
+# Train a softmax attention layer on a linear problem by stochastic gradient descent (SGD), from a random start. The loss stalls far above its smallest possible value. The loss is not convex, so we have no right to expect better.
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls](../figures/desk/precond_fig2.png)
 #
-# *Our largest run (scale desk). Both rules have the same random start and the same step size. Algorithm 1 approaches the optimum, and SGD stalls. This page runs less.*
+# *Our largest run (desk scale). Both rules start from the same random matrices and use the same step size. Algorithm 1 approaches the optimum, whereas SGD stalls. The run on this page is smaller.*
 #
 # **Question.** Can we change gradient descent so that it reaches the global minimum?
 #
-# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says yes for linear data, with three changes:
+# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says that we can, on linear data, if we make three changes:
 #
-# 1. **A spectral start.** Least squares estimates the linear map from the data. Its singular value decomposition gives an $A$ and a $B$ that are already close to a minimum.
-# 2. **A preconditioner.** If the inputs vary much more in one direction than in another, gradient descent is slow in the second direction. If we divide by the covariance, all directions become alike.
-# 3. **A regulariser.** The loss depends only on the product of $A$ and $B$, so $A$ can be large while $B$ is small. The regulariser brings $A$ and $B$ back into balance.
+# 1. **A spectral start.** We estimate the linear map from the data by least squares. The singular value decomposition of this estimate gives initial values of $A$ and $B$, the two matrices of the layer, that are already close to a minimum.
+# 2. **A preconditioner.** Gradient descent is slow along directions in which the inputs vary little. The preconditioner divides the gradient by the covariance of the inputs, which makes these directions faster.
+# 3. **A regulariser.** The loss depends only on the product of $A$ and $B$, so $A$ can be large while $B$ is small. The regulariser brings the two matrices back into balance.
 #
 # Which of the three changes does the work? We remove them one at a time.
 #
@@ -43,13 +43,13 @@
 # |---|---|---|
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
-# | $d$, $k$, $\sigma$ | length of an input $x$, length of a label $y$, size of its noise | |
+# | $d$, $k$, $\sigma$ | length of an input $x$, length of a label $y$, standard deviation of the noise | |
 # | $L$, $R$ | loss on infinitely many samples, regulariser | |
 # | $L^*$ | smallest loss, $k\sigma^2/2$ | |
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
-# | $\eta$ | step size, the factor of the gradient | |
+# | $\eta$ | step size | |
 #
-# Theorem 1 needs the assumptions A1 to A3. The next cell quotes them with the theorem and the algorithm, and checks them for seed 0.
+# The paper makes the assumptions A1 to A3. The next cell quotes them together with the theorem and the algorithm. We check them for seed 0 when we draw the data.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -80,8 +80,7 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A of the paper, $\Sigma$ and $M$ come from two random matrices. Our matrices are Gaussian, because our copy does not say how to draw them. We scale both matrices and add `floor` times the identity to $\Sigma$, so that A1-A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`.
-# The condition number of $\Sigma$ is at most 1/`floor`, so a preconditioner has little to do here. Our copy of the text also lacks sizes, scales and step size, so **these settings are ours**.
+# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. Our random matrices are Gaussian, because our copy of the paper does not say how to draw them. We scale both matrices and add `floor` times the identity to $\Sigma$, so that A1 to A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. The condition number of $\Sigma$ is then at most 1/`floor`, so a preconditioner has little to do here. Our copy also lacks the sizes, the scales and the step size, so **these settings are ours**.
 
 # %%
 def build(floor, of_seeds=range(seeds)):
@@ -97,8 +96,7 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # %% [markdown]
 # ## Algorithm 1, in this page
 #
-# On samples the layer sees keys $x_i$ and queries $x_j$. With $P_{ji} \propto e^{x_j^\top B x_i}$, $c_j = \sum_i P_{ji}x_i$
-# and $e_j = Ac_j - y_j$, the gradients of $\hat L = \frac1{2m}\sum_j \|e_j\|^2$ are
+# In a set of $m$ samples, each $x_i$ is a key and each $x_j$ is a query. Let $P_{ji} \propto e^{x_j^\top B x_i}$ be the softmax weights, $c_j = \sum_i P_{ji}x_i$ the mean that query $j$ reads, and $e_j = Ac_j - y_j$ its error. The gradients of $\hat L = \frac1{2m}\sum_j \|e_j\|^2$ are
 #
 # $$\nabla_A = \tfrac1m\sum_j e_jc_j^\top, \qquad
 # \nabla_B = \tfrac1m\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
@@ -108,7 +106,7 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # $$A \leftarrow A - \eta\,\big(\nabla_A + \tfrac12 A\hat\Sigma G\hat\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\hat\Sigma^{-1}\big(\nabla_B - \tfrac12 \hat\Sigma B\hat\Sigma G\hat\Sigma\big) .$$
 #
-# As in the paper's experiments, we take the gradients on a minibatch. The algorithm itself takes the mean over fresh batches.
+# As in the paper's experiments, we compute the gradients on a minibatch. The algorithm itself averages them over fresh batches.
 
 # %%
 def gradient(X, Y, A, B):
@@ -157,7 +155,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# Are our formulas right? We compare the closed forms of Theorem 1, and of a moment below A3's threshold, with sample averages. The differences are in standard errors. A numerical search checks the threshold itself. `papers.b.landscape` derives the constant of Lemma 2.
+# Are our formulas right? We compare closed forms with sample averages: those of Theorem 1, and that of a moment below the threshold of A3. The claims give the differences in standard errors. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
@@ -173,7 +171,7 @@ claims.Table([*sampled, threshold, PAPER.claim("lemma2", ratio)])
 # ## Training
 #
 # We train with every combination of the three changes. All combinations see the same minibatches, which we draw without replacement from the `n` samples.
-# P stands for the preconditioner, and R for the regulariser. So "spectral, P, R" is Algorithm 1, and "random" is plain SGD.
+# In the output, P stands for the preconditioner and R for the regulariser. So "spectral, P, R" is Algorithm 1, and "random" is plain SGD.
 
 # %%
 rules, starts = experiments.ablation(data, step_size)
@@ -196,7 +194,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# In the left panel of Figure 1 the blue curve lies on the dotted optimum. In the right panel the blue curve *rises*. The reason is that the spectral start lies below the noise floor of minibatch descent, so the loss first rises to this floor. In Figure 2 both rules have the same random start and step size, and SGD stalls.
+# In the left panel of Figure 1, the blue curve of Algorithm 1 lies on the dotted optimum. In the right panel the blue curve *rises*. The spectral start lies below the noise floor of minibatch descent, so the loss first climbs to this floor. In Figure 2 both rules have the same random start and the same step size. SGD stalls, and Algorithm 1 does not.
 
 # %%
 def setting(number):
@@ -219,14 +217,11 @@ pictures["precond_fig2"]
 # %% [markdown]
 # ## What does the work?
 #
-# If one of the three changes does the work, the curve rises when we remove this change.
+# We remove the changes and compare the final losses. If a change does the work, the loss ends higher without it.
 #
-# From the spectral start all four combinations rise to one plateau, so we do not draw them. The plateau consists of minibatch
-# noise and the $O(1/m)$ bias of a minibatch of $m$ keys.
+# From the spectral start, all four combinations rise to the same plateau, so we do not draw them. This plateau comes from minibatch noise and from the bias of a minibatch of $m$ keys, which is of order $1/m$.
 #
-# From a random start the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss
-# stalls. On our well-conditioned $\Sigma$ the preconditioner changes nothing that we can measure, so its claim holds or fails by
-# chance.
+# From a random start, which the next figure shows, the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss stalls. Our $\Sigma$ is well conditioned, and on it the preconditioner changes nothing that we can measure. So the claim about the preconditioner holds or fails by chance.
 
 # %%
 about_ablation = setting("parts of Algorithm 1")
@@ -235,9 +230,8 @@ plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]
 
 # %% [markdown]
-# The preconditioner matters if $\Sigma$ is ill conditioned. We also try a two-sided preconditioner, which is **ours and not the paper's**. It multiplies both matrices by $\hat\Sigma^{-1}$ from the right as well.
-# This makes the rule gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, where the problem is plain matrix factorisation. The number of iterations then hardly depends on the
-# condition number.
+# The preconditioner matters if $\Sigma$ is ill conditioned. The next figure counts the iterations until the loss is within 15 % of the optimum. It includes a two-sided preconditioner, which is **ours and not the paper's**: it also multiplies the gradients of both matrices by $\hat\Sigma^{-1}$ from the right.
+# With it, the rule is gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, and in these coordinates the problem is plain matrix factorisation. The number of iterations then hardly depends on the condition number.
 
 # %%
 figure_conditions = figures.conditioning(steps, conditions, times)
@@ -247,15 +241,13 @@ figure_conditions
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Preconditioned and regularised descent ends about 1 % above the optimum, from both starts. This level is its noise floor. The
-# spectral start lies below the floor, so descent first moves *up* to it. SGD with the same step stalls far above the floor. On these data the regulariser
-# does most of the work, and the preconditioner gains nothing that we can measure.
+# **Answer.** With the preconditioner and the regulariser, descent ends about 1 % above the optimum from either start. This level is its noise floor. The spectral start lies below the floor, so descent first moves *up* to it. SGD with the same step stalls far above the floor. On these data the regulariser does most of the work, and the preconditioner gains nothing that we can measure.
 #
 # [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for. [Notebook 22](22_other_optimisers.ipynb) tries other optimisers on the same data. [Notebook 21](21_noise_and_samples.ipynb) treats Theorem 2, which says how fast Algorithm 1 reaches the minima and what a finite sample costs.
 #
 # <details><summary>What this does not show</summary>
 #
-# Our copy of the text lacks its displayed formulas. We replace them by our reading, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version (HiLD workshop, ICML 2026) has another regulariser and a renormalisation, which we do not reproduce.
+# Our copy of the paper lacks the displayed formulas. We put our own reading in their place, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version of the paper (HiLD workshop, ICML 2026) has another regulariser and a renormalisation, which we do not reproduce.
 #
 # The paper says of A3 that "we require this integrability to show that the empirical gradient is close to the population gradient". We see another reason for A3: a query is also one of the keys, and $x^\top Bx$ is its logit with itself.
 #
@@ -263,11 +255,10 @@ figure_conditions
 #
 # ## Change this
 #
-# Predict first, then run. The cells run Algorithm 1 by the page's own lines on 300 samples. With so few samples the
-# excess is about 9 % from every start, because of sampling error.
+# Predict first, then run. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples the excess is about 9 % from every start, because of sampling error.
 #
-# 1. A step ten times as long. *Prediction:* beyond $2/\lambda_{max}$ of the preconditioned Hessian the steps overshoot.
-#    Is ten times too long?
+# 1. Make the step ten times as long. *Prediction:* steps longer than $2/\lambda_{max}$ overshoot, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
+#    Is ten times the step too long?
 
 # %%
 def end(eta=step_size, A=None, B=None, rule=algorithm_1, iterations=200):
@@ -286,11 +277,11 @@ for eta in (step_size, 10 * step_size):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. Ten times the step is still below $2/\lambda_{max}$, and both steps end at the sampling error.
+# No. A step ten times as long is still below $2/\lambda_{max}$, and with both steps the excess ends at the sampling error.
 #
 # </details>
 #
-# 2. No regulariser, from a start with $A$ three times as large and $B$ a third as large. *Prediction:* the loss does not see the balance of $A$ and $B$, so nothing restores it. Is the final loss worse?
+# 2. Leave out the regulariser, and start with $A$ three times as large and $B$ a third as large. *Prediction:* the loss does not depend on the balance of $A$ and $B$, so nothing restores it. Is the final loss worse?
 
 # %%
 def unbalanced(X, Y, A, B, S, eta):
@@ -305,8 +296,7 @@ print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. The matrices $3A$ and $B/3$ have the same product as $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a
-# random start, however, the balance decides: compare "random, P" with "random, P, R" above.
+# No. The matrices $3A$ and $B/3$ have the same product as $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a random start, however, the balance matters: compare "preconditioner only" with "both" in the figure under *What does the work?*.
 #
 # </details>
 

@@ -19,10 +19,10 @@
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
 #
-# [Notebook 20](20_preconditioned_regression.ipynb) trains on many samples. With only $n$ samples, a query attends
-# to $n$ keys, and this makes the gradient biased.
+# [Notebook 20](20_preconditioned_regression.ipynb) trains on many samples. If there are only $n$ samples, a query attends
+# to only $n$ keys, and this makes the gradient biased.
 #
-# **Question.** How near to the optimum does Algorithm 1 get with $n$ samples, and how fast?
+# **Question.** How close to the optimum does Algorithm 1 get with $n$ samples, and how fast?
 #
 # ## The statement
 #
@@ -36,11 +36,11 @@
 # | $L$, $L^*$ | loss on infinitely many samples, its smallest value $k\sigma^2/2$ | |
 # | $R$ | regulariser, $\frac18\lVert\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\rVert_F^2$ | |
 # | $\hat L$, $\hat R$, $\hat\Sigma$ | loss, regulariser and covariance of $n$ samples | |
-# | $Z_\pi$ | the minimum of $L + R$ nearest to $Z$ | as $Z$ |
+# | $Z_\pi$ | the minimum of $L + R$ that is nearest to $Z$ | same as $Z$ |
 # | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest rate of the linearised, preconditioned descent | |
 #
-# The hypotheses are A1 to A3. The next cell quotes them with Algorithm 1 and the theorems. The signal $\lVert M\Sigma^{1/2}\rVert$
-# is 0.05 here, so that A3 holds with $c = 2$. The last exercise shows what happens if A3 holds only with $c = 1$.
+# The hypotheses are called A1 to A3. The next cell quotes them together with Algorithm 1 and the theorems. We set the signal $\lVert M\Sigma^{1/2}\rVert$
+# to 0.05, so that the moment in A3 is finite for $c = 2$. The last exercise shows what happens if it is finite only for $c = 1$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -76,9 +76,9 @@ statements.quoted("B", STATEMENTS, *premises, *parts)
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A of the paper, $\Sigma$ and $M$ come from two random matrices. Ours are Gaussian, and we scale them so that A1-A3 hold: $\|\Sigma\| = 1$,
-# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. The problem is small, because the oracle gradient needs
-# many batches per iteration. **These settings are ours**, because our copy of the text lacks the paper's settings.
+# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. Ours are Gaussian, and we scale them so that A1 to A3 hold: $\|\Sigma\| = 1$,
+# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. The problem is small, because the oracle gradient, defined below, needs
+# many batches per iteration. **These settings are ours**, because our copy of the paper lacks its settings.
 
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
@@ -87,9 +87,9 @@ print(*str(small.premises()).split("; "), sep="\n")
 # %% [markdown]
 # ## The bias, in this page
 #
-# The gradients of $\hat L$ are those of [notebook 20](20_preconditioned_regression.ipynb). For infinitely many samples they tend to
+# [Notebook 20](20_preconditioned_regression.ipynb) gives the gradients of $\hat L$. As the number of samples grows, they tend to
 # $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The bias is
-# $\mathbb E\nabla\hat L - \nabla L$. We estimate its length near a minimum, from 20,000 batches of $n$ samples.
+# $\mathbb E\nabla\hat L - \nabla L$. We estimate its length at a point near a minimum, from 20,000 batches of $n$ samples.
 
 # %%
 def limit(A, B, S, M):
@@ -109,7 +109,7 @@ for n in (16, 64, 256):
 # %% [markdown]
 # ## Descent, in this page
 #
-# Write $G = A^\top A - B^\top\Sigma B$, and let $g$ be the *oracle gradient*, the mean of the gradients of many fresh batches of $n$ samples. A step of Algorithm 1, here with the true covariance, is
+# Write $G = A^\top A - B^\top\Sigma B$, and let $g = (g_A; g_B)$ be the *oracle gradient*, which is the mean of the gradients of many fresh batches of $n$ samples. We use the true covariance in place of its estimate. A step of Algorithm 1 is then
 #
 # $$A \leftarrow A - \eta\,\big(g_A + \tfrac12 A\Sigma G\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\Sigma^{-1}\big(g_B - \tfrac12 \Sigma B\Sigma G\Sigma\big) .$$
@@ -125,9 +125,9 @@ def step(Z, g, S, eta, k=small_k):
 # %% [markdown]
 # ## The one-point bounds
 #
-# We measure Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the text lacks the paper's constants $\alpha$ and $\beta$,
-# so we derive our own in `lib.regression.manifold`, and the second smoothness in `papers.b.landscape`. We do this in two norms. The norm "left" is our reading of the
-# paper's norm. The norm "left_right" has $\Sigma$ on the right as well. In "left_right" both bounds hold with equality, so these
+# We test Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the paper lacks its constants $\alpha$ and $\beta$,
+# so we derive our own in `lib.regression.manifold`, and the second smoothness constant in `papers.b.landscape`. We do this in two norms. The norm "left" is our reading of the
+# paper's norm. The norm "left_right" has $\Sigma$ on the right as well. In this second norm both bounds hold with equality, so our
 # constants cannot be improved there.
 
 # %% tags=["nbval-check-output"]
@@ -138,8 +138,8 @@ bounds
 # %% [markdown]
 # ## The scaling law
 #
-# The descent starts off the minima along its slowest mode, so that it meets the worst-case rate. Its step is
-# $\eta = 1/\lambda_{max}$. Every $n$ has the same start.
+# The descent starts at a point that is displaced from a minimum along the slowest mode, so it shows the worst-case rate. Its step is
+# $\eta = 1/\lambda_{max}$. The start is the same for every $n$.
 
 # %% tags=["nbval-check-output"]
 floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
@@ -150,7 +150,7 @@ law = claims.Table([*scaling.theorem_2(floors), *powers])
 law
 
 # %% [markdown]
-# We check the page's own steps: on the limit of the gradient they give the library's curve for $n = \infty$.
+# We also check the code of this page: with the limit of the gradient, its steps give the library's curve for $n = \infty$.
 
 # %%
 rates, modes = regression.modes(small, "left")
@@ -163,12 +163,12 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# We expect a floor that more samples lower. The first figure shows both, and the second figure shows what causes it.
+# We expect that the excess loss falls to a floor, and that the floor is lower with more samples. The first figure below shows both, and the second figure shows the cause.
 #
-# * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the start is nearer to the optimum than the floor,
+# * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the starting point,
 #   so the curve rises to the floor.
-# * *First figure, right.* The floor falls nearly like $n^{-2}$, which is faster than the $n^{-1}$ that we read in Theorem 2.
-# * *Second figure.* The distance of the spectral start falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
+# * *First figure, right.* The floor falls nearly like $n^{-2}$. This is faster than $n^{-1}$, the power that we read in Theorem 2.
+# * *Second figure.* The distance of the spectral start from the minima falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
 exponents = dict(
@@ -191,18 +191,18 @@ figure_start
 # ## What we saw
 #
 # **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more
-# samples do. The bias of the gradient falls like $1/n$. The excess loss is quadratic in the bias, so the floor falls like $1/n^2$. Our copy of the text does not show which power the paper promises. We read $1/n$.
+# samples do. The bias of the gradient falls like $1/n$. The floor is quadratic in the bias, so it falls like $1/n^2$. Our copy of the paper does not show which power Theorem 2 promises; we read $1/n$.
 #
 # ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
 #
-# *The largest run (desk scale): the excess loss falls to a floor, and the floor falls with the number of samples. This page runs less.*
+# *Our largest run (desk scale): the excess loss falls to a floor, and the floor falls with the number of samples. The run on this page is smaller.*
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Four times the samples. *Prediction:* the bias is a quarter, and the floor is quadratic in the bias. Is the floor sixteen
-#    times lower? What does the fitted exponent of the figure say?
+# 1. Take four times as many samples. *Prediction:* the bias is a quarter as large, and the floor is quadratic in the bias. Is the floor sixteen
+#    times lower? What does the fitted exponent in the figure say?
 
 # %%
 fewer, more = scaling.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
@@ -212,12 +212,12 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes, up to a few per cent. At these $n$ the next order of the bias is small.
+# Yes, to within a few per cent. For these $n$ the term of the next order in the bias is small.
 #
 # </details>
 #
-# 2. Four times the signal. *Prediction:* A3 then still holds for $c = 1$, but no longer for $c = 2$. The expansion of the bias in
-#    $1/n$ averages exponentials of the query, and its second term is then infinite. Is the bias still inversely proportional
+# 2. Make the signal four times as large. *Prediction:* the moment in A3 is then still finite for $c = 1$, but no longer for $c = 2$. If we expand the bias in
+#    powers of $1/n$, each term is a mean over exponentials of the query, and the second mean is then infinite. Is the bias still inversely proportional
 #    to $n$?
 
 # %%
@@ -229,7 +229,7 @@ for strength in (signal, 4 * signal):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. If it were, the bias times $n$ would be constant. At the larger signal this product still grows with $n$, so the bias falls more slowly than $1/n$ over all these $n$.
+# No. If it were, the product of bias and $n$ would be constant. At the larger signal this product still grows with $n$, so the bias falls more slowly than $1/n$ for all these $n$.
 #
 # </details>
 

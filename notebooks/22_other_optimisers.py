@@ -17,29 +17,29 @@
 # *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can write Adam and Muon, and say what they lack here.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
-# arXiv 2603.01514), **beside Figure 2**: ours, not the paper's.
+# arXiv 2603.01514). This page goes **beyond its Figure 2**: the comparison is ours, not the paper's.
 #
 # Algorithm 1 of the paper preconditions with the covariance of the data and needs a regulariser
-# ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares it with SGD at the same step size.
+# ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares it with SGD at the same step size only.
 #
-# **Question.** How good are optimisers that know nothing of the data, and how good is each rule at its own best step size?
+# **Question.** How good are optimisers that know nothing about the data, if each rule has its own best step size?
 #
 # ## The statement
 #
 # The layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$. We
-# train it on linear data $y = Mx + \varepsilon$ with $x \sim N(0, \Sigma)$ and $\varepsilon \sim N(0, \sigma^2 I)$. Theorem 1, quoted below, defines its loss $L$ on
-# infinitely many samples and its regulariser $R$.
+# train it on linear data $y = Mx + \varepsilon$ with $x \sim N(0, \Sigma)$ and $\varepsilon \sim N(0, \sigma^2 I)$. Theorem 1, quoted below, defines the loss $L$ on
+# infinitely many samples and the regulariser $R$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
 # | $\hat\Sigma$ | covariance of the $n$ samples | $d \times d$ |
-# | $g$ | gradient of one of the two matrices on a minibatch, without $R$ | as the matrix |
+# | $g$ | gradient with respect to one of the two matrices on a minibatch, without $R$ | same as the matrix |
 # | $L^*$ | smallest loss, $k\sigma^2/2$ | |
 # | $Y_1$, $Y_2$ | coordinates $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$ | $k \times d$, $d \times d$ |
 #
-# We print A1 and the paper's A2 and A3 for seed 0. The paper says nothing about the other optimisers.
+# We check the assumptions A1 to A3 for seed 0. The paper says nothing about the other optimisers.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -78,9 +78,9 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A of the paper, $\Sigma$ and $M$ come from two random matrices. Ours are Gaussian, and we scale them so that A1-A3 hold: $\|\Sigma\| = 1$,
-# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. Our copy of the text lacks sizes and scales, so
-# **these settings are ours**. The entries of the start are Gaussian.
+# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. Ours are Gaussian, and we scale them so that A1 to A3 hold: $\|\Sigma\| = 1$,
+# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. Our copy of the paper lacks sizes and scales, so
+# **these settings are ours**. The starting matrices have Gaussian entries.
 
 # %%
 def build(floor, of_seeds=range(seeds)):
@@ -99,15 +99,15 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # |---|---|
 # | SGD | $g$ |
 # | Adam | $\hat m/(\sqrt{\hat v} + 10^{-8})$ entry by entry; $\hat m$, $\hat v$ are bias-corrected running means of $g$ and $g^2$ |
-# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ of $USV^\top$, the running mean of $g$ moved on towards $g$ (Nesterov) |
+# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ for $USV^\top$, which is the running mean of $g$ moved further towards $g$ (Nesterov) |
 # | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$, $G_2$ are sums of $gg^\top$, $g^\top g$ |
 # | SOAP | Adam in the eigenvectors of running means of $gg^\top$, $g^\top g$ |
-# | Algorithm 1 | the gradient of $L + R$, for $B$ with $\hat\Sigma^{-1}$ on the left |
-# | two-sided (ours) | the same with $\hat\Sigma^{-1}$ on the right of both matrices as well |
+# | Algorithm 1 | gradient of $L + R$; for $B$ multiplied by $\hat\Sigma^{-1}$ on the left |
+# | two-sided (ours) | as Algorithm 1, and for both matrices multiplied by $\hat\Sigma^{-1}$ on the right |
 #
-# Muon finds $UV^\top$ without a decomposition. It takes five steps of a polynomial that pushes all singular values towards one.
-# The library takes these steps in sixteen bits, and so does this page. Shampoo's roots and SOAP's eigenvectors are computed anew at every tenth step.
-# Shampoo's best step size is 1, which is the largest that we tried.
+# Muon finds $UV^\top$ without a decomposition. It takes five steps of a polynomial iteration that pushes all singular values towards one.
+# The library takes these steps in sixteen-bit arithmetic, and so does this page. The roots of Shampoo and the eigenvectors of SOAP are recomputed at every tenth step.
+# The best step size of Shampoo is 1, the largest that we tried.
 
 # %%
 def adam(g, state, t):
@@ -147,7 +147,7 @@ def library(rule):
 
 
 # %% [markdown]
-# Ten steps on 300 samples by the page's own lines give the library's matrices.
+# Ten steps on 300 samples with this page's code give the same matrices as the library.
 
 # %%
 for name, rule in (("Adam", adam), ("Muon", muon)):
@@ -162,15 +162,14 @@ for name, rule in (("Adam", adam), ("Muon", muon)):
     print(f"{name}: page and library alike")
 
 # %% [markdown]
-# Why might a preconditioner on two sides be better than a preconditioner on
-# one side? We add a statement of our own. *Hypotheses:* $\Sigma$ is positive definite (A1). The steps follow the gradient of $L + R$, with $\Sigma^{-1}$ on the
-# right of both matrices and on the left of $B$. *Conclusion:* in the coordinates $Y_1$, $Y_2$ these steps are gradient
+# Why might a preconditioner on both sides be better than one on a single side? We add a statement of our own. *Hypotheses:* $\Sigma$ is positive definite (A1). The steps follow the gradient of $L + R$, multiplied by $\Sigma^{-1}$ on the
+# right for both matrices, and also on the left for $B$. *Conclusion:* in the coordinates $Y_1$, $Y_2$ these steps are gradient
 # descent on
 #
 # $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 .$$
 #
-# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We check this on infinitely many samples. With
-# $E = Y_1Y_2^\top - M\Sigma^{1/2}$ and $D = Y_1^\top Y_1 - Y_2^\top Y_2$ the gradients of the factorisation are
+# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We check this on the loss for infinitely many samples. Let
+# $E = Y_1Y_2^\top - M\Sigma^{1/2}$ and $D = Y_1^\top Y_1 - Y_2^\top Y_2$. The gradients of the function above are then
 # $EY_2 + \frac12Y_1D$ and $E^\top Y_1 - \frac12Y_2D$.
 
 # %%
@@ -189,8 +188,8 @@ print("two-sided steps are gradient descent on the factorisation")
 # %% [markdown]
 # ## Training
 #
-# All rules have the same random start and see the same minibatches, which we draw without replacement from the `n` samples.
-# We choose each step size from a grid, on three other seeds (100 to 102). Among the step sizes whose runs end within 10 % of $L^*$ on all three seeds, we take the one that needs the fewest iterations to get there. If there is no such step size, we take the one with the smallest last excess. We did not tune the two-sided rule. It has the step size of notebook 20.
+# All rules start from the same random matrices and see the same minibatches, which we draw without replacement from the `n` samples.
+# We choose each step size from a grid, on three other seeds (100 to 102). We consider the step sizes whose runs end within 10 % of $L^*$ on all three seeds, and take the one that gets there in the fewest iterations. If there is no such step size, we take the one with the smallest final excess. We did not tune the two-sided rule, which has the step size of notebook 20.
 
 # %%
 if tuning_seeds:
@@ -221,10 +220,10 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# The horizontal position of a mark says when one seed comes within 10 % of $L^*$. The number beside a rule's name is its step size. The words at the right give the median, and how far above the optimum the rule ends.
+# How to read the next figure: each mark is one seed, and its horizontal position is the iteration at which this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The arrow beyond the end of the runs counts the seeds that do not come within 10 %.
 #
-# Without the regulariser and without knowing $\Sigma$, Adam, Muon and SOAP come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). But they end higher than Algorithm 1 and the two-sided rule. SGD comes
-# within 10 % late, and only on some seeds. Shampoo does not arrive. The arrow beyond the end of the runs counts the seeds that do not arrive.
+# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. They still come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end higher than Algorithm 1 and the two-sided rule. SGD comes
+# within 10 % late, and only on some seeds. Shampoo does not get there at all.
 
 # %%
 about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"
@@ -234,20 +233,20 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** At its own best step SGD still ends above Algorithm 1. Adam, Muon and SOAP arrive earlier than Algorithm 1 but end higher. The reason is that their steps have a length that hardly depends on the length
-# of the gradient. Our two-sided rule arrives early and ends about as low as Algorithm 1, but it must know the
+# **Answer.** At its own best step SGD still ends above Algorithm 1. Adam, Muon and SOAP come within 10 % earlier than Algorithm 1 but end higher. The reason is that the length of their steps hardly depends on the length
+# of the gradient. Our two-sided rule comes within 10 % early and ends about as low as Algorithm 1, but it must know the
 # covariance of the data.
 #
 # ![Excess loss over iterations for seven rules, and when each comes within a tenth](../figures/desk/precond_optimizers.png)
 #
-# *The largest run (desk scale): each rule with its best step, and our two-sided rule without tuning. This page runs less.*
+# *Our largest run (desk scale): each rule with its best step, and our two-sided rule without tuning. The run on this page is smaller.*
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Adam with a third of its step, and with three times its step. *Prediction:* Adam's steps do not shrink with the gradient,
-#    so the floor grows with the step. Does the smaller step also arrive later?
+# 1. Train Adam with a third of its step, and with three times its step. *Prediction:* Adam's steps do not shrink with the gradient,
+#    so its floor rises with the step. Does Adam also get within 10 % later with the smaller step?
 
 # %%
 several = {f"step {share * best_steps['Adam']:.3g}": share for share in (1 / 3, 1, 3)}
@@ -259,12 +258,11 @@ for name, values in tried.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes. With a third of the step at least one seed never comes within 10 % (inf), and we do not see its floor in this
-# time. With three times the step Adam arrives early and ends higher, as predicted.
+# Yes. With a third of the step, at least one seed never comes within 10 % (inf), and the runs are too short to show the floor. With three times the step, Adam comes within 10 % early and ends higher, as predicted.
 #
 # </details>
 #
-# 2. An ill-conditioned $\Sigma$: eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance
+# 2. Make $\Sigma$ ill conditioned, with eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance
 #    disappears, so the two-sided rule should not slow down. Which rules do?
 
 # %%
@@ -278,7 +276,7 @@ for name, values in train(few, ill, ill.random).items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Of these three rules only Algorithm 1 slows down.
+# Of these three rules, only Algorithm 1 slows down.
 #
 # </details>
 

@@ -20,20 +20,20 @@
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
 #
 # **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, on which the
-# preconditioner gains nothing. What is the preconditioner for? And which statements behind it can we check with numbers?
+# preconditioner gains nothing that we can measure. What is it for? And which of the paper's statements can we check with numbers?
 #
 # ## The statement
 #
-# The layer has a value matrix $A$ and a key-query matrix $B$. $L$ is its loss on infinitely many samples, and $R$ is its regulariser.
+# The layer has a value matrix $A$ and a key-query matrix $B$. Its loss on infinitely many samples is $L$, and its regulariser is $R$.
 # Theorem 1, quoted below, defines both.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
 # | $\Sigma$, $M$ | covariance of the inputs, linear map to be learned | $d \times d$, $k \times d$ |
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
-# | $P$ | preconditioner: $\mathrm{diag}(I, \hat\Sigma^{-1})$ in Algorithm 1 | acts on $(A; B)$ |
+# | $P$ | preconditioner: $\mathrm{diag}(I, \hat\Sigma^{-1})$ in Algorithm 1 | acts on the gradient of $(A; B)$ |
 #
-# The hypotheses A1 to A3 are the first claims of the table below.
+# The hypotheses are called A1 to A3. The claims about them are among the first in the table of statements below.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -69,7 +69,7 @@ statements.quoted("B", STATEMENTS, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## The rule, in this page
 #
-# The rule is gradient descent on $L + R$, and $P$ multiplies the gradient of $B$. With $E = A\Sigma B^\top - M$ and
+# The rule is gradient descent on $L + R$, except that $P$ multiplies the gradient of $B$ by $\Sigma^{-1}$. With $E = A\Sigma B^\top - M$ and
 # $G = A^\top A - B^\top\Sigma B$, the gradients are
 #
 # $$\nabla_A = E\Sigma B\Sigma + \tfrac12 A\Sigma G\Sigma, \qquad
@@ -89,8 +89,8 @@ balance = regression.regulariser_gradients(mild.Sigma, A, B)
 np.testing.assert_allclose(gradient(mild, A, B)[1], loss[1] + balance[1], rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
-# How many iterations does the rule need? Near a minimum the error along the slowest mode shrinks by the factor $1 - \lambda_{min}/\lambda_{max}$ per iteration, if the step is
-# $1/\lambda_{max}$. The numbers $\lambda$ are the rates of the linearised descent. Here we do not compute the iterations from these rates, but count them. We start just off the minimum and stop when the error is a hundredth.
+# How many iterations does the rule need? Let $\lambda$ denote the rates of the descent after linearisation at a minimum. If the step is
+# $1/\lambda_{max}$, the error along the slowest mode shrinks by the factor $1 - \lambda_{min}/\lambda_{max}$ per iteration. We test this prediction by counting iterations. We start just off the minimum and stop when the error is a hundredth of its initial value.
 
 # %%
 def count(problem, name, step=1.0, limit=20_000):
@@ -116,8 +116,7 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # ## Ill-conditioned covariances
 #
-# Now $\Sigma$ has eigenvalues from 1 down to 1/condition, and the signal $M\Sigma^{1/2}$ stays the same. From here on we compute the
-# iterations from the rates, for an error that is reduced by the factor $10^6$.
+# Now $\Sigma$ has eigenvalues from 1 down to 1/condition, while the signal $M\Sigma^{1/2}$ stays the same. From here on we no longer count iterations. We compute from the rates how many iterations it takes to reduce the error by the factor $10^6$.
 
 # %%
 iterations = experiments.condition_numbers(conditions, range(seeds))
@@ -141,30 +140,30 @@ about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; ou
 plots.caption(figure_ill, about_ill)
 
 # %% [markdown]
-# Each line ends with its slope, as a power of the condition number. Without a preconditioner the number of iterations grows fastest. With the
+# In this figure the number at the end of each line is its slope, as a power of the condition number. Without a preconditioner the number of iterations grows fastest. With the
 # paper's preconditioner it grows like the condition number itself. With a preconditioner on both sides it does not grow.
 #
 # ## Every statement
 #
 # The table lists every statement of the paper with our claims about it. There are three kinds of claims:
 #
-# * A *statement* is the paper's own sentence with the paper's constants.
-# * A *form* has a constant or a reading of ours, because the formula is missing from our copy of the text.
+# * A *statement* is the paper's own sentence, with the paper's constants.
+# * A *form* contains a constant of ours or our reading of a formula that is missing from our copy of the paper.
 # * A *finding* is our own result.
 #
-# The column *[catches](words.md)* names the smallest change to the problem that makes the claim fail in `make falsify`.
+# To see whether a claim could fail, `make falsify` repeats its measurement on [altered copies](words.md) of the problem. The column *detects* gives the smallest change that makes the claim fail.
 #
 # Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys. These weights define the mean $c = \sum s_i x_i$ of the keys and their covariance
-# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. For the weights, for $c$, $C$ and $cc^\top$, and for the bias of the gradients, we measure exponents in $n$ by Monte
-# Carlo. We fit a term of relative order $1/n$ and subtract it. For the
+# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. By Monte Carlo we measure the powers of $n$ with which the moments and errors in these lemmas fall, and the power for the bias of the gradients. Each fit includes a correction of relative order $1/n$, which we subtract. For the
 # bias at signal 0.2 this term is infinite, and the claim fails.
 #
-# For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps on the oracle gradient. We take 200 data sets of
+# For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps on the oracle gradient (the mean over many fresh batches). We take 200 data sets of
 # each size, and measure the excess loss that 90 % of them do not exceed. The measured exponent lies well below the
-# bound $-1$, so this claim would not notice a small falsehood. The claims on the floor and on the rate are stricter tests of the theorem.
+# bound $-1$, so this claim would not notice a small error in the theorem. The claims about the floor and the rate are stricter tests.
+#
 # We read the remark after Theorem 2 as a remark about the regularised loss $L + R$.
 #
-# The summary counts claims and distinct measurements. If several claims show the same number, or follow by algebra from the same formula of ours, they count as one measurement.
+# The summary below the table counts claims and distinct measurements. If several claims show the same number, or follow by algebra from the same formula of ours, we count them as one measurement.
 
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
@@ -181,24 +180,24 @@ figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 
 # %% [markdown]
-# Hatched squares are statements with a claim that fails. Empty squares are statements that we do not check.
+# In this figure, orange squares are statements with a claim that fails, and empty squares are statements that we do not check.
 #
 # ## What we saw
 #
-# **Answer.** The preconditioner is for data with an ill-conditioned covariance. The gradient of $B$ has $\Sigma$ on both sides of $E$, and the gradient of $A$ has it only on the right. The preconditioner of Algorithm 1 cancels
-# the left $\Sigma$. With it the number of iterations grows like the condition number, and without it the number grows faster. A preconditioner on both sides, which is ours, removes the growth.
+# **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ stands on both sides of $E^\top A$; in the gradient of $A$ it stands only on the right of $E$. The preconditioner of Algorithm 1 cancels
+# the left $\Sigma$. With it the number of iterations grows like the condition number, and without it faster. A preconditioner on both sides, which is ours, removes the growth.
 #
 # The gain depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is not so slow. There
-# the gain is smaller, so the claim fails.
+# the gain is smaller, and the claim fails.
 #
-# Of 38 statements 31 have claims. For each of the others the table gives the reason why it has no claim. The displayed formulas are blank in our copy of the text, so most claims measure a formula that we restored.
+# Of the 38 statements, 31 have claims. For each of the others, the table says why it has none. The displayed formulas are blank in our copy of the paper, so most claims test a formula that we restored.
 #
 # ## Change this
 #
 # Predict first, then run. The cells count iterations as above.
 #
-# 1. Ten times the condition number. *Prediction:* under Algorithm 1 the iterations grow like the condition number. By which
-#    factor do they grow, and by which factor do they grow without the preconditioner?
+# 1. Take ten times the condition number. *Prediction:* under Algorithm 1 the number of iterations grows like the condition number. By which
+#    factor does it grow, and by which factor does it grow without the preconditioner?
 
 # %%
 worse = experiments.ill_conditioned(10 * conditions[0], 0)
@@ -208,12 +207,12 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Under Algorithm 1 there are ten times as many iterations. Without the preconditioner the factor is several times larger, because the power is
+# Algorithm 1 takes about ten times as many iterations. Without the preconditioner the factor is several times larger, because the power of the condition number is
 # above one. With a preconditioner on both sides nothing changes.
 #
 # </details>
 #
-# 2. A step two and a half times as long. *Prediction:* beyond $2/\lambda_{max}$ the fastest mode grows. Does this matter for a start
+# 2. Make the step two and a half times as long. *Prediction:* with a step longer than $2/\lambda_{max}$ the fastest mode grows. Does this matter if we start
 #    along the slowest mode? (The output "inf" means that the run diverges.)
 
 # %%
@@ -222,12 +221,12 @@ print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does matter. The start lies along the slowest mode only to first order. A small part of it lies along the fastest mode. This part grows by
-# half in each iteration, and the run diverges.
+# It does matter. The start lies along the slowest mode only to first order, and a small part of it lies along the fastest mode. This part grows by
+# half in each iteration, so the run diverges.
 #
 # </details>
 #
-# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step $1/\lambda_{max}$ shrinks the slowest mode by the factor $1-\lambda_{min}/\lambda_{max}$.
+# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step $1/\lambda_{max}$ shrinks the slowest mode by the factor $1-\lambda_{min}/\lambda_{max}$ per step.
 #
 # <details><summary>Solution</summary>
 #

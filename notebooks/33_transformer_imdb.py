@@ -18,28 +18,26 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **experiments on IMDb**.
 #
-# **Question.** Mirror descent chooses the norm of the margin ([notebook 30](30_mirror_descent.ipynb)). Does a
-# sparser geometry help a text classifier? That is, does the classifier generalise better, and does it have sparser weights and sharper
-# attention?
+# **Question.** The exponent of mirror descent decides in which norm attention maximises its margin ([notebook 30](30_mirror_descent.ipynb)). Does a
+# norm that favours sparse weights help a text classifier? That is, does the classifier generalise better, with sparser weights and sharper attention?
 #
-# **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$.** At model size 3 the accuracies are
-# 82.6, 81.3 and 80.6 %. Training with $\ell_{1.1}$ ends with fewer large weights than training with $\ell_2$, and the network attends more sharply. Our copy of the paper has no
-# experiments, so this answer is our reading of the results that the authors' code stores.
+# **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$.** At model size 3 their accuracies are
+# 82.6, 81.3 and 80.6 %. After training with $\ell_{1.1}$, the network has fewer large weights than after training with $\ell_2$, and it attends more sharply. Our copy of the paper does not contain
+# the experiments, so this answer is our reading of the results that are stored with the authors' code.
 #
 # ## The statement
 #
-# The network is an encoder with as many layers as heads and no biases, read out at the first token. All its
-# parameters are trained by $\ell_p$ mirror descent, entry by entry:
+# The network is an encoder without biases, with as many layers as heads. A classifier reads its output at the first token. We train all
+# parameters by $\ell_p$ mirror descent, entry by entry:
 #
 # $$|\theta_{t+1}|^{p-1}\,\mathrm{sgn}\,\theta_{t+1} = |\theta_t|^{p-1}\,\mathrm{sgn}\,\theta_t - \eta\, g_t .$$
 #
 # Here $g_t$ is the gradient of the loss, summed over the batch, and $\eta$ is the learning rate. For $p = 2$ this is gradient descent.
 # No theorem covers such a network, so there are no hypotheses to check.
 #
-# The paper's ten repeats start
-# from copies of one initial model. **Here every repeat has its own start and its own order of batches.** Our network has the paper's
-# size 3 and the paper's rates. It sees whole words, whereas the paper's network sees word pieces. It trains for 16 epochs, whereas the paper's network trains for 72 to 162 epochs.
-# For comparison we also show a reduced network with rates of our own.
+# The paper's ten repeats all start from copies of one initial model. **Here every repeat has its own start and its own order of batches.** Our network has the paper's
+# size 3 and trains at the paper's rates. It reads whole words, whereas the paper's network reads word pieces. It trains for 16 epochs, whereas the paper's network trains for 72 to 162 epochs.
+# For comparison we also show a reduced network, with rates of our own.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -81,12 +79,12 @@ for name, p in (("l1.1", 1.1), ("l3", 3.0)):
 # %% [markdown]
 # ## What the data decide
 #
-# **This page trains no study.** It redraws the results from the committed curves, by the rules of [protocol.md](protocol.md), which were fixed
-# before the runs. `python -m lib.training imdb_paper` trains the network of the paper's size anew. This command needs the data and a GPU. One H100 had
-# time for four seeds and 4,000 steps. `python -m lib.training imdb_256` trains the reduced network in 4.6 processor hours.
+# **This page trains no network for its results.** It redraws them from the committed training curves and judges them by the rules of [protocol.md](protocol.md). To train
+# the network of the paper's size again, run `python -m lib.training imdb_paper`; this needs the data and a GPU. In our time on one H100 we could run
+# four seeds for 4,000 steps. The command `python -m lib.training imdb_256` trains the reduced network in 4.6 processor hours.
 #
-# When do the data decide nothing? By one rule, a network that is less accurate than a linear classifier on word counts is too small to decide, so all seven claims
-# are undecided. The table below gives the reasons. The protocol also says what we report for each pair of seeds. When we fixed these rules, half of the seeds were known.
+# When do the data decide nothing? One rule says that a network is too small to decide if it is less accurate than a linear classifier on word counts. Ours is less accurate, so all seven claims
+# are undecided, and the table below gives this reason. The rules were fixed before the runs that they judge, but for the network of the paper's size only in part: we fixed the judgement of all four seeds when two of them were already known.
 
 # %%
 kept = kept_curves.kept("imdb_paper")
@@ -98,8 +96,8 @@ verdicts[0]
 # %% [markdown]
 # ## Accuracy, beside the paper's table
 #
-# The paper's table has two accuracies for each size and rule: the accuracy of the last epoch, and the largest accuracy of all epochs. Our accuracy at the last step is measured
-# on all 25,000 test reviews. Our largest accuracy is the largest of 21 evaluations on 2,500 reviews, so it can lie below the last one. We choose this evaluation on the test set, as the paper does.
+# The paper's table gives two accuracies for each size and rule: that of the last epoch, and the largest of all epochs. We measure the accuracy at the last step
+# on all 25,000 test reviews. Our largest accuracy is the largest of 21 evaluations on 2,500 reviews, so it can be below the one at the last step. Like the paper, we choose this evaluation on the test set.
 
 # %%
 def picture(draw, number, marks, judged):
@@ -108,7 +106,7 @@ def picture(draw, number, marks, judged):
     return kept_curves.captioned(draw(kept, reduced), about), about
 
 
-MARKS = "small dots: seeds, large mark: their mean, ring: the paper's"
+MARKS = "small dots: seeds, large mark: their mean, grey tick: the paper's"
 accuracy = picture(reviews.accuracy_figure, "IMDb table", MARKS, verdicts[0])
 accuracy[0]
 
@@ -116,12 +114,12 @@ accuracy[0]
 reviews.difference_figure(kept)
 
 # %% [markdown]
-# If the paper's order holds, all three differences in the second picture lie above 0, near their stars, which are the paper's. $\ell_{1.1}$ is ahead of $\ell_2$ and $\ell_3$, but $\ell_3$ is below
-# $\ell_2$. After 16 epochs $\ell_3$ is also below the paper's own accuracy. Its runs are furthest from their end, because the paper trained $\ell_3$ for
-# 162 epochs. If we evaluate all test reviews at the end without averaging, $\ell_2$ is ahead of $\ell_{1.1}$ in one seed of four.
+# If the paper's order holds, all three differences in the second picture are above 0, near the stars that mark the paper's differences. In fact $\ell_{1.1}$ is ahead of $\ell_2$ and $\ell_3$, but $\ell_3$ is behind
+# $\ell_2$. After 16 epochs $\ell_3$ is also below the paper's own accuracy. Its runs are farthest from their end, because the paper trained $\ell_3$ for
+# 162 epochs. The differences are means over the last four evaluations. If we use only the last evaluation, on all test reviews, $\ell_2$ is ahead of $\ell_{1.1}$ in one seed of four.
 #
-# The lines below list the seven claims. Each line has the verdict, and then two quantities that are **not judged**: Holm's p over the seven claims, and the 95 % interval that would judge the claim. The
-# second block shows the same for the reduced network, whose claims are among the 24 claims of the protocol.
+# The next cell lists the seven claims, one per line. After the verdict, each line gives two quantities that are **not judged**: the p-value by Holm's rule over the seven claims, and the 95 % interval that would judge the claim. The
+# second block shows the same for the reduced network. Its claims are among the 24 claims of the protocol.
 
 # %%
 print("rule   training reviews at the end (the paper stops at 99.5 %)")
@@ -134,29 +132,33 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 # %% [markdown]
 # ## How large the weights are
 #
-# The authors' notebook counts the entries above 0.06 in a model of size 6. As we read its cells, it counts entries of $K$, $Q$ and
-# $V$: for $\ell_{1.1}$ 18,206, 13,964 and 7,643 entries, and for $\ell_2$ 27,224, 14,654 and 10,127. The table below has the same counts for our network
+# The authors' notebook counts the entries above 0.06 in a model of size 6. As we read its cells, these are entries of $K$, $Q$ and
+# $V$. The counts are 18,206, 13,964 and 7,643 for $\ell_{1.1}$, and 27,224, 14,654 and 10,127 for $\ell_2$. The second cell below prints the same counts for our network
 # of size 3.
 #
 # In all four seeds $\ell_{1.1}$ has fewer such entries than $\ell_2$, as in the paper. But the difference is only a few hundred of
-# 442,368 entries. A third of the entries lie above 0.06 already at our start, and 16 epochs hardly moved them.
-#
-# We also measure sparsity by the **Hoyer index**, which needs no
-# threshold. The index is 0 if all entries are equally large, and 1 if only one entry is not zero. We compute it twice, at the end and at the same training accuracy, and both results must agree. Uniform entries, such as the entries at our start, have the index 0.134
-# (thin line). The indices of the paper's size are all still near this value. The indices of the reduced network have moved away from this value.
+# 442,368 entries. About a third of the entries are above 0.06 already at the start, and 16 epochs hardly change them. The next figure shows the change of the count, with a mark for each seed.
 
 # %%
 verdicts[1]
 
 # %%
-MARKS = "marks: means over seeds; thin line: entries of a uniform law"
+MARKS = "marks: seeds; short lines: their means"
 for name, counted in reviews.count_rows(kept):
     print(f"{name:32}", *(f"{count:>10}" for count in counted))
 sparsity = picture(reviews.sparsity_figure, "weights", MARKS, verdicts[1])
 sparsity[0]
 
 # %% [markdown]
-# The difference between $\ell_{1.1}$ and $\ell_2$ is small, and the same in every seed. A dot is a seed, a bar a 95 % interval, and "matched" compares at the same training accuracy.
+# We also measure sparsity by the **Hoyer index**, which needs no
+# threshold. The index is 0 if all entries are equally large, and 1 if only one entry is not zero. We compute it at the end of training and at the same training accuracy, and a claim holds only if the two results agree.
+# Entries from a uniform distribution, like those at our start, have the index 0.134 (thin line in the next figure). At the paper's size all indices are still close to this value. In the reduced network they have moved away from it.
+
+# %%
+reviews.index_figure(kept, reduced)
+
+# %% [markdown]
+# At the paper's size, the next figure shows that the difference between $\ell_{1.1}$ and $\ell_2$ is small but has the same sign in every seed. Each dot is a seed, and each bar is a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
 
 # %%
 reviews.sparsity_differences(kept)
@@ -164,12 +166,12 @@ reviews.sparsity_differences(kept)
 # %% [markdown]
 # ## Which tokens are selected
 #
-# In the lower panel each box shows one of the first words of a review. Its shade is the weight that the first token gives this word in the last layer, averaged over the heads, in the first seed; both rows share one scale. Most of a review's
-# weight lies on later words. If $\ell_{1.1}$ attends more sharply, few boxes of its row are dark.
+# In the lower panel of the next figure, each box shows one of the first words of a review. Its shade is the weight that the first token gives to this word in the last layer, averaged over the heads, in the first seed. Both rows share one scale. Most of a review's
+# weight lies on later words. If $\ell_{1.1}$ attends more sharply, only a few boxes in its row are dark.
 #
-# How many tokens does a row of weights $a$ use? We compute $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of
-# tokens. The upper panel shows the mean of this number over 404 test reviews, as a share of their tokens. The two networks disagree. At the paper's size
-# $\ell_{1.1}$ uses 7 % of the tokens and $\ell_2$ uses 32 %. In the reduced network $\ell_{1.1}$ uses 49 % and $\ell_2$ uses 18 %. Neither difference is judged.
+# How many tokens does a row of attention weights $a_t$ use? We compute $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of
+# tokens. The upper panel shows the mean of this number over 404 test reviews, as a percentage of their tokens. The two networks disagree. At the paper's size
+# $\ell_{1.1}$ uses 7 % of the tokens and $\ell_2$ uses 32 %. In the reduced network $\ell_{1.1}$ uses 49 % and $\ell_2$ uses 18 %. We judge neither difference.
 
 # %%
 verdicts[2]
@@ -183,10 +185,10 @@ attention[0]
 # ## What we saw
 #
 # **Here:** no verdict. We trained the smallest of the paper's networks at the paper's rates, for 16 epochs. It classifies 84.4 % ($\ell_{1.1}$), 83.8 % ($\ell_2$)
-# and 79.7 % ($\ell_3$) of the test reviews correctly. A linear classifier that counts the same words reaches 88.0 %, so by our rule the network is too small to decide. The paper's claims on order, sparsity and sharper attention are all **undecided**.
+# and 79.7 % ($\ell_3$) of the test reviews correctly. A linear classifier that counts the same words reaches 88.0 %, so by our rule the network is too small to decide. The paper's claims about order, sparsity and sharper attention are all **undecided**.
 #
-# Without this rule, the seeds agree with the paper in three points: $\ell_{1.1}$ comes first, is sparser, and attends more sharply. They disagree in one point: $\ell_3$ comes below $\ell_2$.
-# Our reduced network gives another result on attention: there $\ell_{1.1}$ attends *less* sharply than $\ell_2$.
+# Without this rule, our seeds would agree with the paper in three points: $\ell_{1.1}$ comes first, has sparser weights, and attends more sharply. They would disagree in one point: $\ell_3$ comes after $\ell_2$.
+# The reduced network gives a different result for attention, because there $\ell_{1.1}$ attends *less* sharply than $\ell_2$.
 #
 # The next cell prints the verdicts in the words of the protocol.
 
@@ -196,10 +198,10 @@ print(*(table.words() for table in verdicts), sep="\n")
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network on embedded data with one seed.
+# Predict first, then run. Each cell trains a small network on demo data, which come with the library, with one seed.
 #
-# 1. A tenth of the rate for $\ell_2$. *Prediction:* the loss is summed over the batch of 50, so a rate acts
-#    like 50 times this rate on the mean. Is 0.0004 already enough?
+# 1. Train $\ell_2$ at a tenth of its rate. *Prediction:* the loss is summed over the batch of 50 reviews, so each rate acts
+#    like 50 times this rate on the mean loss. Is the rate 0.0004 already enough?
 
 # %%
 small = DEMO["imdb"]
@@ -209,11 +211,11 @@ for rate in (0.0004, 0.004):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Hardly. The network learns, because guessing would give the loss $\log 2 = 0.69$, but its final loss is twice as high.
+# Hardly. The network learns, because guessing would give the loss $\log 2 = 0.69$, but its final loss is about twice as high as at the rate 0.004.
 #
 # </details>
 #
-# 2. Adam in place of mirror descent. *Prediction:* with Adam we need not adapt the rate to the sum over the batch.
+# 2. Use Adam in place of mirror descent. *Prediction:* with Adam we need not adapt the rate to the sum over the batch.
 #    Why?
 
 # %%
@@ -222,8 +224,8 @@ print(smoke.last_losses(small, {"Adam": 1e-3}))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Adam divides by the size of the gradient, so a sum and a mean over the batch give the same step. At an
-# ordinary rate Adam ends below both.
+# Adam divides by the size of the gradient, so the sum and the mean over the batch give the same step. At an
+# ordinary rate Adam ends with a smaller loss than $\ell_2$ at either rate.
 #
 # </details>
 

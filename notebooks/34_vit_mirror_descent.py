@@ -21,20 +21,20 @@
 # **Question.** Does mirror descent reach Adam's accuracy with sparser weights?
 #
 # **The paper's answer.** Adam and $\ell_{1.1}$ mirror descent end with equal accuracy (0.80 to 0.82 after 1,000 epochs). Adam is
-# ahead early, and **the weights of $\ell_{1.1}$ are sparser**. Our copy of the paper has no experiments, so this answer is our reading of the results that the
-# authors' code stores.
+# ahead early, and **the weights of $\ell_{1.1}$ are sparser**. Our copy of the paper does not contain the experiments, so this answer is our reading of the results that are stored
+# with the authors' code.
 #
 # ## The statement
 #
-# Below, $g_t$ is the mini-batch gradient, $\theta$ are all parameters of the network, $\eta$ is the learning rate, and $1<p\le2$ is an exponent.
+# Here $\theta$ stands for all parameters of the network, $g_t$ for the gradient on a mini-batch, $\eta$ for the learning rate, and $1<p\le2$ for an exponent.
 #
 # | rule | step |
 # |---|---|
 # | $\ell_p$ mirror descent | $\lvert\theta_{t+1}\rvert^{p-1}\mathrm{sgn}\,\theta_{t+1} = \lvert\theta_t\rvert^{p-1}\mathrm{sgn}\,\theta_t - \eta\, g_t$, entry by entry |
-# | Adam | moments of $g_t$, per coordinate |
+# | Adam | running mean of $g_t$ divided by the root of the running mean of $g_t^2$, entry by entry |
 #
-# The network is the plain vision transformer (ViT). It lacks the two additions for small data sets that notebooks 15
-# and 16 use, shifted patches and locality attention. Pictures are cropped and mirrored at random. The paper's network is 512 wide and 6 deep, with patch 4 and 48 pixels, and trains for 1,000 epochs. **Our sizes are smaller.** [protocol.md](protocol.md) lists them
+# The network is the plain vision transformer (ViT). It lacks shifted patches and locality attention, the two additions for small data sets that notebooks 15
+# and 16 use. Pictures are cropped and mirrored at random. The paper's network has width 512 and depth 6. It reads pictures of 48 pixels in patches of 4 and trains for 1,000 epochs. **Our sizes are smaller.** [protocol.md](protocol.md) lists them
 # under the study `vit_48000`. No theorem covers such a network, so there are no hypotheses to check.
 
 # %% tags=["parameters"]
@@ -58,20 +58,20 @@ run = record.start("34_vit_mirror_descent", "C", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
-# [Notebook 33](33_transformer_imdb.ipynb) has the code of the mirror step, which is an addition in the mirror image
-# $|\theta|^{p-1}\mathrm{sgn}\,\theta$. For $p = 1.1$ the way back is a tenth power, so small entries become tiny.
+# [Notebook 33](33_transformer_imdb.ipynb) has the code of the mirror step. The step is an addition in the mirror image
+# $|\theta|^{p-1}\mathrm{sgn}\,\theta$. For $p = 1.1$ the inverse of this map is a tenth power, so small entries become tiny.
 #
 # ## What the data decide
 #
-# **This page trains no study.** It redraws the results from the committed curves, by the rules of [protocol.md](protocol.md), which were fixed
-# before the runs. `python -m lib.training vit_48000` trains the networks anew in 2.2 processor hours, and needs the data.
+# **This page trains no network for its results.** It redraws them from the committed training curves and judges them by the rules of [protocol.md](protocol.md), which were fixed
+# before the runs. To train the networks again, run `python -m lib.training vit_48000`; this needs the data and 2.2 processor hours.
 #
-# How do we compare the two rules? For the early lead we count the steps of both rules to the same test accuracy, as in the paper's plot. We take the best accuracy that both
-# rules reach. For sparsity we compare the weights at the same training loss, because weights move as long as there is loss. Our measure is the Hoyer index. It
+# How do we compare the two rules? To measure the early lead, we count the steps that each rule takes to the same test accuracy, as in the paper's plot. This is the best accuracy that both
+# rules reach. To measure sparsity, we compare the weights at the same training loss, because weights keep moving as long as the loss is not zero. Our measure is the Hoyer index, which
 # is 0 if all entries of a matrix are equally large, and 1 if only one entry is not zero.
 #
-# Each claim is judged by itself, at the 95 % level. Its p is the level at which it would just be decided. If we judge all 24
-# claims of the real-data studies together (Holm's rule, 5 %), neither claim is decided, because three seeds are few.
+# Each claim is judged separately, at the 95 % level. Its p-value is the level at which the interval would just decide it. If we judge all 24
+# claims of the real-data studies together (Holm's rule, 5 %), neither claim on this page is decided, because three seeds are too few.
 
 # %%
 kept = kept_curves.kept("vit")
@@ -79,17 +79,17 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# * **Test accuracy.** A line is the median of the seeds. The bracket spans the steps of both rules to the best accuracy that both reach. How far apart do the two rules end?
-# * **Hoyer index.** Training goes from right to left, because the loss falls. The bracket spans the indices at the smallest loss that both rules reach. Which line is higher there?
+# * **Test accuracy.** A thin line is one run, on a sample of the test images. A black line joins, for one seed, the points at which both rules reach the best accuracy that both reach. The large marks are the last step, on all test images. How far apart do the two rules end?
+# * **Hoyer index.** Training goes from left to right, because the axis of the loss is turned. A black line joins, for one seed, the indices at the smallest loss that both rules reach. Which rule is higher there, and which at the last step?
 
 # %%
-MARKS = "lines: medians, brackets: means over seeds"
+MARKS = "thin lines: runs, large marks: means over seeds"
 about = reviews.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure
 
 # %% [markdown]
-# In the table a ring marks the chosen learning rate. Does it lie inside its grid?
+# The next figure shows the accuracy on held-out pictures at each learning rate that we tried. A ring marks the rate that we chose. Is it inside the grid?
 
 # %%
 reviews.rates(kept)
@@ -98,12 +98,12 @@ reviews.rates(kept)
 # ## What we saw
 #
 # **Here:** after eight epochs Adam reaches 63.1 % and $\ell_{1.1}$ reaches 48.3 %. Whether they end alike after 1,000 epochs is **not tested
-# at this horizon**. Adam is ahead early, because it needs 0.23 of the steps to reach the same accuracy: **reproduced**. At equal
-# training loss the weights of $\ell_{1.1}$ are sparser, because the Hoyer index is higher by 0.023: **reproduced**. But to reach this loss, $\ell_{1.1}$ takes
-# four to five times as many steps. After equally many steps, at the end, its weights are not sparser (0.192, against 0.195).
+# at this horizon**. Adam is ahead early: it takes 0.23 times as many steps to reach the same accuracy, so this claim is **reproduced**. At equal
+# training loss the weights of $\ell_{1.1}$ are sparser: their Hoyer index is higher by 0.023, so this claim is also **reproduced**. But $\ell_{1.1}$ takes
+# four to five times as many steps to reach this loss. At the end, after equally many steps, its weights are not sparser (0.192, against 0.195 for Adam).
 #
-# The learning rate matters: the table above has the range over the best two rates of both rules. An earlier
-# study of a smaller network, on 10,000 images and five seeds, measured 0.42 for the steps, by a measure that we chose after its runs, and 0.085 for the Hoyer index. Its verdicts were the same.
+# The learning rate matters: the table of claims above gives, for each claim, the range of the result over the best two rates of both rules. An earlier
+# study trained a smaller network on 10,000 images with five seeds. It found 0.42 for the ratio of the steps, by a measure that we chose after its runs, and 0.085 for the difference of the Hoyer indices. Its verdicts were the same.
 #
 # The next cell prints the verdicts in the words of the protocol.
 
@@ -113,11 +113,11 @@ print(verdict.words())
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network on embedded data with one seed. It takes 200 steps, because after
+# Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. It takes 200 steps, because after
 # 80 steps all losses are still near the loss of guessing, $\log 10 = 2.30$. One seed cannot rank two losses that differ by
 # less than a tenth.
 #
-# 1. The mirror exponent. *Prediction:* $\ell_2$ is SGD. At the same rate, is $\ell_{1.1}$ slower or faster?
+# 1. Change the mirror exponent. *Prediction:* $\ell_2$ is SGD. Is $\ell_{1.1}$ slower or faster at the same rate?
 
 # %%
 longer = replace(DEMO["vit"], horizon=200)
@@ -130,7 +130,7 @@ print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 #
 # </details>
 #
-# 2. Your own rule: a class with its options, here mirror descent with $p = 1.5$. *Prediction:* does it end between
+# 2. Try a rule of your own. It is a class with its options, here mirror descent with $p = 1.5$. *Prediction:* does it end between
 #    $\ell_{1.1}$ and $\ell_2$?
 
 # %%
@@ -140,7 +140,7 @@ print(smoke.last_losses(longer, {"l1.5": 0.05}, rules=own))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No, its loss ends above both. The mirror image with $p=1.5$ lies between the other two mirror images, but its loss need not.
+# No, its loss ends above both. The mirror image for $p=1.5$ lies between the other two mirror images, but the final loss need not lie between theirs.
 #
 # </details>
 

@@ -164,7 +164,7 @@ table
 print(table.summary())
 
 # %% [markdown]
-# In the figure below, each box is one statement. A hatched box has a claim that fails, and an empty box is a statement that we do not check.
+# In the figure below, each box is one statement. An orange box would have a claim that fails, and an empty box is a statement that we do not check.
 
 # %%
 about = ledger.caption("C", table)
@@ -192,7 +192,7 @@ for p in (1.75, 2, 3):
 # ## What we saw
 #
 # **Answer.** Claims that can fail test 20 of the 40 statements. For the others the table says why no claim tests them. Every claim holds. We also tested each claim on
-# [altered copies](words.md), in which one thing is changed on purpose. Each claim detects a small change, which is given in the column *catches*.
+# [altered copies](words.md), in which one thing is changed on purpose. Each claim detects a small change, which is given in the column *detects*.
 #
 # [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas about rates and cones.
 #

@@ -16,15 +16,15 @@
 #
 # *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can name the longest step that converges, and gain many digits from two iterates.
 #
-# [Notebook 40](40_law_of_margins.ipynb) has a law for the end of a run. The margins $g_m$ of the support pairs all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which the [dual variables](words.md) $\beta_m$ of the [token SVM](words.md) give.
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves in which direction such runs end.
+# By the law of notebook 40, the margins $g_m$ of the pairs on the support all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which follows from the dual variables $\beta_m$ of the token SVM.
+# **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
 #
-# **Question.** How fast do the offsets converge? Which steps are so long that the offsets never converge? And what can you read off a run whose offsets have converged?
+# **Question.** How fast do the offsets converge? With which steps do they never converge? And what can you read off a run whose offsets have converged?
 #
 # ## Two samples in the plane
 #
-# Take the two samples of notebook 40. Here $W$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the duals are 1 and 4.
-# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with various step lengths. How far is the difference from its limit?
+# Take the two samples of notebook 40, with the margins $g_1=w_1$ and $g_2=\frac12w_2$ and the duals 1 and 4.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with various step lengths.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -60,36 +60,39 @@ plane = attention.token_set(
 )
 plane_law = margin_law.margin_law(plane, svm.token_svm(plane))
 longest = plane_law.longest_step()[0]
-print(f"longest step eta* = {longest:.4f}; wrong offsets after 2997 to 3000 steps:")
+print(f"longest step eta* = {longest:.4f}; g_2 - g_1 + log 4 at steps 2997 to 3000:")
 for multiple in (0.5, 0.98, 1.02, 1.5):
     history = dynamics.train(plane, dynamics.NGD(multiple * longest), 3000, range(2997, 3001))
     g = history.margins[0, -4:, :, 0]
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
 # %% [markdown]
-# If the step is shorter than $\eta^*$, the difference converges to $-\log4$. If the step is a little longer, the difference jumps from one side of its limit to the other for ever. This cycle is small here, and it grows with the step. On other problems the cycle just above $\eta^*$ may be large.
+# If the step is shorter than $\eta^*$, the difference converges to $-\log4$. If the step is a little longer, the difference jumps from one side of its limit to the other forever. This cycle is small just above $\eta^*$ and grows with the step. On other problems it may be large from the start.
 #
 # ## Where the longest step comes from
 #
-# Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ makes the offsets. It lies in the span of the support, and $\omega$ lies outside this span.
-# Late in training $\rho$ performs gradient descent on the function $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. Here $A_m$ is the feature of a pair, so that $g_m=\langle A_m,W\rangle$, and $\kappa_m$ says how hard the loss pulls on the pair.
+# Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ lies in the span of the support and is orthogonal to $W_{mm}$; it determines the offsets. The rest, $\omega$, is orthogonal to this span.
+# Late in training, $\rho$ performs gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. Here $A_m$ is the feature of a pair, so $g_m=\langle A_m,W\rangle$, and $\kappa_m$ says how hard the loss pulls on the pair.
 #
-# At the minimum of $G$ the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. We get the numbers $\lambda_1\le\dots\le\lambda_{\max}$ from the duals: they are the positive eigenvalues of $B^{1/2}KB^{1/2}$ without the one of $\sqrt\beta$, which belongs to $W_{mm}$ itself. $K$ is the Gram matrix of the $A_m$ on the support, and $B=\text{diag}(\beta)$.
+# At the minimum of $G$ the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. The numbers $\lambda_1\le\dots\le\lambda_{\max}$ follow from the duals: they are the positive eigenvalues of $B^{1/2}KB^{1/2}$, except the one of $\sqrt\beta$, which belongs to $W_{mm}$ itself. Here $K$ is the Gram matrix of the $A_m$ on the support, and $B=\text{diag}(\beta)$.
 #
-# A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small wrong offset along the eigenvector of $\lambda$ by $1-h\lambda$. So small wrong offsets shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
+# A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So small deviations shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
-# We test this on one problem of unit tokens. On the support, margins near the limit move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with all $\kappa_m=1$. The threshold does not depend on the $\kappa_m$.
+# We test this on one problem of unit tokens. Near the limit, the margins on the support move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$; the threshold does not depend on $\kappa_m$.
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
 solution = svm.token_svm(data)
 law = margin_law.margin_law(data, solution)
-on = solution.duals[0].ravel() > 0
+X, z, opt = data.X[0], data.z[0], data.opt[0]  # (n, T, r), (n, q), (n,)
+i, t = np.nonzero(np.arange(X.shape[1]) != opt[:, None])  # every pair
+A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # A_m, as rows
+on = solution.duals[0].ravel() > 0  # the support
 beta = solution.duals[0].ravel()[on]
-K = coordinates.gram(coordinates.differences(data, data.opt), data.z)[0][np.ix_(on, on)]
+K = A[on] @ A[on].T
 root = np.sqrt(beta)
-bent = root[:, None] * K * root  # B^1/2 K B^1/2, of which sqrt(beta) is an eigenvector
-values = np.linalg.eigvalsh(bent - np.outer(root, root) / (root @ root))
+weighted = root[:, None] * K * root  # B^1/2 K B^1/2; sqrt(beta) is an eigenvector
+values = np.linalg.eigvalsh(weighted - np.outer(root, root) / (root @ root))
 longest = 2 * np.linalg.norm(solution.W[0]) / values[-1]
 assert np.isclose(longest, law.longest_step()[0])
 print(f"lambda from {law.slowest[0]:.4f} to {values[-1]:.4f}, so eta* = {longest:.4f}")
@@ -100,15 +103,15 @@ for multiple in (0.9, 0.98, 1.02, 1.1):
     for _ in range(20_000):
         before, c = g, np.exp(g.min() - g)  # kappa = 1
         g = g + multiple * longest * K @ c / np.sqrt(c @ K @ c)
-    wrong = np.ptp(g - before)  # a common rise is no move of an offset
-    print(f"{multiple} of the longest step: offsets still move by {wrong:.1e} a step")
+    moved = np.ptp(g - before)  # a common rise of the margins moves no offset
+    print(f"{multiple} of the longest step: offsets still move by {moved:.1e} per step")
 
 # %% [markdown]
 # ## A max-margin direction from training alone
 #
-# Once the offsets have converged, the residual is the same at step $t$ and at step $2t$. It therefore cancels in $W_{2t}-W_t$. Does this difference give the direction of $W_{mm}$ without an SVM?
+# Once the offsets have converged, the residual is the same at step $t$ and at step $2t$, so it cancels in $W_{2t}-W_t$. Does this difference give the direction of $W_{mm}$ without an SVM?
 #
-# For gradient descent (GD) the difference gains little if $\lambda_1$ is small. So we give GD a problem with $\lambda_1$ near 1, with nearly orthogonal tokens and $T=2$.
+# For gradient descent (GD) the difference gains little if $\lambda_1$ is small. So we give GD a problem with $\lambda_1$ near 1: nearly orthogonal tokens, with $T=2$.
 
 # %%
 every = range(seeds)
@@ -141,16 +144,16 @@ figure_difference = plots.caption(margin_law_figures.differences(*both), about_d
 figure_difference
 
 # %% [markdown]
-# Left: the dashed line is the error of the difference. It leaves the solid line, which is the error of the iterate, and ends at rounding error. Right: the dashed line falls about as steeply as the short grey line, which has the predicted slope.
+# Left: the dashed line, the error of the difference, leaves the solid line, the error of the iterate, and ends at rounding error. Right: the dashed line falls about as steeply as the short grey line, whose slope we predicted.
 #
-# Two statements explain the picture. They assume that the direction of $W_t$ tends to $W_{mm}$, that the norm tends to infinity, and that on the support the duals are positive and the selected token has the higher score.
+# Two statements explain the figure, for runs that meet the hypotheses of the law.
 #
-# 1. *Rate.* With short steps a wrong offset shrinks like $e^{-\lambda a_t}$ under every rule. The slowest offset shrinks like $e^{-\lambda_1a_t}$.
-# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to offsets that still move. For NGD its direction error is exponentially small in $t$. For GD the norm grows like $\log t$, so the error of $W_t$ itself is a constant divided by $\log t$. The error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the least margin of $W_{mm}$ off the support. We measure that if $\lambda_1$ is near 1, as here, a factor $\log t$ comes with the power.
+# 1. *Rate.* With short steps a deviation shrinks like $e^{-\lambda a_t}$ under every rule, the slowest one like $e^{-\lambda_1a_t}$.
+# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to offsets that still move. For NGD its direction error is exponentially small in $t$. For GD the error of $W_t$ itself is a constant divided by $\log t$. The error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the least margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as here, we measure an extra factor $\log t$.
 #
 # ## How long a step may be
 #
-# Is $\eta^*$ the longest step for trained attention, too? With momentum $\mu$ a step raises the margins by $h/(1-\mu)$, and the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but make the residual 1 % too long. This disturbance either shrinks or grows. We report how much an offset moves over the last 64 iterations.
+# Is $\eta^*$ also the longest step for trained attention? With momentum $\mu$ a step raises the margins by $h/(1-\mu)$, and the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but with a residual that is 1 % too long. This deviation either shrinks or grows. We report how much an offset moves over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)
@@ -166,31 +169,32 @@ figure_steps = plots.caption(margin_law_figures.cycles(found), about_steps)
 figure_steps
 
 # %% [markdown]
-# In both panels the movement jumps at the dotted line, which is the predicted threshold. Each mark is one seed at one step length.
+# In both panels the movement jumps at the dotted line, the predicted threshold. Each mark is one seed with one step length.
 #
-# ![How much offsets still move, against the step over the longest one: a jump at 1](../figures/desk/law_steps.png)
+# ![Moves of the offsets against the step: a jump at the threshold](../figures/desk/law_steps.png)
 #
-# *The same figure at desk [scale](words.md), the larger of our two sizes of run. With momentum, one of the five runs cycles even at 0.9 of the threshold. We start 1 % off in the residual, and for this run that is not small. We added the claims at 0.9 and 0.5 after we had seen this cycle, so they are not predictions.*
+# *The same figure at desk [scale](words.md). With momentum, one of the five runs cycles even at 0.9 of the threshold: for this run, an error of 1 % in the residual is not small. We added the claims at 0.9 and 0.5 after we had seen this cycle, so they are not predictions.*
 #
 # **Can a run cycle below $\eta^*$ without momentum?** Take three samples of two tokens in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the middle feature pulls $e^3$ times as hard as the other two. Then $W_{mm}=(1,0)$, and the second coordinate of $W$ is the offset.
 #
-# The middle sample does not move the offset. Near offset 0 this sample takes nearly all of each step and the outer samples pull only softly, so long steps converge. Far away from 0 one outer sample pulls alone, so the same steps are too long.
+# The middle sample does not move the offset. Near offset 0 it takes nearly all of each step, and the outer samples pull only softly, so long steps converge. Far from 0 one outer sample pulls alone, and the same steps are too long.
 
 # %%
 e = np.exp(-3.0)
 longest = (1 + 2 * e) / e
-for w in (0.1, 5.0):
+for start in (0.1, 5.0):
+    w = start
     for _ in range(3000):
         c = np.array([e * np.exp(-w), 1, e * np.exp(w)])  # kappa_m e^{-g_m}, up to a common factor
         pull = c @ np.array([[1, 1], [1, 0], [1, -1]])
         w = w + 0.9 * longest * pull[1] / np.linalg.norm(pull)
-    print(f"0.9 of eta* = {longest:.2f}: after 3000 steps the offset is {abs(w):.4f} off")
+    print(f"0.9 of eta* = {longest:.2f}, start {start}: offset {abs(w):.4f} after 3000 steps")
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From 0.1 the offset converges. From 5 it jumps from side to side for ever. Attention does the same when we train it (claim `law.cycle`).
+# From 0.1 the offset converges to 0. From 5 it jumps from side to side forever. Attention does the same when we train it (claim `law.cycle`).
 #
-# The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of 0.9 of $\eta^*$. In this search the weights are saturated, as late in training.
+# The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of $0.9\,\eta^*$. As late in training, the weights are saturated.
 
 # %%
 searched, sizes = 25 * seeds, range(2, 8)
@@ -204,14 +208,14 @@ print(
 print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
-# A run that goes to and fro need not be in a cycle. In a cycle, the mean of the pulls would equal the duals (Proposition 3 of the note). In the runs that we followed, this mean is far from the duals. These runs have nearly dependent features, and they drift.
+# A run that goes to and fro need not be in a cycle. In a cycle, the mean of the pulls would equal the duals, up to a common factor (Proposition 3 of the note). The runs that we followed have nearly dependent features. Their mean is far from the duals, and they drift.
 
 # %% [markdown]
 # ## Real tokens
 #
-# Do the hypotheses ever hold on tokens that come from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen encoder.
-# A token is the last hidden state of a word piece, and the query is the last hidden state of [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
-# The length of the residual of $W_t$ should then tend to the $C$ of the duals. [The protocol](bends_protocol.md) lists predictions and bounds.
+# Do the hypotheses hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen encoder.
+# A token is the last hidden state of a word piece, and the query is that of [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
+# The length of the residual of $W_t$ should then tend to the law's constant $C$, computed from the duals. [The protocol](bends_protocol.md) lists predictions and bounds.
 
 # %%
 names = {"multi_nli": "sentence pairs", "civil_comments": "comments"}
@@ -239,15 +243,15 @@ figure_real = plots.caption(real_tokens.draw(readings, examples["sentence pairs"
 figure_real
 
 # %% [markdown]
-# Above: each line ends on the dotted line, which we computed from the duals without a run. Below: at first the attention of a sentence spreads over many words, and in the end it reads one word.
+# Above: each line ends on the dotted line, which we computed from the duals. Below: at first attention spreads over the sentence, and in the end it reads one word.
 #
 # ## What we saw
 #
-# **Answer.** A wrong offset shrinks like $e^{-\lambda a_t}$, and the duals give the eigenvalues $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Few of the random independent supports went to and fro for long.
+# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the duals give the rates $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Few of the random independent supports went to and fro for long.
 #
-# Once offsets have converged, they cancel in $W_{2t}-W_t$. For NGD this difference was many orders of magnitude nearer to the max-margin direction than $W_t$. On real tokens the duals give the constant as well.
+# Once offsets have converged, they cancel in $W_{2t}-W_t$. For NGD this difference was many orders of magnitude nearer to the max-margin direction than $W_t$. On real tokens, too, the duals give the constant.
 #
-# [The note](law_of_margins.md#what-is-proved-and-what-is-open) says which of these statements are proved and which are only measured.
+# [The note](law_of_margins.md) says which of these statements are proved.
 #
 # ## Change this
 #
@@ -264,7 +268,7 @@ for k in range(len(at) - 1):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds. If the two iterates are a hundred times nearer, the difference loses two digits.
+# It holds. If the two iterates are a hundred times closer together, the difference loses two digits.
 #
 # </details>
 #
@@ -272,7 +276,7 @@ for k in range(len(at) - 1):
 #
 # <details><summary>Solution</summary>
 #
-# Each step is $x\leftarrow(1-h\lambda)x$. So gradient descent converges if and only if $\lvert1-h\lambda\rvert<1$, that is, if $0<h<2/\lambda$. At $h=2/\lambda$ the factor is $-1$, and $x$ jumps between two values for ever. With $h=\eta/\lVert W_{mm}\rVert$ and $\lambda=\lambda_{\max}$ this is $\eta^*$ without momentum.
+# Each step is $x\leftarrow(1-h\lambda)x$, so gradient descent converges if and only if $\lvert1-h\lambda\rvert<1$, that is, if $0<h<2/\lambda$. At $h=2/\lambda$ the factor is $-1$, and $x$ jumps between two values forever. With $h=\eta/\lVert W_{mm}\rVert$ and $\lambda=\lambda_{\max}$ this is $\eta^*$ without momentum.
 #
 # </details>
 

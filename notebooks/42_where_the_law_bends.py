@@ -16,11 +16,10 @@
 #
 # *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After it you can prove on two samples that joint training is not global, and extend the law to a head that learns.
 #
-# **[Notebook 40](40_law_of_margins.ipynb)** has a law for a layer with a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant, which the [dual variables](words.md) of the [token SVM](words.md) give.
+# **[Notebook 40](40_law_of_margins.ipynb)** states a law for a layer with a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant $C$, which we compute from the [dual variables](words.md) of the [token SVM](words.md).
 # In **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) the head $u$ learns together with $W$. Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$.
-# The paper asks on which data joint training ends in the max-margin pair $(u_{mm},W_{mm})$.
 #
-# **Question.** What happens to the law when the head learns, and when there are several heads? Does joint training always reach the max-margin pair?
+# **Question.** What happens to the law when the head learns, and when there are several heads? Does joint training always reach the max-margin directions $(u_{mm},W_{mm})$ of head and attention?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -47,13 +46,13 @@ statements.quoted("A", STATEMENTS, "Theorem 3", "Lemma 3")
 # %% [markdown]
 # ## 1. A head that moves
 #
-# For a fixed head, the constant comes from two sets of numbers: the duals $\beta_m$ of the token SVM, and the factors $\kappa_m$, which say how hard the loss pulls on a pair. A *pair* is the token of highest score (the *opt token*) of a sample and another token of the sample.
-# If the head moves, the $\kappa_m$ move with it. Does the law survive?
+# A *pair* $m$ consists of the *opt token* of a sample, which has the highest score, and another token of the sample. For a fixed head, $C$ comes from two sets of numbers: the duals $\beta_m$ of the token SVM, and the factors $\kappa_m$, which say how hard the loss pulls on each pair.
+# If the head moves, the $\kappa_m$ change. Does the law survive?
 #
-# **It should, because the $\kappa_m$ have a limit.** The head alone is a linear classifier, so it obeys a law of its own. It turns towards the solution $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ of its own SVM, and the slopes $|\ell_i'|$ of the samples become proportional to the duals $\nu_i$ of this SVM.
-# The score gaps become proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. So the product of slope and gap becomes proportional to $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$, and $W$ obeys the law with these $\kappa_m$.
+# **It should, because the $\kappa_m$ have a limit.** The head is a linear classifier, so it turns towards the solution $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ of its own SVM, and the slopes $|\ell_i'|$ of the loss at the samples become proportional to the duals $\nu_i$ of this SVM.
+# The score gap of each pair becomes proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. The pull is slope times gap. So $W$ obeys the law with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$.
 #
-# Here is the computation for one problem with four samples. The data come from paper A's data model (DM), in which a sample has two Gaussian tokens and the opt token is $\alpha$ times as long.
+# We compute $C$ for one problem with four samples. The data come from paper A's data model (DM): a sample has two Gaussian tokens, and the opt token is about $\alpha$ times as long.
 
 # %%
 data = coordinates.minimal(tokens.two_token_gaussian(0, n=4, T=2, d=40)).tokens
@@ -71,7 +70,7 @@ assert np.isclose(C, joint_law.predict(data).W_law.constant[0])
 print(f"C = {C:.6f}")
 
 # %% [markdown]
-# The paper's rule (Eq. 13) moves $u$ and $W$ each by $\eta(t+1)^{-2/3}$ along its own gradient. [Notebook 12](12_joint_training.ipynb) has this rule as code. What happens to the slopes $\lvert\ell_i'\rvert=e^{-f_i}$ of the samples?
+# The paper's rule (Eq. 13) moves $u$ and $W$ by a step of length $\eta(t+1)^{-2/3}$ each, against their own gradients ([notebook 12](12_joint_training.ipynb) has the code). What happens to the slopes $\lvert\ell_i'\rvert=e^{-f_i}$?
 
 # %%
 trained = dynamics.train(data, dynamics.NGD(0.3, decay=2 / 3), 3000, [50, 300, 3000], head="joint")
@@ -82,11 +81,11 @@ for k, t in enumerate(trained.iterations):
 print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 
 # %% [markdown]
-# The shares of the slopes approach the shares of the head's duals.
+# The shares of the slopes approach those of the duals.
 #
-# Now we train many seeds for longer, with steps $\eta(t+1)^{-p}$. We take the paper's $p=2/3$, then $p=1/2$ and constant steps. $\lVert W_t\rVert$ grows like the sum of the steps, so the law predicts an error like $t^{-(1-p)}$.
+# Now we train several seeds for longer, with steps of length $\eta(t+1)^{-p}$: the paper's $p=2/3$, then $p=1/2$, and $p=0$. $\lVert W_t\rVert$ grows like the sum of the steps, so the law predicts that the error falls like $t^{-(1-p)}$.
 #
-# The claim `joint.level` is stricter than the limit. At a finite $t$ the head is not $v$ but $a_uv+\rho_u$, with a level $a_u$ and a residual $\rho_u$. We compute $C$ with *this* head, from the duals and the sum of the steps.
+# The claim `joint.level` is stricter: it computes $C$ not with the limit $v$ but with the head predicted at a finite $t$.
 
 # %%
 data_model = tokens.two_token_gaussian(every, n=8, T=2, d=400, signal=3.0)
@@ -102,22 +101,22 @@ figure_joint = plots.caption(margin_law_figures.joint(joint_runs), about_joint)
 figure_joint
 
 # %% [markdown]
-# The dotted lines come from duals and step lengths alone. The measured lines follow them and fall faster than the dashed line, which is the order of Theorem 3's bound. The words at the ends give the distance between the runs and the prediction. With constant steps the runs get furthest in training, so they come nearest to the limit. The $C$ of the head at its level predicts most of the distance that remains.
+# The dotted lines are predicted from the duals and the step lengths alone. The measured lines follow them and fall faster than the dashed line, which has the slope of Theorem 3's bound. The labels say how far the runs are from the prediction. With constant steps the runs are closest to their limit, because their norms grow fastest.
 #
-# **Curvature.** Lemma 3 of the paper allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$. Here this quotient tends to a constant, $\lambda_{\max}(\sum_i\nu_ix_{i,opt}x_{i,opt}^\top)/\lVert v\rVert^2$.
-#
-# **The head** is further from its direction than the law's constant $C_u$, the length of its residual, predicts. In the first step all weights are equal, so the step goes along the mean of all tokens times their labels. Later steps add to this part until the weights of the other tokens are zero. The part outside the span of the opt tokens then stays for ever.
+# [The note](where_the_law_bends.md#1-a-trained-head) derives the other claims in the table. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$, but here it tends to a constant. Early steps move the head partly out of the span of the opt tokens, and its part outside this span then stays constant.
 #
 # ## 2. Can joint training miss?
 #
-# Take one dimension, two tokens per sample, and the opt token as the query. The samples are $\{1,0\}$ and $\{1,-3\}$. Both have the label $+1$, and the opt token comes first. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. But what does training from zero do?
+# Take two samples whose tokens are numbers: $\{1,0\}$ and $\{1,-3\}$. Both have the label $+1$. The opt token comes first and is also the query. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. What does training from zero do?
 #
-# * The first step moves $u$ by the sign of $(1+0)+(1-3)=-1$, so $u$ moves down.
+# * The first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ moves down.
 # * While $u<0$, $W$ moves down. While $W\le0$, the weights $p_i$ of both opt tokens are at most $\frac12$.
-# * At $u=0$ and $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$, so it points down. It points up only if $e^{3.5\lvert u\rvert}>2$, that is, only if $u$ is below $-\frac16$.
-# * So if $u$ moves by at most $\frac16$ per step, $u\le0$ for ever. Sample 1 then has the answer $f_1=p_1u\le0$, and the loss stays at $\frac12$ or more.
+# * At $u=0$ and $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$, so it points down. For $u<0$ it can point up only if $e^{3.5\lvert u\rvert}>2$, and hence only if $u<-\frac16$.
+# * So if $u$ moves by at most $\frac16$ per step, $u\le0$ forever. The answer for sample 1 is then $f_1=p_1u\le0$, and the loss never falls below $\frac12$.
 #
-# The code checks these steps in rational numbers. It proves $e^{7/12}<2$ from the series, and it checks that no two samples with smaller integers do the same.
+# The next cell verifies these steps in rational arithmetic, and that no two samples with smaller integers are a counterexample.
+#
+# More generally, take two scalar tokens per sample and short steps of $u$. The note proves that the sum of all tokens times their labels decides: training misses the max-margin directions if this sum is negative. The claim `global.line` below tests this.
 
 # %%
 facts = global_map.verify()
@@ -135,7 +134,7 @@ for name, rule in tried.items():
 line = global_map.agreement(global_map.random_problems(400), dynamics.NGD(0.01), 5000)
 
 # %% [markdown]
-# **When does (DM) miss?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can score another token higher than the opt token. A formula without a fit gives the length $\alpha^*(d)$ at which this happens for half of the seeds.
+# **When does joint training miss on (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts the length ratio $\alpha^*(d)$ at which this happens for half of the seeds.
 
 # %%
 alphas, dimensions = [1.05, 1.2, 1.4, 1.7, 2.0, 3.0], [16, 64, 256, 1024]
@@ -159,20 +158,20 @@ figure_two = plots.caption(margin_law_figures.two_samples(path), about_two)
 figure_two
 
 # %% [markdown]
-# First picture: each mark is the length $\alpha$ at which half of the seeds arrive. The dotted line is the formula $\alpha^*(d)$. In the smallest dimension, $d=16$, the formula is far off.
+# In the first figure, each mark is the length ratio $\alpha$ at which half of the seeds reach the max-margin directions. The dotted line is the formula $\alpha^*(d)$. It is far off in the smallest dimension, $d=16$.
 #
-# Two predictions of the protocol fail by a little, and the table above lists both as failed: no threshold lies above $\alpha^*$, and at least 99 % of the runs with a right first step arrive. We added the claims `global.agree` and `global.formula` after these results, so they are not predictions.
+# Two predictions of [the protocol](bends_protocol.md) narrowly fail, as the table says: that no mark lies above $\alpha^*$, and that at least 99 % of the runs with a correct first step arrive.
 #
-# Second picture: the loss stops at $\frac12$, while $u$ and $W$ run in the wrong direction.
+# In the second figure, the loss approaches $\frac12$, while $u$ and $W$ move in the wrong direction.
 #
 # ## 3. Several heads
 #
-# With $H$ heads the answer is $f_i=\sum_hf_{h,i}$, and each head has its own $W_h$. How should we normalise the gradient?
+# With several fixed heads, the answer is the sum $f_i=\sum_hf_{h,i}$, and each head $h$ has its own matrix $W_h$. The normalisation of the gradient matters:
 #
-# * If we normalise once, we treat all $W_h$ as **one parameter**. Its SVM separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ get the ratio of the SVM norms $\lVert W_{mm,h}\rVert$.
-# * If we normalise **each head by itself**, the norms $\lVert W_h\rVert$ become equal.
+# * If we normalise all gradients **together**, the matrices $W_h$ are one parameter. Its SVM separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ become proportional to the SVM norms $\lVert W_{mm,h}\rVert$.
+# * If we normalise **each head separately**, the norms $\lVert W_h\rVert$ become equal.
 #
-# Here the first and the third head share their opt tokens. They may do so, because the constraints of each head are in a block of their own.
+# We test this on three heads, two of which share their opt tokens.
 
 # %%
 head_of = head_law.predict(head_law.three_heads(every))
@@ -185,31 +184,31 @@ about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {h
 plots.caption(margin_law_figures.heads(common, each), about_heads)
 
 # %% [markdown]
-# Left: on the diagonal the prediction holds. If the heads share one normalisation, their norms are in the ratio of their SVM norms. If each head has its own, the norms are equal. The constants $C_h$, in the corner, do not depend on the normalisation. Right: the dashed line is the error that we allowed. All marks keep a distance from it.
+# Left: the prediction holds on the diagonal, and all marks lie on it. The label in the corner says how well each head obeys the law with its own constant $C_h$. Right: all errors are well below the dashed line, the largest error that we allow.
 #
 # ## What we saw
 #
-# **Answer.** When the head learns, the law holds with the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, faster than the bound $1/\log t$. This rate is derived and measured, not proved.
+# **Answer.** When the head learns, the law holds with a constant that comes from the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, faster than the bound $1/\log t$. This rate is derived and measured, not proved.
 #
-# Joint training does not always reach the max-margin pair. We proved that on the samples $\{1,0\}$ and $\{1,-3\}$ the loss never falls below one half. In (DM) with high dimension, the first step predicts the length $\alpha$ that a run needs. In low dimension this prediction is far off.
+# Joint training does not always reach the max-margin directions: we proved that it fails on two samples. On (DM) in high dimension, the first step predicts which length ratio $\alpha$ a run needs.
 #
-# With several heads, the normalisation decides whether the norms are equal or have the ratio of the SVM norms.
+# With several heads, the normalisation decides whether their norms become equal or proportional to the SVM norms.
 #
 # ![The error with a trained head falls along dotted lines that duals alone predict](../figures/desk/bends_joint.png)
 #
-# *The trained head at desk [scale](words.md), the larger of our two sizes of run.*
+# *The figure of section 1 from a larger run (desk [scale](words.md)).*
 #
 # <details><summary>What this assumes, and what is proved</summary>
 #
-# We check the following hypotheses for each run, and name the hypothesis that excludes a run. The run ends in one [selection](words.md), and its margins grow without end. The duals on the support are positive, and there the selected token has the higher score. The opt tokens are linearly independent.
+# We check four hypotheses, and say which of them excludes a run. The run settles on one [selection](words.md), and its margins grow without bound. On the support all duals are positive, and the selected token has the higher score. The opt tokens are linearly independent.
 #
-# In one dimension the theorem covers all data, and the sign of a sum decides. The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. [The protocol](bends_protocol.md) has the criteria. It says which criteria are older than their runs, and dates the changes.
+# The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. The protocol gives the criteria, with their changes, and says which are older than their runs. We added the claims `global.agree` and `global.formula` after the results, so they are not predictions.
 #
 # </details>
 #
 # ## Change this
 #
-# **The counterexample.** *Prediction:* $\{1,0\}$ with $\{1,-1\}$ has the sum $1+0>0$, so $u$ and $W$ end above 0. With $\{1,-2\}$ the sum is 0, so the start is a stationary point.
+# **The counterexample.** Replace $-3$ by other numbers. *Prediction:* with $\{1,-1\}$ the sum is $1+0>0$, so $u$ and $W$ end above 0. With $\{1,-2\}$ the sum is 0, so the start is a stationary point.
 
 # %%
 for third in (-1, -2, -3, -4):
@@ -219,15 +218,15 @@ for third in (-1, -2, -3, -4):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds: $u$ and $W$ have the sign of the sum, and they stay at 0 if the sum is 0.
+# The prediction holds: $u$ and $W$ have the sign of the sum.
 #
 # </details>
 #
-# **To prove.** Take the samples $\{1,0\}$ and $\{1,-3\}$ with the opt token first and the query 1. Show that $u=W=c\to\infty$ drives both answers to infinity, so that the infimum of the loss is 0.
+# **To prove.** Show that $u=W=c\to\infty$ drives the loss on $\{1,0\}$ and $\{1,-3\}$ to 0.
 #
 # <details><summary>Solution</summary>
 #
-# With $W=c$ the weights of the opt tokens are $p_1=1/(1+e^{-c})$ and $p_2=1/(1+e^{-4c})$, and both tend to 1. So $f_1=p_1c\to\infty$ and $f_2=(4p_2-3)c\to\infty$.
+# The opt tokens have the weights $p_1=1/(1+e^{-c})$ and $p_2=1/(1+e^{-4c})$, which tend to 1. So $f_1=p_1c\to\infty$ and $f_2=(4p_2-3)c\to\infty$.
 #
 # </details>
 

@@ -16,14 +16,13 @@
 #
 # *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After it you can say how training keys and queries in place of W changes the norm, and how much of it shows in a network.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$. For this setting,
-# [notebook 44](44_atlas.ipynb) maps the norm in which each optimiser maximises the margin. But networks do not train $W$. They train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$, and [notebook 44](44_atlas.ipynb) finds the norm in which each optimiser maximises the margin. But networks train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
 #
-# **Question.** Does the map survive if we train keys and queries, and does it survive in the attention of a small vision transformer? And if several selections of tokens compete, which one does an optimiser choose?
+# **Question.** Does each optimiser keep its norm if we train keys and queries, and in a small vision transformer? And if several selections of tokens compete, which one does an optimiser choose?
 #
 # ## What to expect
 #
-# A rule that is steepest descent in a norm $N$ moves $K$ and $Q$, so it should keep $N(K)$ and $N(Q)$ small. Which norm of $W$ does this make small? For each $W$ we take the cheapest factors and call the result the *induced norm*,
+# If steepest descent in a norm $N$ moves $K$ and $Q$, it should keep $N(K)$ and $N(Q)$ small. Which norm of $W$ is then small? For each $W$ we take the smallest factors, and call the result the *induced norm*,
 # $$F_N(W)=\min\{\max(N(K),N(Q))^2:KQ^\top=W\}.$$
 #
 # | $N$ on each factor | steepest descent | $F_N(W)$ |
@@ -64,9 +63,9 @@ run = record.start("45_atlas_of_networks", "A", globals())
 torch.set_num_threads(1)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
-# ## The rules, in this page
+# ## The rules, by hand
 #
-# The downhill direction of $W$ is $G=-\nabla_WL$. By the chain rule, the downhill direction of $K$ is $GQ$ and the downhill direction of $Q$ is $G^\top K$. Each rule turns each of these two matrices into its step. The start is small but *not zero*, because at $K=Q=0$ both gradients vanish.
+# The downhill direction of $W$ is $G=-\nabla_WL$. By the chain rule, it is $GQ$ for $K$ and $G^\top K$ for $Q$. Each rule turns these two matrices into its steps. The start is small but *not zero*, because at $K=Q=0$ both gradients vanish.
 
 # %%
 data = tokens.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -92,13 +91,11 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# If you run this loop longer, it stalls once $e^{-2\langle A_m,W\rangle}$ underflows. The library's function `lib.dynamics.in_coordinates.factored` keeps a logarithm for every sample, so it does not stall.
-#
-# The sign norm and its largest margin are linear programs over all sign products. A product $xy^\top$ costs $\max|x|\max|y|$.
+# This loop stalls once $e^{-2\langle A_m,W\rangle}$ underflows; the library keeps logarithms and goes on. The sign norm and its largest margin are linear programs over all matrices $xy^\top$ of signs.
 #
 # ## 1. The map with keys and queries
 #
-# We run each rule on $(K,Q)$, and the same rule on $W$ alone. Steps on the factors decay like $t^{-1/2}$. Then the factors grow like $\sqrt t$, and the margins grow like $t$.
+# We run each rule on $(K,Q)$, and on $W$ alone. Steps on the factors decay like $t^{-1/2}$, so the factors grow like $\sqrt t$, and the margins like $t$.
 
 # %%
 rows = factored_atlas.rows()
@@ -113,19 +110,19 @@ figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), a
 figure_factors
 
 # %% [markdown]
-# Each pair of rows shows one rule, first on $W$ and then on $(K,Q)$. The predicted norm is outlined, and the norm with the largest ratio is bold. If the bold cell differs between the two rows, training the factors has changed the norm. For polar steps it stays the same. The table above has Adam, too.
+# Each pair of rows shows one rule, on $W$ and on $(K,Q)$. The predicted norm is outlined, and the largest ratio is bold. If the bold cell moves, training the factors has changed the norm. It has for gradient descent and sign descent, but not for polar steps. Adam is in the table above.
 #
-# ![Margins that three rules reach in seven norms, on keys and queries and on W; the norm predicted is outlined](../figures/desk/networks_factors.png)
+# ![Ratios of three rules in seven norms](../figures/desk/networks_factors.png)
 #
-# *The same map at desk [scale](words.md), the larger of our two sizes of run. We [committed the predictions](networks_protocol.md) before these runs. This page runs less.*
+# *The same map at desk [scale](words.md). We [committed the predictions](networks_protocol.md) before these runs.*
 #
 # ## 2. Which selection wins?
 #
-# Two rules may select different tokens. Does each rule choose the [selection](words.md) that is best in its own norm? We test this in three ways: from zero, with the two best scores only 0.01 apart, and from a start at which wrong tokens lead.
+# Rules may select different tokens. Does each choose the [selection](words.md) that is best in its own norm? We test this from zero, with *near ties* (the two best scores are only 0.01 apart), and from a *wrong start*, at which other tokens lead.
 #
-# Take two rules that ended in different selections. We ask each rule: in *your* norm, does your own selection have the larger best margin? Each question is one *comparison*, and the rule wins it if the answer is yes.
-# What would we see if norms had no effect? If both norms prefer the same selection, one rule has chosen this selection and wins, and the other rule loses. So rules would win half of these comparisons.
-# The pairs whose norms prefer different selections tell us more, so the answer below counts them separately. The comparisons of one seed depend on each other. Our intervals are therefore bootstraps over seeds.
+# Take two rules that end with different selections. For each rule we ask whether its own selection has the larger best margin in its own norm. This question is one *comparison*, and the rule *wins* it if the answer is yes.
+#
+# If both norms prefer the same selection, the rule that chose it wins and the other loses. So half of these comparisons are won even if norms have no effect. Pairs whose norms disagree tell us more; the answer below counts them separately. Comparisons of one seed depend on each other, so our intervals are bootstraps over seeds.
 
 # %%
 chosen = atlas_rules.steepest_rows()
@@ -153,17 +150,19 @@ about_disputes = "bars: 95 % over seeds; only the last row has a verdict; thin l
 plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disputes)
 
 # %% [markdown]
-# First picture: a rule is misled by near ties if its filled mark lies far to the left of its circle. Adam is misled most. Second picture: each row is a rule, and the mark is the share of comparisons that it wins. The last row pools the six steepest rules, and only this row has a verdict. A rule that follows its own norm lies to the right of one half. From zero only three of the seven rules do, and the whole bar of $\ell_3$ lies to the left of one half.
+# First picture: near ties mislead a rule if its filled mark lies far to the left of its circle. They mislead Adam most.
+#
+# Second picture: a mark is the share of comparisons that a rule wins. The last row pools the six steepest rules. A rule that follows its own norm lies to the right of one half. From zero four of the seven rules do so here, and three at desk scale. The whole bar of $\ell_3$ lies to the left of one half.
 #
 # ## 3. The attention layers of a vision transformer
 #
-# We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule moves the matrices of the blocks, and Adam trains all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
+# We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule moves the matrices of the blocks, and Adam all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
 #
-# The margin of a query is its largest logit minus its second largest logit. We take the 10 % quantile of these margins, and divide it by $N(W)$ and by the mean $\lVert x\rVert^2$. For the sign norm we use its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
+# The margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean $\lVert x\rVert^2$. In place of the sign norm we take its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$, because a product $xy^\top$ has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
 #
-# We call a rule *reproduced* as first only if it is ahead of every other rule. The figure shows the rival whose interval begins lowest.
+# We call a predicted ranking *reproduced* only if the predicted rule is ahead of every other rule. The figure shows the rival whose interval begins lowest.
 #
-# First we choose the learning rate of each rule, by the least training loss at the end. The seed for this choice is not used again.
+# Each rule has the learning rate with the smallest last training loss, chosen on a seed that is not used again.
 
 # %%
 setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
@@ -191,29 +190,29 @@ figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
-# The predicted rule is first only if all three bars of its block lie to the right of 0. You find the verdict beside the deciding rival.
+# A ranking is decided if its whole bar lies to the right of 0, so this small run decides none.
 #
 # ## What we saw
 #
-# **Answer.** If we train keys and queries, each rule follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, and reaches 92 % of the largest margin. Adam with a long memory has its largest ratio there in three of ten runs.
+# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, with a median ratio of 92 %. For Adam with a long memory this holds in three of ten runs.
 #
-# If selections compete from zero, the rules differ. Steepest descent in the sum of entries, steepest descent in the nuclear norm, and Adam win more than half of their comparisons. The other four steepest rules win fewer than half of their comparisons. The pooled share of 57 % hides this, because no single rule has this share. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties and from a wrong start the pooled share is undecided.
+# If selections compete from zero, the rules differ. Steepest descent in $\ell_1$ and in the nuclear norm, and Adam, win more than half of their comparisons. The other four steepest rules win fewer. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
 #
 # In the vision transformer only one of four rankings is decided: gradient descent leads in the nuclear norm.
 #
-# See also the desk figures of the [selections](../figures/desk/networks_selections.png) and of the [network](../figures/desk/networks_vit.png).
+# See the desk figures of the [selections](../figures/desk/networks_selections.png) and the [network](../figures/desk/networks_vit.png).
 #
 # <details><summary>What this assumes, and whose it is</summary>
 #
-# The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that steps decay. It comes from homogeneous models. For these models, steepest descent approaches a *stationary* point of the margin in its norm (Tsilivis et al., 2410.22069). The same holds for Muon, Signum and Adam without $\epsilon$ (Gronich, Vardi, 2602.16340). Softmax is not homogeneous, and a stationary point need not be the best point, so we measure.
+# The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that steps decay. It comes from homogeneous models, where a rule approaches a *stationary* point of the margin in its norm ([sources](atlas_sources.md)). Softmax is not homogeneous, and a stationary point need not be the best point, so we measure.
 #
-# For gradient flow on keys and queries of softmax attention, the nuclear norm is due to Sheen, Chen, Wang and Zhou (2403.08699). For the regularisation path it is due to Tarzanagh et al. (2308.16898). We measure it for normalised steps. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
+# For keys and queries of softmax attention, the nuclear norm is due to Sheen, Chen, Wang and Zhou (2403.08699) under gradient flow, and to Tarzanagh et al. (2308.16898) on the regularisation path. Our steps are normalised. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
 #
 # </details>
 #
 # ## Change this
 #
-# **The columns.** With one column $W$ has rank one, so its nuclear norm equals its spectral norm. *Prediction:* the nuclear ratio is then far below the ratio with ten columns, if one column selects one token per sample at all.
+# **The columns.** With one column $W$ has rank one, so its nuclear norm equals its spectral norm. *Prediction:* its nuclear ratio is far below that of ten columns, if it selects one token per sample at all.
 
 # %%
 best = atlas.BestMargins(data)
@@ -226,7 +225,7 @@ for m in (1, 3, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds: with one column the ratio is less than half of the ratio with ten columns. Three columns are enough.
+# The prediction holds: one column has less than half of the ratio of ten columns. Three suffice here.
 #
 # </details>
 #

@@ -20,7 +20,7 @@
 #
 # *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After it you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
-# [Notebook 44](44_atlas.ipynb) measures which of seven norms each optimiser prefers. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train one matrix $W$. Two puzzles remain. AdaGrad, and Adam on single samples, reach none of the seven margins. And in practice weights decay, so $W$ cannot grow for ever.
+# [Notebook 44](44_atlas.ipynb) measures which of seven norms each optimiser prefers. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train one matrix $W$. Two questions remain. AdaGrad, and Adam on single samples, reach none of the seven margins. And in practice weights decay, so $W$ cannot grow forever.
 #
 # **Question.** Do AdaGrad and Adam on single samples maximise the margin in a norm of their own? And how much of the margin does weight decay cost?
 #
@@ -58,13 +58,13 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 #
 # $$N(W)^2=\sum_{jk}H_{jk}W_{jk}^2 .$$
 #
-# If the numbers by which a rule divides converge, the rule should maximise the margin in this norm. So what does each rule divide by?
+# If these numbers change during training but converge, the rule should still maximise the margin in this norm. So what does each rule divide by?
 #
 # * *AdaGrad* divides by the root of its sum of $G_{jk}^2$. We take this root at the end of the run as $H_{jk}$.
-# * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages its square over the samples. So $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each times its *dual*, which is its weight in the matrix of smallest $N(W)$ with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, and we solve it by iteration. It needs only the tokens and the selection.
-# * *Shampoo with sums, and SOAP,* divide by matrices, which give them norms of their own, too.
+# * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages the squares of these gradients. So up to a common factor, $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each times its *dual*. The dual is the weight of the feature in the matrix that has the smallest $N(W)$ with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, which we solve by iteration. It needs only the tokens and the selection.
+# * *Shampoo with sums and SOAP* divide by matrices. These matrices, too, define a norm for each rule.
 #
-# We run the four rules as on page 44. For each rule we print the median ratio in its own norm, and its best ratio in the seven norms.
+# We run the four rules as on page 44. For each rule we print two medians over the runs: the ratio in its own norm, and the largest of its ratios in the seven norms.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -84,13 +84,13 @@ own_table
 # %% [markdown]
 # ## Weight decay
 #
-# With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Can $W$ still grow without end? It cannot. Suppose that $N(W_0)\le1/\lambda$, that $\eta\lambda\le1$, and that no step direction is longer than 1 in $N$. Then the norm never exceeds $1/\lambda$, so margins stay finite. How much of the largest margin remains?
+# With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Can $W$ still grow without bound? It cannot. Suppose that $N(W_0)\le1/\lambda$, that $\eta\lambda\le1$, and that $N(D)\le1$ for every step direction $D$. Then $N(W)$ never exceeds $1/\lambda$, so the margins stay bounded. How much of the largest margin does the rule still reach?
 #
-# We can predict the answer. When the run has converged, $\lambda W=D$, so the step points along $W$. The pairs then pull in the ratio of their duals, as in the [law of margins](40_law_of_margins.ipynb). To first order the margins are therefore $\gamma_N/\lambda+o_m$. The *offset* $o_m$ of a pair comes from the duals, by the same law. The smallest offset is never positive, so
+# We can predict the answer. When the run has converged, $\lambda W=D$, so the step points along $W$. The weights of the pairs in the gradient are then proportional to their duals, as in the [law of margins](40_law_of_margins.ipynb). To first order in $\lambda$, the margins of the pairs with a positive dual are therefore $\gamma_N/\lambda+o_m$. The *offset* $o_m$ of a pair follows from the duals, by the same law. The smallest offset is never positive, so
 #
 # $$1-r_N\approx-\lambda\,\min_mo_m/\gamma_N .$$
 #
-# We run each rule with several $\lambda$. The number after its name is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The first printed line lists the rules and the $\lambda$ for which this margin is below 1 in some run.
+# We run each rule with several $\lambda$. The number after its name is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The printed line lists the settings in which this margin is below 1 in some run.
 
 # %%
 decays = atlas_used.decay_rows()
@@ -112,18 +112,18 @@ figure_used
 plots.caption(atlas_figures.used(own, found, share), about_more)
 
 # %% [markdown]
-# **How to read the figures.** In the first figure a run lies at relative error zero if the prediction holds. We fit nothing. The dashed line is the error that we allow. In the second figure:
+# **How to read the figures.** In the first figure, each mark is the relative error of the prediction in one run under the weakest decay. It would be zero if the prediction were exact, and nothing is fitted. The dashed line is the largest error that we allow. In the second figure:
 #
-# * *Left.* The further left a mark lies, the stronger is the decay. Under strong decay, runs select other tokens than under the weakest decay. Most of these tokens have a larger margin.
-# * *Right.* This panel belongs to the section above. A filled mark is the ratio in a rule's own norm, and a hollow mark is its best ratio in the seven norms. Most filled marks lie above the hollow ones.
+# * *Left.* Decay is stronger towards the left. Under strong decay, runs select other tokens than under the weakest decay, and most of these tokens allow a larger margin.
+# * *Right.* This panel belongs to the section above. A filled mark is the ratio in a rule's own norm, and a hollow mark is its best ratio in the seven norms. Most filled marks are higher than the hollow marks of their runs.
 #
 # ## Three more predictions
 #
 # Papers on linear models and networks suggest three more predictions:
 #
-# 1. *Variance reduction* computes the gradient of all samples once per pass, and uses it to correct the gradient of each single sample. It should keep the norm.
-# 2. *OLion* takes the sign of the polar factor, so it should end between the spectral norm and $\ell_\infty$.
-# 3. If $W$ is a product of keys and queries, rotating both together should change Adam's result, but not the result of polar steps.
+# 1. *Variance reduction* computes the gradient of all samples once per pass, and uses it to correct the gradient of each single sample. A rule corrected in this way should keep its norm.
+# 2. *OLion* takes the sign of the polar factor, so its norm should lie between the spectral norm and $\ell_\infty$. We predict that it reaches neither of the two.
+# 3. If $W$ is a product of keys and queries, a rotation of both should change the result of Adam and of sign descent. It should not change the result of gradient descent and of polar steps.
 
 # %%
 others = atlas_used.other_rows()
@@ -136,15 +136,15 @@ also_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The runs that count ([scale](words.md) desk) use 20 random data sets and a million steps. In every run AdaGrad's ratio is larger in its own norm than in any of the seven norms. The ratio is still far from 1, so we have not shown that AdaGrad maximises this margin. Adam on single samples comes close to 1 in the norm that the data choose, but its worst run has the ratio 0.928.
+# **Answer.** We judge the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run AdaGrad's ratio is larger in its own norm than in any of the seven norms. This ratio is still far from 1, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the norm that the data choose is close to 1 in most runs, but 0.928 in the worst one.
 #
-# Under weight decay a run ends at $N(W)=1/\lambda$, and AdamW with a short memory ends close to it. The law predicts the lost margin with an error of at most 2 % in each rule's median run, and of 26 % in the worst run.
+# Under weight decay, $N(W)$ ends at $1/\lambda$, and under AdamW with a short memory close to it. The law predicts the lost share of the margin with a relative error of at most 2 % in each rule's median run, and of 26 % in the worst run.
 #
 # ![Weight decay: relative error of the law's prediction, for each run](../figures/desk/atlas_used.png)
 #
 # ## Change this
 #
-# **The decay.** *Prediction:* a tenth of the decay costs a tenth of the margin, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share for gradient descent, from the strongest decay to the weakest.
+# **The decay.** *Prediction:* with a tenth of the decay, a tenth of the share is lost, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share for gradient descent, from the strongest decay to the weakest.
 
 # %%
 for name, end in ends.items():
@@ -154,15 +154,15 @@ for name, end in ends.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds if $\lambda$ allows a large margin, because the formula is only the first order in $\lambda$.
+# The prediction holds if $\lambda$ is small enough to allow a large margin, because the formula is only of first order in $\lambda$.
 #
 # </details>
 #
 # <details><summary>When should Adam on single samples have its own norm?</summary>
 #
-# We need $\epsilon=0$, samples in turn, and selected tokens of the higher score. And $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by the factor $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
+# We need $\epsilon=0$, samples that are taken in turn, and selected tokens that score higher than the others. Moreover, $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by the factor $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
 #
-# With *all* samples per step the picture is simpler. If all entries of $G$ fall alike, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step is then along $\mathrm{sgn}(G)$, and the norm is $\ell_\infty$, under the same bound on the growth of margins.
+# With *all* samples per step the picture is simpler. If all entries of $G$ fall at the same rate, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step then points along $\mathrm{sgn}(G)$, so the norm is $\ell_\infty$. This needs the same bound on the growth of margins.
 #
 # </details>
 #
@@ -170,8 +170,9 @@ for name, end in ends.items():
 #
 # * We have not shown that the equation for $H$ has only one solution, up to a factor. Baek, Song and Yun (2510.26303) prove the limit of Adam for linear models and $\beta_2\to1$.
 # * AdaGrad's norm is due to Qian and Qian (1906.03559), for linear models. The norm $\ell_\infty$ of Adam with all samples is due to Zhang, Zou and Cao (2406.10650). The norms of SOAP and of Shampoo with sums are ours.
-# * For norms other than Frobenius we carry the law of margins over to weight decay without a proof. Sign steps satisfy $\lambda W=D$ only in the mean, and AdamW's steps can be a little longer than 1.
-# * Under strong decay some runs select other tokens. [The protocol](atlas_protocol.md) lists predictions and bounds, and [a list](atlas_sources.md) the sources.
+# * We apply the law of margins to weight decay, and to norms other than Frobenius, without a proof. Sign steps satisfy $\lambda W=D$ only on average, and AdamW's steps can be a little longer than 1.
+# * Under strong decay some runs select other tokens. We have not shown why some of these tokens have a smaller margin.
+# * [The protocol](atlas_protocol.md) lists predictions and bounds, and [a second list](atlas_sources.md) names the sources.
 #
 # </details>
 

@@ -18,8 +18,8 @@
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
-# **Answer.** In one sentence: *attention [selects](words.md) a token in each sample and turns to the matrix of largest margin for these tokens; the
-# update rule decides in which norm.* The table below answers one question per line. All its numbers are read from the committed records.
+# **Answer.** In one sentence: *attention [selects](words.md) a token in each sample and turns towards the matrix with the largest margin for these tokens, and the
+# update rule decides in which norm the margin is largest.* The table below answers one question per line. All its numbers are read from the committed records.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -39,8 +39,8 @@ run = record.start("50_what_we_know", "A", globals(), counted=None)
 # %% [markdown]
 # ## On one screen
 #
-# There are six panels, each under its result. Every number is read from a committed record. The first two panels train the
-# smallest problems anew.
+# The next figure has six panels, and the title of each states its result. All measured numbers are read from committed records, except that we train the small
+# problems of the first two panels again.
 
 # %%
 picture = poster.draw()
@@ -64,26 +64,26 @@ Markdown("\n".join(lines))
 # ## What is not known
 #
 # * *A global theorem.* If the start is not small, which selection does training end in? The law of the margins
-#   says how a run ends *after* it has selected its tokens. What decides the selection is open ([notebook 13](13_assumptions_broken.ipynb),
+#   says how a run ends *after* it has selected its tokens. We do not know what decides the selection ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
-# * *Adam's norm.* Adam with an epsilon maximises the margin in none of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). On single samples Adam comes near to a norm that the data choose, but some runs are still far from this norm after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
-# * *Networks.* The theorems are about one layer with fixed tokens. In a network the tokens move. For networks we only
-#   compare optimisers, on small examples, and many comparisons stay undecided ([notebook 45](45_atlas_of_networks.ipynb)).
-# * *The paper's own sizes.* Our copies of papers A and B lack step sizes, batches and most constants. So we reproduce their results at our own settings. For paper C's synthetic runs we have the paper's settings.
+# * *Adam's norm.* Adam with an epsilon does not maximise the margin in any of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). If Adam is trained on single samples, it comes close to the largest margin in a norm that the data choose, but some runs are still far from it after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
+# * *Networks.* The theorems are about one layer with fixed tokens. In a network the tokens move during training. For networks we only
+#   compare optimisers, on small examples, and many comparisons remain undecided ([notebook 45](45_atlas_of_networks.ipynb)).
+# * *The papers' own sizes.* Our copies of papers A and B do not give step sizes, batch sizes or most constants, so we reproduce their results with settings of our own. For the synthetic runs of paper C we have the paper's settings.
 #
 # ## To prove
 #
-# A rule takes $t$ steps of length $\eta$ in a norm $N$, from $W_0=0$. Let $N_{mm}$ be the smallest $N(W)$ with all margins
+# A rule starts at $W_0=0$ and takes $t$ steps, each of length $\eta$ in a norm $N$. Let $N_{mm}$ be the smallest value of $N(W)$ among the matrices $W$ whose margins are all
 # at least 1. Show that the least margin of $W_t$ is at most $\eta t/N_{mm}$.
 #
 # <details><summary>Solution</summary>
 #
-# Let $g = \min_m\langle A_m, W_t\rangle > 0$. The matrix $W_t/g$ has all margins at least 1, so
-# $N(W_t)/g \ge N_{mm}$. From $W_0=0$ the triangle inequality gives $N(W_t) \le \eta t$. Together,
+# Let $g = \min_m\langle A_m, W_t\rangle$ be the least margin. If $g\le0$, there is nothing to show. If $g>0$, all margins of $W_t/g$ are at least 1, so
+# $N(W_t)/g \ge N_{mm}$. Since $W_0=0$, the triangle inequality gives $N(W_t) \le \eta t$. Together,
 # $g \le \eta t / N_{mm}$.
 # </details>
 #
-# You find all claims, one by one, in [what did not hold](../figures/failures.md) and in the tables of statements of papers
+# All claims are listed, one by one, in [what did not hold](../figures/failures.md) and in the tables of statements of papers
 # [A](19_theory_ledger.ipynb), [B](29_preconditioning_ledger.ipynb) and [C](39_mirror_ledger.ipynb).
 
 # %% tags=["set-up"]

@@ -149,6 +149,14 @@ BOUNDS: dict[Callable, str] = {  # what a verdict requires of an interval
     no_gain: "interval within [0.8, 1.25] or above 1",
     above: "interval above 0",
 }
+# What a picture shades: where a claim wants the whole interval. "No gain" holds for an
+# interval above 1 as well.
+SIDES: dict[Callable, tuple[float, float]] = {
+    faster: (0.0, 1.0),
+    slower: (1.0, math.inf),
+    no_gain: SAME,
+    above: (0.0, math.inf),
+}
 
 
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:

@@ -30,6 +30,13 @@ CALLED = [
     "companion.ledger",
     "companion.statements",
 ]
+# What the papers offer for data of your own.
+OFFERED = [
+    "papers.law.margin_law.MarginLaw",
+    "papers.law.margin_law.margin_law",
+    "papers.law.prediction.Prediction",
+    "papers.law.prediction.predict",
+]
 # Errors of numpydoc that we accept.
 UNASKED = {
     "ES01",  # an extended summary where the first sentence says it all
@@ -120,5 +127,27 @@ def test_the_example_of_a_name_of_the_companion_runs(name):
     tests = finder.find(DEFINED[name], name, globs={"np": np})
     said = []
     for test in tests:
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+    assert said == []
+
+
+def offered(name):
+    """Return the value that a dotted name of OFFERED leads to."""
+    module, _, own = name.rpartition(".")
+    return getattr(importlib.import_module(module), own)
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_what_the_papers_offer_has_a_docstring_that_an_editor_can_lay_out(name):
+    unasked = {*UNASKED, "EX01"}  # a record is shown where it is made
+    found = validate(name)["errors"]
+    assert [f"{code}: {said}" for code, said in found if code not in unasked] == []
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_the_example_of_what_the_papers_offer_runs(name):
+    finder = doctest.DocTestFinder(recurse=False)
+    said = []
+    for test in finder.find(offered(name), name, globs={"np": np}):
         doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
     assert said == []

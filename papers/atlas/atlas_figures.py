@@ -51,6 +51,10 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
+    # The last row leaves room to the left of the line.
+    pieces.beside(
+        axis, REACHED, len(order) - 1, f"line: {REACHED:g}", plots.GREY, (-4, 0)
+    )
     axis.axhline(reaching - 0.5, color=plots.GREY, linewidth=0.8)
     pieces.beside(
         axis, 0, reaching - 0.5, "predicted to fall short", plots.GREY, (4, -3)
@@ -242,7 +246,8 @@ def _shortfalls(
         axis.plot(values[beyond], height[beyond], zorder=4, **stops.mark, **points)
     medians = [np.median(values) for values in off_the_law.values()]
     axis.plot(medians, range(len(medians)), "|", color=plots.BLACK, ms=14, mew=1.5)
-    pieces.note(axis, f"asked of every run: at most {pieces.percent(most)}", 0.6, 1.02)
+    words = f"required of every run: at most {pieces.percent(most)}"
+    pieces.note(axis, words, 0.6, 1.02)
     axis.set_xlabel("relative error of the predicted shortfall; right: the worst run")
 
 

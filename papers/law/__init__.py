@@ -1,7 +1,8 @@
 """The law of the margins: where training ends, from the dual variables of the SVM.
 
-Open `margin_law` first, which states the law. `margin_law_runs` compares runs with it,
-and `margin_theorem` proves it for some of them. `tolerances` lists what a run must show
+Open `margin_law` first, which states the law. `prediction` predicts the error of a run
+of yours. `margin_law_runs` compares runs with the law, and `margin_theorem` proves it
+for some of them. `tolerances` lists what a run must show
 before a claim about it is checked.
 
 The other modules show how the law changes in other settings. `joint_law` is about a

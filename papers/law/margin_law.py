@@ -72,7 +72,10 @@ class MarginLaw(Shapes):
     Parameters
     ----------
     constant : ndarray (runs,)
-        C: the direction error times ||W_t|| tends to it.
+        C, the norm of rho_perp. If W_0 = 0 and all pairs are on the support, the
+        direction error times ||W_t|| tends to C. In other runs it tends to
+        (C^2 + ||omega||^2)^{1/2}, where omega is the part of W outside the span of the
+        support. `papers.law.prediction.predict` reads omega off a run.
     offsets : ndarray (runs, n, T-1)
         The limits of g_m - a_t; NaN off the support.
     support : ndarray of bool (runs, n, T-1)
@@ -104,15 +107,15 @@ class MarginLaw(Shapes):
     step of normalised gradient descent with which the offsets converge.
     """
 
+    constant: np.ndarray
     offsets: np.ndarray
     support: np.ndarray
     duals: np.ndarray
     coefficients: np.ndarray
-    constant: np.ndarray
     norm: np.ndarray
     slowest: np.ndarray
-    slowest_mode: np.ndarray
     fastest: np.ndarray
+    slowest_mode: np.ndarray
     excess: np.ndarray
 
     def direction_error(
@@ -121,9 +124,17 @@ class MarginLaw(Shapes):
         """Return the direction error that a run has at ||W|| = `norm` (runs, ...), once
         its offsets have converged.
 
-        `outside` is the norm of W's part outside the span of the support. It is added
-        to C in quadrature.
+        `outside` is ||omega||, the norm of W's part outside the span of the support, as
+        one number or as one per run (runs,). It is added to C in quadrature. It is zero
+        if W_0 = 0 and all pairs are on the support; otherwise
+        `papers.law.prediction.predict` reads it off the run. Raises ValueError if
+        `outside` has another shape.
         """
+        if np.shape(outside) not in ((), (1,), self.constant.shape):
+            raise ValueError(
+                f"outside has shape {np.shape(outside)}; it needs one number, or one "
+                f"per run, {self.constant.shape}"
+            )
         with np.errstate(divide="ignore"):  # W = 0 has the largest error
             share = np.hypot(self.constant, outside) / np.transpose(norm)
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
@@ -162,8 +173,15 @@ def margin_law(
     .. math:: g_m(t) = a_t + \log(\kappa_m / \beta_m) - \text{mean} + o(1), \quad
         a_t = \langle W_t, W_{mm} \rangle / \|W_{mm}\|^2
 
-    with the duals beta of the SVM. So the direction error of W_t tends to ``constant``
-    divided by the norm of W_t. Nothing is fitted.
+    with the duals beta of the SVM. These margins fix the part of W_t in the span of the
+    support, and C = ``constant`` is the distance of this part from the ray of W_mm. Let
+    omega be the part of W_t outside this span, which the duals do not give. Then
+
+    .. math:: \|W_t\| \cdot \text{error}_t \to \sqrt{C^2 + \|\omega_\infty\|^2}.
+
+    Nothing is fitted. If W_0 = 0 and all pairs are on the support, omega is zero, and
+    the direction error is C divided by ||W_t||. Otherwise omega has to be read off the
+    run, and `papers.law.prediction.predict` does so.
 
     Parameters
     ----------
@@ -182,8 +200,9 @@ def margin_law(
     -------
     MarginLaw
         Its arrays: ``constant`` (runs,) C; ``offsets`` (runs, n, T-1) of the margins,
-        NaN off the support; ``support``; ``duals``; ``direction_error(norm)``, the
-        error that it predicts at ||W|| = norm.
+        NaN off the support; ``support``; ``duals``. Its method ``direction_error(norm,
+        outside)`` returns the error that it predicts at ||W|| = norm and ||omega|| =
+        outside.
 
     Raises
     ------
@@ -193,27 +212,39 @@ def margin_law(
         token on the support scores at least the selected one).
     ValueError
         If an array has another shape.
+    TypeError
+        If the first two arguments are of another kind, for example if they are swapped.
 
     Notes
     -----
     Our theorem, proved in ``notebooks/law_of_margins.md``. For the exponential loss on
     separable data it is that of Soudry et al. (2018). It holds for rules that step
-    along the gradient, from a W_0 in the span of the support's pairs. A part of W_0
-    outside this span adds to the error.
+    along the gradient. A part of W_0 outside the span of the support belongs to omega,
+    and so does what the pairs off the support leave early in training.
 
     Examples
     --------
+    Here all pairs are on the support, so that C is the whole error.
+
     >>> import lib
     >>> from papers.law.margin_law import margin_law
     >>> tokens = lib.class_mean_tokens(seeds=[0])
     >>> target = lib.token_svm(tokens)
     >>> law = margin_law(tokens, target)
+    >>> bool(law.support.all())
+    True
     >>> run = lib.train(tokens, lib.NGD(0.1), 100_000, targets={"W_mm": target})
     >>> predicted = law.direction_error(run.norm)
     >>> measured = run.direction_error["W_mm"]
     >>> print((measured / predicted)[0, [20, -1]].round(3))
     [0.276 1.   ]
     """
+    if not (isinstance(tokens, TokenSet) and isinstance(solution, MaxMargin)):
+        raise TypeError(
+            f"tokens = {type(tokens).__name__} and solution = "
+            f"{type(solution).__name__}; it must be margin_law(tokens, solution), with "
+            "a TokenSet and the MaxMargin that token_svm returns for it"
+        )
     selected = checked_selection(tokens, selected)
     delta = coordinates.differences(tokens, selected, masked_as_zero=True)
     shape = selected.shape + (tokens.shape[2] - 1,)
@@ -381,7 +412,8 @@ def _checked(
     reason = (
         f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
         f"selected one does, the first {pair(behind[0]) if behind.size else ''}; "
-        "it needs none"
+        "it needs none: train longer or with larger steps, since the selection may not "
+        "have settled"
     )
     require(not behind.size, "score gaps", len(behind), reason, run)
     return beta.reshape(duals.shape)

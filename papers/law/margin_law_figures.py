@@ -82,6 +82,9 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
 def bound_and_law(history: History, law: MarginLaw) -> Figure:
     """Draw NGD's direction error over t, with the law's C/||W_t|| and the slope of
     Theorem 1.
+
+    The runs start at W_0 = 0 and have all pairs on the support, so that C is the whole
+    constant.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     t = history.iterations[1:]
@@ -212,7 +215,10 @@ def _misses_the_law(axis: Axes, name: str, end: tuple, deviation: float) -> None
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
-    """Draw the direction error over ||W_t|| with C/||W_t||."""
+    """Draw the direction error over ||W_t|| with C/||W_t||.
+
+    The runs start at W_0 = 0 and have all pairs on the support.
+    """
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     for name, history in histories.items():
         size = history.norm[0, 1:]
@@ -223,7 +229,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
             deviation = abs(ratio_to_law(history, "W_mm", law)[0, -1] - 1)
             _misses_the_law(axis, name, (size[-1], error[-1]), deviation)
 
-    # By the law the error is C/||W_t||.
+    # By the law the error is C/||W_t||, since no pair is off the support.
     C = law.constant[0]
     sizes = np.geomspace(2, axis.get_xlim()[1], 50)
     line = plots.PREDICTED | {"linewidth": 2.4, "zorder": 3}
@@ -490,7 +496,7 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
     arrow = dict(arrowstyle="->", color=plots.GREY)
     axes_fraction = dict(xycoords="axes fraction", textcoords="axes fraction")
     style = dict(ha="right", va="center", color=plots.GREY, fontsize="x-small")
-    words = f"asked: at most {bound:g}"
+    words = f"required: at most {bound:g}"
     misfit.annotate(
         words, (1, 0.5), (0.95, 0.5), arrowprops=arrow, **axes_fraction, **style
     )

@@ -101,7 +101,13 @@ class Comparison:
     def predicted(self) -> float:
         """Return the direction error that the law predicts for ||W_t|| at the last
         record.
+
+        Raises ValueError with the refusal if a premise fails.
         """
+        if self.measured is None:
+            raise ValueError(
+                f"the law predicts nothing for this run, since {self.refusal}"
+            )
         last = self.measured.norm[-1:]
         return float(self.law.direction_error(last, self.measured.outside)[0])
 

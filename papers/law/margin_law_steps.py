@@ -84,7 +84,7 @@ def figure2_runs(
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
     """Return the direction error divided by the law's at the same ||W_t||, (runs, k).
 
-    The ratio tends to 1.
+    The ratio tends to 1 if W_0 = 0 and all pairs are on the support.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         return history.direction_error[target] / law.direction_error(history.norm)

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
-from papers.law.margin_law import PremiseFails, gram, require
+from papers.law.margin_law import PremiseFails, require
 from papers.law.tolerances import AT_REST, ROUNDING, SATURATED, SETTLED
 from papers.saturation import gaps_of_scores
 
@@ -101,7 +101,8 @@ def outside_support(
 ) -> np.ndarray:
     """Return the norm of W's part outside the span of the support, (runs,).
 
-    W is (runs, r, q), `support` (runs, n, T-1).
+    W (runs, d, d_z) is in the coordinates of the tokens, `selected` is (runs, n), and
+    `support` is (runs, n, T-1). Raises ValueError if W has another shape.
     """
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
@@ -116,7 +117,7 @@ def residual(
     """Return the norm of the part of W that is in the support's span and orthogonal to
     V, (runs,).
 
-    For V = W_mm it tends to ||rho_perp|| = C.
+    For V = W_mm it tends to ||rho_perp|| = C, also if pairs are off the support.
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
@@ -126,15 +127,27 @@ def residual(
 def _span_part(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Return the part of W (runs, r, q) in the span of the support (runs, n, T-1)."""
+    """Return the part of W (runs, d, d_z) in the span of the support (runs, n, T-1).
+
+    Raises ValueError if W is not in the coordinates of the tokens.
+    """
+    shape = len(tokens.y), tokens.X.shape[-1], tokens.z.shape[-1]
+    if np.shape(W) != shape:
+        raise ValueError(
+            f"W has shape {np.shape(W)}; these tokens need {shape}: "
+            "lib.minimal(tokens).expand(W) turns minimal coordinates, in which rules "
+            "along the gradient train, into those of the tokens"
+        )
     delta = coordinates.differences(tokens, selected, masked_as_zero=True)
-    K = gram(tokens, selected, masked_as_zero=True)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     inside = np.empty(W.shape)
     for run, on in enumerate(support):
-        tight = K[run][np.ix_(on.ravel(), on.ravel())]
+        # Only pairs on the support enter, so we need no matrix of all pairs.
+        rows = delta[run][on]
+        queries = tokens.z[run][np.nonzero(on)[0]]
+        K = (rows @ rows.T) * (queries @ queries.T)
         weights = np.zeros(on.shape)
-        weights[on] = np.linalg.lstsq(tight, margins[run][on], rcond=1e-12)[0]
+        weights[on] = np.linalg.lstsq(K, margins[run][on], rcond=1e-12)[0]
         inside[run] = np.einsum("nt,ntd->dn", weights, delta[run]) @ tokens.z[run]
     return inside
 

@@ -167,11 +167,6 @@ def ends(name: str, interval: Interval) -> dict[str, Number]:
     }
 
 
-def together(rows: list[np.ndarray]) -> np.ndarray:
-    """Cut all rows to the length of the shortest, and stack them, (rows, shortest)."""
-    return np.stack([row[: min(map(len, rows))] for row in rows])
-
-
 def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
     """Draw the median over those runs (x, values) that have not ended yet, and a dot at
     the end of each run.

@@ -17,7 +17,7 @@ from companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from papers import pieces, verdicts
 from papers.studies import kept_curves
-from papers.studies.kept_curves import judge, shown, together
+from papers.studies.kept_curves import judge, shown
 from papers.studies.run_measures import at_common_level
 from papers.verdicts import Interval
 
@@ -31,6 +31,7 @@ PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, mode
 THRESHOLD = 0.06  # the paper counts the entries whose magnitude is above it
 # How many entries of K, Q and V the paper counts above THRESHOLD, in a model of size 6.
 PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
+SHARPER = ("l1.1", "l2")  # the rules whose maps and counts the paper shows
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
 # Limit of the Hoyer index of entries of one uniform law, about 0.134
@@ -413,7 +414,8 @@ def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     -------
     Figure
         One row per norm, in the paper's order. A small dot is a seed, a large mark
-        their mean, a ring the paper's accuracy.
+        their mean, a grey tick the paper's accuracy. The shade ends at the bag of
+        words.
     """
     figure, (axis,) = plots.panels(1, 1, height=2.5)
     order = sorted(PAPER, key=PAPER.__getitem__, reverse=True)
@@ -421,23 +423,27 @@ def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
         look = plots.look(rule)
         ours = 100 * _last_accuracy(curves, rule)
         paper = 100 * PAPER[rule]
-        axis.plot([paper, ours.mean()], [row] * 2, color=plots.FAINT, lw=1.5, zorder=1)
-        axis.plot(ours, [row - 0.22] * len(ours), "o", ms=3, color=look.colour)
-        axis.plot(ours.mean(), row, ms=8, **look.mark)
-        axis.plot(paper, row, "o", ms=8, mfc=plots.PAPER, mec=plots.GREY, mew=1.5)
+        axis.plot(ours, [row - 0.22] * len(ours), "o", ms=3.5, color=look.colour)
+        axis.plot(ours.mean(), row, ms=9, **look.mark)
+        axis.plot(paper, row, "|", ms=10, mew=1.6, color=plots.GREY)
         right = 1 if ours.mean() > paper else -1
-        words = f"{'ours ' * (row == 0)}{ours.mean():.1f}"
+        words = f"{'ours ' * (row == 0)}{ours.mean():.1f} %"
         pieces.beside(axis, ours.mean(), row, words, look.colour, (9 * right, 0))
-        words = f"{'paper ' * (row == 0)}{paper:.1f}"
-        pieces.beside(axis, paper, row, words, plots.GREY, (-9 * right, 0))
+        words = f"{'paper ' * (row == 0)}{paper:.1f} %"
+        pieces.beside(axis, paper, row, words, plots.GREY, (-5 * right, 0))
     plain = curves.baselines()
     if plain:
         best = max(plain, key=plain.__getitem__)
-        axis.axvline(100 * plain[best], **plots.LEVEL)
-        words = f"{best}\n{100 * plain[best]:.1f}"
-        pieces.beside(axis, 100 * plain[best], 1.5, words, plots.GREY, (-6, 0))
+        level = 100 * plain[best]
+        axis.axvline(level, color=plots.BLACK, linewidth=1.4)
+        pieces.beside(axis, level, 1, f"{best}\n{level:.1f} %", place=(5, 0))
+        low, high = axis.get_xlim()[0] - 0.6, level + 1.6
+        axis.axvspan(low, level, color=plots.FAINT, alpha=0.4, lw=0, zorder=0)
+        axis.set_xlim(low, high)
+        words = "below the bag of words: nothing is judged"
+        pieces.note(axis, words, 0.01, 0.97, "top", plots.INKS["shade"])
     axis.set_yticks(range(len(order)), [shown(rule) for rule in order])
-    axis.set(ylim=(len(order) - 0.5, -0.6), xlabel="test accuracy at the end, %")
+    axis.set(ylim=(len(order) - 0.5, -0.95), xlabel="test accuracy at the end, %")
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
     return figure
@@ -459,12 +465,14 @@ def difference_figure(curves: Curves) -> Figure:
     return plots.legend(figure, axes[0])
 
 
-def counts(curves: Curves, rule: str, part: str) -> np.ndarray:
-    """Count the entries of `part` (K, Q or V) above THRESHOLD at the end, (seeds,)."""
-    entries = np.array(
-        [run.end[f"last.histogram.{part}"].sum() for run in curves.runs(rule)]
-    )
-    return np.round(_at_end(curves, rule, f"above_006.{part}") * entries)
+def counts(curves: Curves, rule: str, part: str, at: int = -1) -> np.ndarray:
+    """Count the entries of `part` (K, Q or V) above THRESHOLD at an evaluation, by
+    default the last one, (seeds,).
+    """
+    runs = curves.runs(rule)
+    entries = np.array([run.end[f"last.histogram.{part}"].sum() for run in runs])
+    shares = np.array([float(run.metrics[f"above_006.{part}"][at]) for run in runs])
+    return np.round(shares * entries)
 
 
 def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
@@ -493,6 +501,60 @@ def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
 
 
 def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+    """Draw how many entries of keys, queries and values training lifted above
+    THRESHOLD, under the two norms that the paper counts.
+
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of the study.
+    reduced : Curves, optional
+        A smaller study. It is not drawn here, because it has another number of entries;
+        `index_figure` shows both.
+
+    Returns
+    -------
+    Figure
+        One row for each of keys, queries and values, and for each norm. A dot is the
+        count of a seed after training minus that before, a line the mean.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=2.9)
+    entries = 0
+    for row, part in enumerate(PARTS):
+        for place, rule in zip((-0.18, 0.18), SHARPER, strict=True):
+            look = plots.look(rule)
+            after = counts(curves, rule, part)
+            before = counts(curves, rule, part, at=0)
+            entries = curves.runs(rule)[0].end[f"last.histogram.{part}"].sum()
+            apart = after - before
+            height = row + place
+            dots = {"ms": 6, "mfc": look.colour, "mec": plots.PAPER, "mew": 0.6}
+            axis.plot(apart, [height] * len(apart), look.marker, **dots)
+            ends = [height - 0.13, height + 0.13]
+            axis.plot([apart.mean()] * 2, ends, color=look.colour, lw=2)
+            words = f"{shown(rule)}: {after.mean():,.0f} ({apart.mean():+,.0f})"
+            right = {"transform": axis.get_yaxis_transform(), "fontsize": 9}
+            style = {"color": look.colour, "va": "center"}
+            axis.text(1.02, height, pieces.written(words), **right | style)
+    axis.axvline(0.0, color=plots.BLACK, linewidth=1.2)
+    axis.set_yticks(range(len(PARTS)), ["keys", "queries", "values"], fontsize=9)
+    axis.set(ylim=(len(PARTS) - 0.5, -0.5))
+    axis.set_xlabel(
+        f"entries above {THRESHOLD:g} after training, minus those before"
+        f" (of {entries:,.0f})"
+    )
+    axis.xaxis.set_major_formatter(lambda value, _: _signed(value))
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
+    return figure
+
+
+def _signed(value: float) -> str:
+    """Write a whole number with its sign, and zero without one."""
+    return pieces.written(f"{value:+,.0f}") if value else "0"
+
+
+def index_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     """Draw the Hoyer index of keys, queries and values under each norm.
 
     Parameters
@@ -559,9 +621,6 @@ def sparsity_differences(curves: Curves) -> Figure:
     _differences(judged, curves, sparsity_table(curves), digits=5)
     judged.set(title=f"Hoyer index, {shown('l1.1')} minus {shown('l2')}")
     return figure
-
-
-SHARPER = ("l1.1", "l2")  # the rules whose attention maps the paper shows
 
 
 def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
@@ -640,41 +699,42 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
 def vision_figure(curves: Curves) -> Figure:
     """Draw the test accuracy over steps, and the Hoyer index over the training loss.
 
-    Brackets show what the claims compare: the steps to the same accuracy, and the
-    indices at the same loss.
+    A thin line is a run. Black lines join, for each seed, the two points that its
+    claims compare: the same accuracy, and the same loss. They are computed on these
+    runs, so that they end on their lines.
     """
-    figure, (accuracy, sparsity) = plots.panels(1, 2, height=2.9)
+    figure, (accuracy, sparsity) = plots.panels(1, 2, height=3.1)
     for rule in VISION:
         look = plots.look(rule)
+        thin = {"color": look.colour, "lw": 0.9, "alpha": 0.75}
         runs = curves.runs(rule)
-        known = together([100 * run.metrics["test_accuracy"] for run in runs])
-        steps = runs[0].evaluated_at[: known.shape[1]]
-        accuracy.plot(steps[1:], np.median(known, 0)[1:], **look.line)
-        at = (0.6 if rule == "Adam" else 0.8) * steps[-1]
-        height = np.interp(at, steps, np.median(known, 0))
-        place = (0, 9) if rule == "Adam" else (0, -7)
-        pieces.beside(accuracy, at, height, shown(rule), look.colour, place)
-        x, y = (
-            np.median(together([run.metrics[name] for run in runs]), 0)
-            for name in ("control_loss", "hoyer")
-        )
-        sparsity.plot(x, y, **look.line)
-        sparsity.plot(x[-1], y[-1], ms=5, **look.mark)
-        place = (6, 4) if rule == "l1.1" else (7, 1)
-        pieces.beside(sparsity, x[-1], y[-1], shown(rule), look.colour, place)
+        for run in runs:
+            steps = run.evaluated_at
+            accuracy.plot(steps[1:], 100 * run.metrics["test_accuracy"][1:], **thin)
+            sparsity.plot(run.metrics["control_loss"], run.metrics["hoyer"], **thin)
 
-    # The steps of both rules to the same accuracy, as geometric means over the seeds.
-    adam, mirror = np.exp(np.log(_matched(curves, VISION, *EARLY)).mean(1))
-    level = 100 * _matched(curves, VISION, "test_accuracy", "test_accuracy").mean()
-    bracket = dict(
-        arrowstyle="|-|,widthA=0.25,widthB=0.25",
-        color=plots.BLACK,
-        shrinkA=0,
-        shrinkB=0,
-    )
-    accuracy.annotate("", (adam, level), (mirror, level), arrowprops=bracket)
-    words = f"Adam: {adam / mirror:.2f} of the steps"
-    pieces.beside(accuracy, (adam + mirror) / 2, level, words, place=(0, 4))
+        # The ends: the accuracy on all test images, and the index.
+        last = 100 * _last_accuracy(curves, rule).mean()
+        accuracy.plot(steps[-1], last, ms=7, clip_on=False, **look.mark)
+        words = f"{shown(rule)}\n{last:.1f} %"
+        pieces.beside(accuracy, steps[-1], last, words, look.colour, (8, 0))
+        loss = _at_end(curves, rule, "control_loss").mean()
+        index = _at_end(curves, rule, "hoyer").mean()
+        sparsity.plot(loss, index, ms=7, **look.mark)
+        place = (-6, 5) if rule == "l1.1" else (0, 7)
+        words = f"{shown(rule)}: {index:.3f}"
+        pieces.beside(sparsity, loss, index, words, look.colour, place)
+
+    # The steps of both rules to the same accuracy.
+    join = {"color": plots.BLACK, "marker": "o", "ms": 3.5, "lw": 1.2, "zorder": 4}
+    steps = _matched(curves, VISION, *EARLY)
+    levels = 100 * _matched(curves, VISION, "test_accuracy", "test_accuracy")
+    for seed in range(steps.shape[1]):
+        accuracy.plot(steps[:, seed], levels[:, seed], **join)
+    adam, mirror = np.exp(np.log(steps).mean(1))
+    words = f"Adam needs {adam / mirror:.2f} of the steps"
+    middle = np.sqrt(steps.min() * steps.max())
+    pieces.beside(accuracy, middle, levels.max(), words, place=(4, 4))
     if plain := curves.baselines():
         best = max(plain, key=plain.__getitem__)
         accuracy.axhline(100 * plain[best], **plots.LEVEL)
@@ -683,25 +743,19 @@ def vision_figure(curves: Curves) -> Figure:
     accuracy.set(title="Test accuracy, %", xlabel="step")
 
     # The indices of both rules at the smallest loss that both reach.
-    low, high = _matched(curves, VISION, *SPARSER).mean(1)
-    loss = _matched(curves, VISION, "control_loss", "control_loss").mean()
-    sparsity.annotate("", (loss, low), (loss, high), arrowprops=bracket)
-    words = f"+{high - low:.3f}\nat one loss"
-    # Right of the line of l1.1.
-    pieces.beside(sparsity, loss, (low + high) / 2, words, place=(38, 0))
-    sparsity.set(title="Sparsity: Hoyer index", xlabel="training loss")
-    sparsity.locator_params(axis="x", nbins=5)
-    sparsity.annotate(
-        "training goes left",
-        (0.55, 0.94),
-        (0.97, 0.94),
-        xycoords="axes fraction",
-        fontsize="x-small",
-        color=plots.GREY,
-        va="center",
-        ha="right",
-        arrowprops=dict(arrowstyle="->", color=plots.GREY),
+    indices = _matched(curves, VISION, *SPARSER)
+    losses = _matched(curves, VISION, "control_loss", "control_loss")
+    for seed in range(indices.shape[1]):
+        sparsity.plot(losses[:, seed], indices[:, seed], **join)
+    low, high = indices.mean(1)
+    words = f"+{high - low:.3f}\nat equal loss"
+    pieces.beside(sparsity, losses.max(), (low + high) / 2, words, place=(-5, 0))
+    sparsity.invert_xaxis()
+    sparsity.set(
+        title="Sparsity: Hoyer index",
+        xlabel="training loss (falls as training goes on \N{RIGHTWARDS ARROW})",
     )
+    sparsity.locator_params(axis="x", nbins=5)
     return figure
 
 

@@ -2,9 +2,12 @@
 a study.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from companion import claims, plots
 from companion.claims import Claim, Table
@@ -13,7 +16,7 @@ from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import pieces, verdicts
 from papers.studies import kept_curves
-from papers.studies.kept_curves import edges, judge, rates_figure, together
+from papers.studies.kept_curves import edges, judge, rates_figure
 from papers.studies.run_measures import random_walk_growth, weight_matrices
 from papers.verdicts import SAME, Interval, no_gain
 
@@ -212,7 +215,8 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def draw(curves: Curves, name: str) -> Figure:
-    """Draw the steps to the last target, and below it what the paper's figure shows.
+    """Draw the steps to the last target, divided by SGD's, and below it the training
+    or, if the study recorded it, the growth of the weight matrices.
 
     Parameters
     ----------
@@ -224,24 +228,21 @@ def draw(curves: Curves, name: str) -> Figure:
     Returns
     -------
     Figure
-        Above, one row per rule with its interval. Below, medians of the training loss,
-        and of the test accuracy or, if the study recorded it, of the growth of the
-        layers.
+        Above, one row per rule with its interval. Below, the training loss of every run
+        up to the target, or one row per rule with a dot for each matrix.
     """
-    rivals = len(curves.configuration["rates"]) - 1
-    above = 0.75 + 0.42 * rivals
-    # The three panels have two sizes, so `plots.panels` cannot arrange them.
-    figure, _ = plots.panels(1, 1, height=above + 2.0)
+    rules = len(curves.configuration["rates"])
+    above = 0.75 + 0.52 * (rules - 1)
+    below = 1.0 + 0.42 * rules if curves.configuration["walk"] else 2.6
+    # The two panels have two heights, so `plots.panels` cannot arrange them.
+    figure, _ = plots.panels(1, 1, height=above + below)
     figure.clear()
-    axes = figure.subplot_mosaic(
-        [["ratios", "ratios"], ["loss", "second"]], height_ratios=(above, 2.0)
-    )
-    _ratios(axes["ratios"], curves, name)
-    _losses(axes["loss"], curves)
+    upper, lower = figure.subplots(2, 1, height_ratios=(above, below))
+    _ratios(upper, curves, name)
     if curves.configuration["walk"]:
-        _norms(axes["second"], curves)
+        _matrices(lower, curves)
     else:
-        _accuracies(axes["second"], curves)
+        _losses(lower, curves)
     return figure
 
 
@@ -312,117 +313,239 @@ SAYS = {  # what the paper says about a rule, in a word
     verdicts.slower: "paper: slower",
     no_gain: "paper: no gain",
 }
-HIGHEST_ROW = -1.25  # of the panel of ratios, whose first rule is at 0
-SMOOTH = 5  # a drawn running mean of the loss is over at least so many readings
+RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10)  # ticks of ratios
+PALE = 0.4  # opacity of a rule about which the paper says nothing
 
 
 def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     """Draw the steps to the last target divided by SGD's, one rule per row, with
     verdicts.
 
-    A dot is a seed. It is hollow if its run or SGD's missed the target. The grey area
-    is the range in which the protocol calls two rules equally fast.
+    A dot is a seed. It is hollow if its run or SGD's missed the target. A large mark is
+    hollow if the claim is undecided. The shade of a row is the side on which the
+    paper's claim wants the whole bar. If the bar lies where the protocol calls two
+    rules equally fast, the shade is that range.
     """
     rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
-    # Rules about which the paper says something come first.
-    rules.sort(key=lambda rule: rule not in CLAIMED[name])
     *_, last = curves.configuration["targets"]
     theirs = np.isinf(_steps(curves, REFERENCE, last))
-    bars = []
-    colours = []
-    for rule in rules:
-        both = _ratio(curves, rule, last)
-        word = CLAIMED[name].get(rule)
-        verdict = _speed(curves, rule, name).verdict if word else ""
-        bar = pieces.Bar(
-            kept_curves.shown(rule) + (f"\n{SAYS[word]}" if word else ""),
-            *(both.estimate, both.low, both.high),
-            points=tuple(both.values),
-            hollow=tuple(theirs | np.isinf(_steps(curves, rule, last))),
-            look=rule,
-            words=f"{both.estimate:.2f} of SGD's steps\n{verdict or 'no claim'}",
+    both = {rule: _ratio(curves, rule, last) for rule in rules}
+    verdict = dict.fromkeys(rules, "no claim")
+    for rule in CLAIMED[name]:
+        verdict[rule] = _speed(curves, rule, name).verdict
+    decided = (verdicts.REPRODUCED, verdicts.NOT_REPRODUCED)
+    # Rules that are decided come first, and then those about which the paper says
+    # something.
+    rules.sort(
+        key=lambda rule: (
+            verdict[rule] not in decided,
+            rule not in CLAIMED[name],
+            both[rule].estimate,
         )
-        bars.append(bar)
-        fails = verdict == verdicts.NOT_REPRODUCED
-        colours.append(plots.look(verdict if fails else rule).colour)
-    drawn = [(bar.low, bar.high, *bar.points) for bar in bars]
+    )
+    drawn = [(each.low, each.high, *each.values) for each in both.values()]
     inside = [value for values in drawn for value in values if 0.01 < value < 100]
     ends = min(0.72, 0.85 * min(inside)), 1.18 * max(1.25, *inside)
-    ax.axvspan(*SAME, color=plots.FAINT, alpha=0.45, linewidth=0, zorder=0)
-    pieces.forest(ax, bars, ends, 1.0)
-    # The words about the range are above the rows, beside the line of SGD. The words of
-    # each row have the colour of its rule.
-    bottom, top = ax.get_ylim()
-    ax.set_ylim(bottom, HIGHEST_ROW)
-    ax.lines[-1].set_ydata([0.0, (bottom - top) / (bottom - HIGHEST_ROW)])
-    low, high = (f"{end:g}" for end in SAME)
-    grey = dict(color=plots.INKS["shade"], fontsize=7, ha="center", va="center")
-    ax.text(1.0, (top + HIGHEST_ROW) / 2, f"equally fast:\n{low} to {high}", **grey)
-    for text, colour in zip(ax.texts, colours, strict=False):
-        text.set_color(colour)
-    for label, bar in zip(ax.get_yticklabels(), bars, strict=True):
-        label.set_color(plots.look(bar.look).colour)
-    ax.set(xscale="log")
-    pieces.plain_ticks(ax.xaxis)
-    ax.minorticks_off()
+    right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
+    for row, rule in enumerate(rules):
+        ratio = both[rule]
+        colour = plots.look(rule).colour
+        word = CLAIMED[name].get(rule)
+        _shade(ax, row, ratio, word, ends)
+
+        # The interval, its mean and the seeds.
+        how = {"color": colour, "alpha": 1 if word else PALE}
+        low, high = np.clip([ratio.low, ratio.high], *ends)
+        ax.plot([low, high], [row, row], lw=4, solid_capstyle="butt", **how)
+        for out, end, arrow in (
+            (ratio.low < low, low, "<"),
+            (ratio.high > high, high, ">"),
+        ):
+            if out:
+                ax.plot(end, row, arrow, ms=7, clip_on=False, **how)
+        face = colour if verdict[rule] in decided else plots.PAPER
+        mark = {"marker": plots.look(rule).marker, "ms": 8, "mew": 1.6}
+        ax.plot(ratio.estimate, row, ls="", color=colour, mfc=face, **mark)
+        missed = theirs | np.isinf(_steps(curves, rule, last))
+        for value, bounded in zip(ratio.values, missed, strict=True):
+            face = "none" if bounded else colour
+            ax.plot(value, row - 0.3, "o", ms=3.5, mfc=face, **how)
+
+        # The words at the right.
+        span = f"({ratio.low:.2f} to {ratio.high:.2f})"
+        style = {"color": plots.BLACK if word else plots.GREY}
+        ax.text(1.02, row - 0.18, f"{ratio.estimate:.2f} {span}", **right | style)
+        if verdict[rule] in decided:
+            style = {"color": plots.look(verdict[rule]).colour, "fontweight": "bold"}
+        else:
+            style = {"color": plots.GREY}
+        ax.text(1.02, row + 0.2, verdict[rule], **right | style)
+    ax.axvline(1.0, color=plots.BLACK, linewidth=1.2)
+
+    # The axes.
+    names = []
+    for rule in rules:
+        word = CLAIMED[name].get(rule)
+        names.append(kept_curves.shown(rule) + (f"\n{SAYS[word]}" if word else ""))
+    ax.set_yticks(range(len(rules)), names, fontsize=9)
+    for label, rule in zip(ax.get_yticklabels(), rules, strict=True):
+        label.set_color(plots.look(rule).colour)
+    ax.set(xscale="log", xlim=ends, ylim=(len(rules) - 0.5, -0.5))
+    _tick(ax, [tick for tick in RATIOS if ends[0] <= tick <= ends[1]])
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+    ax.spines["left"].set_visible(False)
     steps = f"steps to the training loss {last:g}, divided by SGD's"
-    arrows = "\N{LEFTWARDS ARROW} faster       slower \N{RIGHTWARDS ARROW}"
-    ax.set_xlabel(f"{steps}        {arrows}")
+    left = "\N{LEFTWARDS ARROW} faster than SGD"
+    ax.set_xlabel(f"{left}      {steps}      slower \N{RIGHTWARDS ARROW}")
+
+
+def _shade(
+    ax: Axes, row: int, ratio: Interval, word: Callable | None, ends: tuple
+) -> None:
+    """Shade in a row where the paper's claim wants the whole bar, or, if the bar lies
+    in it, the range that counts as equally fast.
+    """
+    if word is None:
+        return
+    same = word is no_gain or (SAME[0] <= ratio.low and ratio.high <= SAME[1])
+    side = SAME if same else verdicts.SIDES[word]
+    low, high = np.clip(side, *ends)
+    box = {"color": plots.FAINT, "alpha": 0.45, "linewidth": 0, "zorder": 0}
+    ax.fill_between([low, high], row - 0.46, row + 0.46, **box)
+    if same:
+        words = f"equally fast:\n{SAME[0]:g} to {SAME[1]:g}"
+        grey = {"color": plots.INKS["shade"], "fontsize": 8, "va": "center"}
+        if ratio.low < SAME[0]:
+            ax.text(1.02 * max(SAME[1], ratio.high), row, words, **grey)
+        else:
+            ax.text(0.98 * SAME[0], row, words, ha="right", **grey)
+
+
+def _tick(ax: Axes, ticks: list[float]) -> None:
+    """Label a logarithmic x axis at `ticks` alone."""
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.set_xticks([], minor=True)
+
+
+LABEL = 0.11  # between the labels of steps, as a share of the panel's height
+ROUNDING = 1e-9  # of a tick
+WIDE = 3.0  # a loss that falls by less has evenly spaced ticks
 
 
 def _losses(ax: Axes, curves: Curves) -> None:
-    """Draw the median training loss of each rule, and the last target.
+    """Draw the training loss of every run from the first step to the last target.
 
-    A line is a running mean of the medians, up to where the first of the rule's runs
-    stops.
+    A line is the mean of the last readings of the clock, from which the steps are
+    counted, and ends in a dot. The mark on the line of the target is the geometric mean
+    of the steps of a rule's runs, so that the marks have the ratios of the upper panel.
     """
-    for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
-        read = together([run.readings()[kept_curves.READINGS :] for run in runs])
-        at = runs[0].clock["at"][kept_curves.READINGS :][: read.shape[1]]
-        median = np.median(read, axis=0)
-        wide = min(max(SMOOTH, len(median) // 30), len(median))
-        smooth = np.convolve(median, np.ones(wide) / wide, "valid")
-        ax.plot(at[wide - 1 :], smooth, **plots.look(rule).line)
     *_, last = curves.configuration["targets"]
-    ax.axhline(last, **plots.LEVEL)
-    ax.set(title="Training loss", xlabel="step", yscale="log", xlim=(0, None))
-    pieces.plain_ticks(ax.yaxis)
-    pieces.beside(ax, 0, last, f"target {last:g}", plots.GREY, (3, -3))
-
-
-def _accuracies(ax: Axes, curves: Curves) -> None:
-    """Draw the median test accuracy of each rule, named at the end of its line."""
-    ends = []
+    marks = []
+    highest = last
     for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
         look = plots.look(rule)
-        known = together([100 * run.metrics["test_accuracy"] for run in runs])
-        at = runs[0].evaluated_at[: known.shape[1]]
-        ax.plot(at[1:], np.median(known, axis=0)[1:], **look.line)
-        last = np.median(known, axis=0)[-1]
-        ends.append((last, kept_curves.shown(rule), look.colour))
-    ax.set(title="Test accuracy, %, sampled rows", xlabel="step", xlim=(0, None))
-    pieces.end_labels(ax, ends)
+        steps = _steps(curves, rule, last)
+        for run, end in zip(curves.runs(rule), steps, strict=True):
+            at = run.clock["at"]
+            shown = at <= end
+            loss = _growing_mean(run.clock["loss"])
+            highest = max(highest, loss.max())
+            ax.plot(at[shown], loss[shown], color=look.colour, lw=0.9, alpha=0.7)
+            if np.isfinite(end):
+                dot = loss[shown][-1]
+                ax.plot(end, dot, "o", ms=2.5, color=look.colour, alpha=0.6)
+        missed = int(np.isinf(steps).sum())
+        if missed:
+            words = f": {missed} of {len(steps)} runs miss it"
+            middle = float(curves.configuration["horizon"])
+        else:
+            middle = float(np.exp(np.log(steps).mean()))
+            words = f": {middle:,.0f} steps"
+        marks.append((middle, rule, kept_curves.shown(rule) + words))
+    marks.sort(reverse=True)
+
+    # Below the target there is room for one label per rule.
+    share = LABEL * (len(marks) + 0.3)
+    depth = share / (1 - share) * np.log(1.08 * highest / last)
+    right = 1.42 * marks[0][0]
+    ax.axhline(last, color=plots.BLACK, linewidth=1.2)
+    pieces.beside(ax, right, last, f"target {last:g}", place=(-2, 3))
+    ax.set(yscale="log", xlim=(0, right), ylim=(last * np.exp(-depth), 1.08 * highest))
+    both = ax.get_xaxis_transform()
+    for place, (middle, rule, words) in enumerate(marks):
+        look = plots.look(rule)
+        height = share - LABEL * (place + 0.75)
+        ax.plot([middle] * 2, [share, height], transform=both, color=look.colour, lw=1)
+        ax.plot(middle, last, ms=7, **look.mark, zorder=5)
+        style = {"fontsize": 9, "color": look.colour, "va": "center"}
+        ax.text(middle, height, f" {words}", transform=both, **style)
+    if highest < WIDE * last:
+        ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(last, highest)
+    else:
+        ticks = LogLocator(subs=(1, 2, 5)).tick_values(last, highest)
+    ticks = [tick for tick in ticks if last * (1 - ROUNDING) <= tick <= highest]
+    ax.set_yticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    ax.set_yticks([], minor=True)
+    ax.set(title=f"Training loss, each run up to the target {last:g}", xlabel="step")
 
 
-def _norms(ax: Axes, curves: Curves) -> None:
-    """Draw the growth of the median weight matrix, and say how many matrices grow."""
-    ends = []
-    for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
+def _growing_mean(readings: np.ndarray) -> np.ndarray:
+    """Return the mean of each reading and those before it, of at most READINGS."""
+    number = kept_curves.READINGS
+    return np.array(
+        [readings[max(0, k + 1 - number) : k + 1].mean() for k in range(len(readings))]
+    )
+
+
+def _matrices(ax: Axes, curves: Curves) -> None:
+    """Draw the growth of every weight matrix, one rule per row, and its median.
+
+    A matrix that grows less than a random walk of its steps is drawn in the colour of
+    failures, with the growth of the walk.
+    """
+    fails = plots.look(verdicts.NOT_REPRODUCED).colour
+    rules = list(curves.configuration["rates"])
+    right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
+    largest = 0.0
+    furthest = (0.0, 0.0, 0.0)
+    for row, rule in enumerate(rules):
         look = plots.look(rule)
-        norms = [[run.weight_norms[name] for run in runs] for name in _layers(curves)]
-        lines = [together([row / row[0] - 1 for row in rows]) for rows in norms]
-        grown = 100 * np.median(lines, axis=1)  # (layers, records)
-        x = runs[0].evaluated_at[: grown.shape[1]]
-        median = np.median(grown, axis=0)
-        ax.plot(x, median, **look.line)
-        longer = int((growth(curves, rule)[0].mean(1) > 0).sum())
-        words = f"{kept_curves.shown(rule)}:\n{longer} of {len(grown)} grow"
-        ends.append((median[-1], words, look.colour))
-    ax.set(title="Growth of the median layer's norm, %", xlabel="step", xlim=(0, None))
-    pieces.end_labels(ax, ends)
+        seeds, walks = growth(curves, rule)
+        grown = 100 * seeds.mean(1)
+        walk = 100 * walks.mean(1)
+        less = grown <= walk
+        largest = max(largest, *grown, *walk[less])
+        ax.plot(grown[~less], [row] * (~less).sum(), "o", ms=4, color=look.colour)
+        for one, other in zip(grown[less], walk[less], strict=True):
+            ax.plot([one, other], [row, row], color=fails, lw=1, zorder=1)
+            ax.plot(one, row, "o", ms=4, color=fails)
+            ax.plot(other, row, "|", ms=9, mew=1.6, color=fails)
+            furthest = max(furthest, (other, one, row))
+        median = 100 * np.median(seeds, axis=0).mean()
+        ax.plot([median] * 2, [row - 0.3, row + 0.3], color=look.colour, lw=2.5)
+        style = {"fontsize": 9, "color": look.colour, "va": "bottom"}
+        ax.text(median, row - 0.32, f"median +{median:.0f} %", **style)
+        words = f"{(grown > 0).sum()} of {len(grown)} grow,"
+        ax.text(1.02, row - 0.18, words, color=look.colour, **right)
+        colour = fails if less.any() else look.colour
+        words = f"{(~less).sum()} outgrow a walk"
+        ax.text(1.02, row + 0.2, words, color=colour, **right)
+    if furthest[0] > 0:
+        walk, grown, row = furthest
+        words = f"grows by {grown:.0f} %, a random\nwalk by {walk:.0f} %"
+        style = {"fontsize": 8, "color": fails, "ha": "right", "va": "bottom"}
+        ax.text(walk, row - 0.2, words, **style)
+    names = [kept_curves.shown(rule) for rule in rules]
+    ax.set_yticks(range(len(rules)), names, fontsize=9)
+    for label, rule in zip(ax.get_yticklabels(), rules, strict=True):
+        label.set_color(plots.look(rule).colour)
+    ax.axvline(0.0, color=plots.BLACK, linewidth=1.2)
+    ax.set(xlim=(-0.03 * largest, 1.05 * largest), ylim=(len(rules) - 0.5, -0.75))
+    ax.set_xlabel("growth of the norm at the end, % (a dot: one weight matrix)")
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+    ax.spines["left"].set_visible(False)
 
 
 def _growth(ax: Axes, curves: Curves) -> None:
@@ -475,8 +598,11 @@ def caption(curves: Curves, name: str, table: Table) -> str:
         chosen = inside
     if not any(map(curves.trials, study["rates"])):
         chosen = "given, not chosen by trials"
-    marks = "bars: 95 %, dots: seeds; below: medians, up to a rule's first stop,"
-    marks += " the loss as a running mean"
+    if study["walk"]:
+        marks = "bars: 95 %, dots above them: seeds; below: means over the seeds"
+    else:
+        marks = "bars: 95 %, dots: seeds; below: a line for each run, and geometric"
+        marks += " means"
     rest = (
         f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
     )

@@ -13,7 +13,7 @@ import pytest
 from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from papers import saturation
-from papers.law import joint_law, margin_law, margins
+from papers.law import joint_law, margin_law, margins, prediction
 from papers.law import margin_law_runs as runs
 from papers.law import margin_law_steps as law_steps
 from tests.papers.wrong_laws import amiss, but
@@ -190,6 +190,236 @@ def test_duality_gap_vanishes_at_the_solution_alone():
             gap(W, solution.duals * draw.uniform(0.5, 2.0, solution.duals.shape)).min()
             > 1e-6
         )
+
+
+def test_a_refused_run_has_no_prediction_and_says_why():
+    run = one_run(UNIT, dynamics.NGD(0.01), 20)
+    with pytest.raises(ValueError, match="predicts nothing.*smallest margin"):
+        _ = run.predicted
+
+
+GAUSSIAN = tokens.gaussian_tokens(range(5))
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    """Train on data of which three sets of five have pairs off the support."""
+    history = dynamics.train(GAUSSIAN, dynamics.NGD(0.5), 100_000)
+    return history, prediction.predict(GAUSSIAN, history)
+
+
+def test_prediction_agrees_with_the_run_also_off_the_support(gaussian):
+    _, found = gaussian
+    whole = found.law.support.all((1, 2))
+    assert whole.tolist() == [True, True, False, False, False]
+    assert (found.outside[whole] < 1e-9).all() and (found.outside[~whole] > 1).all()
+    assert (found.remaining[:, -1] < 1e-6).all()
+    predicted = found.direction_error[:, -1]
+    np.testing.assert_allclose(found.measured[:, -1], predicted, rtol=1e-8)
+
+
+def test_prediction_by_C_alone_is_worse_off_the_support(gaussian):
+    history, found = gaussian
+    alone = found.law.direction_error(history.norm)[:, -1]
+    missing = 1 - alone / found.measured[:, -1]
+    assert np.abs(missing[:2]).max() < 1e-8
+    assert missing[2:].min() > 0.01
+    assert missing[2] > 0.25
+
+
+def test_prediction_is_the_direct_computation(gaussian):
+    """In the coordinates of the tokens, step by step."""
+    history, found = gaussian
+    selected = history.selected(GAUSSIAN)
+    target = svm.token_svm(GAUSSIAN, selected)
+    law = margin_law.margin_law(GAUSSIAN, target, selected)
+    k = int(np.argmax(history.iterations >= 10_000))
+    assert found.iteration == history.iterations[k]
+    W = coordinates.minimal(GAUSSIAN).expand(history.weights(k))
+    omega = margins.outside_support(GAUSSIAN, selected, law.support, W)
+    np.testing.assert_array_equal(found.selected, selected)
+    np.testing.assert_allclose(found.law.constant, law.constant, rtol=1e-8)
+    np.testing.assert_allclose(found.outside, omega, rtol=1e-8, atol=1e-9)
+    predicted = law.direction_error(history.norm, omega)
+    np.testing.assert_allclose(found.direction_error, predicted, rtol=1e-8)
+    again = dynamics.train(
+        GAUSSIAN, dynamics.NGD(0.5), 100_000, targets={"W_mm": target}
+    )
+    measured = again.direction_error["W_mm"]
+    np.testing.assert_allclose(found.measured, measured, rtol=1e-6, atol=1e-12)
+    # What remains: wrong offsets at the record, or the pull of pairs off the support at
+    # a tenth of the run.
+    along = [margins.along_and_off(history.W[:, j], law_W(found))[0] for j in (k, -1)]
+    tenth, last = along / law.norm
+    left = np.maximum(law.remaining(last), np.exp(-law.excess * tenth))
+    np.testing.assert_allclose(found.remaining[:, -1], left, rtol=1e-4)
+
+
+def law_W(found):
+    """Return W_mm of the tokens that the Gaussian runs select, in minimal
+    coordinates.
+    """
+    return svm.token_svm(coordinates.minimal(GAUSSIAN).tokens, found.selected).W
+
+
+def test_remaining_warns_of_a_run_that_is_too_short():
+    history = dynamics.train(GAUSSIAN.run(2), dynamics.NGD(0.1), 20_000)
+    found = prediction.predict(GAUSSIAN.run(2), history)
+    assert found.remaining[0, -1] > 0.1
+    assert found.measured[0, -1] / found.direction_error[0, -1] > 1.05
+
+
+def ragged():
+    """Return samples of four to six tokens, with a mask."""
+    data = GAUSSIAN.run(2)
+    count = 4 + np.arange(10)[:, None] % 3
+    mask = np.arange(6) < count
+    np.put_along_axis(mask, data.opt[0][:, None], True, 1)
+    return replace(data, mask=mask[None])
+
+
+# A data set whose run selects another token than the best one in one sample.
+ELSEWHERE = tokens.unit_tokens(0, n=6, T=8, d=10)
+STARTED = coordinates.minimal(PAIRS)
+
+
+@pytest.mark.parametrize(
+    "data, rule, train, predict",
+    [
+        (ragged(), dynamics.NGD(0.5), {}, {}),
+        (
+            GAUSSIAN.run(3),
+            dynamics.Polyak(),
+            {"loss": "logistic"},
+            {"loss": "logistic"},
+        ),
+        (UNIT, dynamics.NGD(0.1, momentum=0.9), {}, {"momentum": 0.9}),
+        (
+            ELSEWHERE,
+            dynamics.Custom(lambda t, _, norm: np.log(1.5) - norm, True),
+            {},
+            {},
+        ),
+        # W_0 has parts outside the span of tokens and queries, and within it outside
+        # that of the support.
+        (
+            PAIRS,
+            dynamics.NGD(0.5),
+            {"start": dynamics.gaussian_start(STARTED, 0.1, [3])},
+            {},
+        ),
+    ],
+    ids=["masked", "Polyak", "momentum", "Custom, not opt", "start"],
+)
+def test_prediction_holds_for_every_kind_of_run(data, rule, train, predict):
+    steps = 4000 if isinstance(rule, dynamics.Custom) else 100_000
+    history = dynamics.train(data, rule, steps, **train)
+    found = prediction.predict(data, history, **predict)
+    assert found.outside[0] > 0.1
+    tolerance = max(1e-6, found.remaining[0, -1])
+    np.testing.assert_allclose(
+        found.measured[0, -1], found.direction_error[0, -1], rtol=tolerance
+    )
+
+
+def test_prediction_in_minimal_coordinates_is_the_same(gaussian):
+    history, found = gaussian
+    problem = coordinates.minimal(GAUSSIAN)
+    assert prediction.predict(problem, history) == found
+    in_span = prediction.predict(problem.tokens, history)
+    np.testing.assert_allclose(in_span.direction_error, found.direction_error)
+
+
+def trained(rule, steps=200, data=UNIT, **more):
+    return dynamics.train(data, rule, steps, **more)
+
+
+def stops(t, gap, norm):
+    """Return steps so long from iteration 5 on that the run diverges."""
+    return np.inf if t >= 5 else 0.1
+
+
+DOUBLED = replace(PAIRS, u=2 * PAIRS.u)
+
+
+@pytest.mark.parametrize(
+    "data, history, error, words",
+    [
+        (UNIT, lambda: trained(dynamics.Adam(0.01)), ValueError, "along the gradient"),
+        (
+            UNIT,
+            lambda: trained(dynamics.NGD(0.1), head="joint"),
+            ValueError,
+            "head was trained",
+        ),
+        (
+            UNIT,
+            lambda: trained(dynamics.Custom(stops)),
+            ValueError,
+            "run 0 ended as 'diverged' at iteration",
+        ),
+        (UNIT, lambda: {"NGD": trained(dynamics.NGD(0.1))}, TypeError, "run.*'NGD'"),
+        (UNIT, lambda: UNIT, TypeError, "run = TokenSet.*History"),
+        (
+            tokens.unit_tokens(2, n=6, T=8, d=10),
+            lambda: trained(dynamics.NGD(0.5)),
+            ValueError,
+            "other tokens",
+        ),
+        (GAUSSIAN, lambda: trained(dynamics.NGD(0.5)), ValueError, "other tokens"),
+        (
+            DOUBLED,
+            lambda: trained(dynamics.NGD(0.1), data=PAIRS),
+            ValueError,
+            "run 0 recorded .* give the head and the loss",
+        ),
+        (
+            PAIRS,
+            lambda: trained(dynamics.NGD(0.1), data=PAIRS, loss="logistic"),
+            ValueError,
+            "exponential loss: give the head and the loss",
+        ),
+        (
+            UNIT,
+            lambda: trained(dynamics.NGD(0.5), 400),
+            margin_law.PremiseFails,
+            "1 of 15 tokens on the support .* train longer",
+        ),
+        (
+            UNIT,
+            lambda: trained(dynamics.NGD(0.5), 2000),
+            margin_law.PremiseFails,
+            "selected another token at iteration .* than at the end: train longer",
+        ),
+        (
+            UNIT,
+            lambda: trained(dynamics.NGD(4.0), 20_000),
+            margin_law.PremiseFails,
+            "steps of length 4 make the offsets cycle.*2.04.*shorter steps",
+        ),
+    ],
+)
+def test_prediction_refuses_in_one_sentence(data, history, error, words):
+    with pytest.raises(error, match=words):
+        prediction.predict(data, history())
+
+
+def test_arguments_in_the_wrong_place_are_refused_in_one_sentence(gaussian):
+    history, found = gaussian
+    solution = svm.token_svm(UNIT)
+    with pytest.raises(TypeError, match=r"must be margin_law\(tokens, solution\)"):
+        margin_law.margin_law(solution, UNIT)
+    with pytest.raises(TypeError, match="tokens = History"):
+        prediction.predict(history, GAUSSIAN)
+    law = found.law
+    with pytest.raises(
+        ValueError, match=r"W has shape .* lib.minimal\(tokens\).expand"
+    ):
+        margins.outside_support(
+            GAUSSIAN, GAUSSIAN.opt, law.support, history.weights(-1)
+        )
+    with pytest.raises(ValueError, match=r"outside has shape \(5, 1\)"):
+        law.direction_error(history.norm, found.outside[:, None])
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,294 @@
+"""Predict the direction error of a run by the law of the margins.
+
+The law gives C from the duals of the SVM. If some pairs are off its support, they leave
+a part omega of W early in training, which has to be read off the run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib.attention import TokenSet, coordinates, model
+from lib.dynamics import History
+from lib.dynamics.history import Coefficients
+from lib.representation import Shapes
+from lib.svm import token_svm
+from papers.law import margins
+from papers.law.margin_law import MarginLaw, margin_law, require
+from papers.saturation import gaps_of_scores
+
+# Largest difference between what a run recorded and what its W gives on the tokens,
+# absolute and relative. Over a million steps the two drift apart by less than 1e-9.
+SAME_RUN = 1e-6
+# A part of W_0 outside minimal coordinates counts as zero below this share of ||W||.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Prediction(Shapes):
+    """What the law of the margins predicts for a run, from `predict`.
+
+    Parameters
+    ----------
+    law : MarginLaw
+        The law of the tokens that the run selects.
+    selected : ndarray of int (runs, n)
+        These tokens.
+    outside : ndarray (runs,)
+        ||omega||, the norm of W's part outside the span of the support.
+    iteration : int
+        The iteration at which `outside` was read.
+    direction_error : ndarray (runs, k)
+        The predicted direction error at every record of the run.
+    measured : ndarray (runs, k)
+        The direction error that the run has, against the SVM of the tokens that it
+        selects. It is NaN where W = 0.
+    remaining : ndarray (runs, k)
+        How far the run is from settled: the fraction that remains of wrong offsets at
+        the record, or of the pull of pairs off the support at `iteration`, whichever is
+        larger. Trust the prediction where it is below 0.01.
+    """
+
+    law: MarginLaw
+    selected: np.ndarray
+    outside: np.ndarray
+    iteration: int
+    direction_error: np.ndarray
+    measured: np.ndarray
+    remaining: np.ndarray
+
+
+def predict(
+    tokens: TokenSet | coordinates.Minimal,
+    run: History,
+    *,
+    loss: str = "exponential",
+    momentum: float = 0.0,
+) -> Prediction:
+    r"""Predict the direction error of runs from their tokens and their norms.
+
+    Once the run has settled, the distance between the directions of W_t and of W_mm is
+
+    .. math:: 2 \sin\tfrac12 \arcsin \frac{\sqrt{C^2 + \|\omega\|^2}}{\|W_t\|}
+
+    Here W_mm solves the SVM of the tokens that the run selects at its last record, and
+    C follows from the duals of this SVM. The matrix omega is the part of W_t outside
+    the span of the SVM's support. Nothing is fitted, but omega is read off the run. It
+    is zero if W_0 = 0 and all pairs are on the support.
+
+    Parameters
+    ----------
+    tokens : TokenSet or Minimal
+        The tokens that were trained on.
+    run : History
+        What ``lib.train`` returned for one rule along the gradient, with a fixed head.
+    loss : str, optional
+        The loss that was trained with, one of ``lib.LOSSES``.
+    momentum : float, optional
+        The momentum of the rule. It decides how long a step may be.
+
+    Returns
+    -------
+    Prediction
+        Its arrays: ``direction_error`` and ``measured`` (runs, k), predicted and
+        measured at every record; ``remaining`` (runs, k), below 0.01 once the run has
+        settled; ``outside`` (runs,), the norm of omega. Its ``law`` is the `MarginLaw`.
+
+    Raises
+    ------
+    PremiseFails
+        If a premise of the law fails: those of `margin_law`, "selection made" (the
+        selection changed after a tenth of the run) and "short steps" (the steps are so
+        long that the offsets cycle).
+    Infeasible
+        If no W lets all selected tokens win.
+    ValueError
+        If a run has ended early; if the head was trained too; if the rule does not step
+        along the gradient; if tokens, head or loss are not those of the run.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    Our theorem, proved in ``notebooks/law_of_margins.md``. It holds for rules that step
+    along the gradient (`GD`, `NGD`, `Polyak`, `Custom`), also with momentum, if their
+    steps are short enough. Adam, Muon and sign descent turn to other directions.
+
+    We read omega at the first record from a tenth of the run on. An earlier W still
+    changes: the pairs off the support pull with a weight that decays like
+    :math:`e^{-\epsilon a_t}`, where epsilon is ``law.excess`` and a_t is the margin
+    level. A later W would leave less to predict. What this pull still was at that
+    record is part of ``remaining``.
+
+    A history stores W within the span of tokens and queries. If W_0 has a part outside
+    this span, we compute its norm from the first record. Record iteration 0 then.
+
+    Examples
+    --------
+    In these data some pairs are off the support. C alone would predict too little.
+
+    >>> import lib
+    >>> from papers.law.prediction import predict
+    >>> tokens = lib.gaussian_tokens(seeds=[2])
+    >>> run = lib.train(tokens, lib.NGD(0.5), 100_000)
+    >>> found = predict(tokens, run)
+    >>> int(found.law.support.sum()), found.law.support.size
+    (47, 50)
+    >>> print(found.law.constant.round(3), found.outside.round(3))
+    [3.892] [3.663]
+    >>> print((found.measured / found.direction_error)[0, -1].round(6))
+    1.0
+    >>> print((found.measured / found.law.direction_error(run.norm))[0, -1].round(3))
+    1.373
+    >>> bool(found.remaining[0, -1] < 0.01)
+    True
+    """
+    problem = coordinates.minimal(tokens)
+    data = problem.tokens
+    _check_kind(run)
+    tenth = int(np.argmax(run.iterations >= run.iterations[-1] / 10))
+    _check_tokens(data, run, tenth, loss)
+
+    # The law of the tokens that the run selects.
+    selected = run.selected(data)
+    _check_selection(run, data, selected, tenth)
+    solution = token_svm(data, selected)
+    law = margin_law(data, solution, selected, loss)
+    _check_steps(run, law, momentum)
+
+    # The part of W outside the span of the support.
+    outside_coordinates = _outside_coordinates(run)
+    inside = margins.outside_support(data, selected, law.support, run.weights(tenth))
+    outside = np.hypot(inside, outside_coordinates)
+
+    # What the run did, record by record.
+    measured = np.empty(run.norm.shape)
+    level = np.empty(run.norm.shape)
+    for k in range(len(run.iterations)):
+        W = run.weights(k)
+        measured[:, k] = margins.direction_error(W, solution.W, outside_coordinates)
+        level[:, k] = margins.along_and_off(W, solution.W)[0] / law.norm
+    level = np.maximum(level, 0.0)
+    pull = _pull_outside(law, level[:, tenth])
+    return Prediction(
+        law=law,
+        selected=selected,
+        outside=outside,
+        iteration=int(run.iterations[tenth]),
+        direction_error=law.direction_error(run.norm, outside),
+        measured=np.where(run.norm > 0, measured, np.nan),
+        remaining=np.maximum(law.remaining(level), pull[:, None]),
+    )
+
+
+def _check_kind(run: History) -> None:
+    """Raise TypeError or ValueError unless the law can be about this run."""
+    if isinstance(run, Mapping):
+        names = ", ".join(map(repr, run))
+        raise TypeError(f"run holds several histories: give one of run[...], {names}")
+    if not isinstance(run, History):
+        raise TypeError(
+            f"run = {type(run).__name__}; it must be a History, which lib.train returns"
+        )
+    if not isinstance(run.path, Coefficients):
+        raise ValueError(
+            "the rule of this run does not step along the gradient, and the law holds "
+            "for rules that do: train with GD, NGD, Polyak, Custom or a rule of your "
+            "own with log_step"
+        )
+    if len(run.path.signed):
+        raise ValueError(
+            "the head was trained together with W, and the law is about a fixed head: "
+            "papers.law.joint_law has the law of a trained head"
+        )
+    early = np.flatnonzero(run.status != "completed")
+    if early.size:
+        r = early[0]
+        raise ValueError(
+            f"run {r} ended as {str(run.status[r])!r} at iteration {run.ended[r]}: "
+            "give a history whose runs took all their steps"
+        )
+
+
+def _check_tokens(tokens: TokenSet, run: History, k: int, loss: str) -> None:
+    """Raise ValueError unless W at record k has the margins and the loss that the run
+    recorded.
+
+    `tokens` are in minimal coordinates.
+    """
+    W = run.weights(k)
+    shape = len(tokens.y), tokens.X.shape[-1], tokens.z.shape[-1]
+    pairs = coordinates.others(tokens.opt, tokens.shape[2]).shape
+    same = W.shape == shape and run.margins[:, k].shape == pairs
+    if same:
+        logits = model.logits(tokens, W)
+        recorded = run.margins[:, k]
+        found = gaps_of_scores(logits, tokens.opt)
+        # The margin of a masked token is NaN in a history.
+        close = np.isclose(found, recorded, rtol=SAME_RUN, atol=SAME_RUN)
+        same = bool((close | np.isnan(recorded)).all())
+    if not same:
+        raise ValueError(
+            "the run was trained on other tokens, since its W gives other margins on "
+            "these: give the tokens that it was trained on"
+        )
+    at = model.slopes(logits, model.scores(tokens, tokens.u), loss)
+    recorded = run.log_gap[:, k]
+    close = np.isclose(at.log_gap, recorded, rtol=SAME_RUN, atol=SAME_RUN)
+    r = int(np.argmin(close))
+    if not close[r]:
+        raise ValueError(
+            f"run {r} recorded log(L - L*) = {recorded[r]:.6g} at iteration "
+            f"{run.iterations[k]}, and its W has {at.log_gap[r]:.6g} with this head "
+            f"and the {loss} loss: give the head and the loss that it was trained with"
+        )
+
+
+def _check_selection(
+    run: History, tokens: TokenSet, selected: np.ndarray, tenth: int
+) -> None:
+    """Raise PremiseFails if a run selected other tokens at record `tenth`."""
+    changed = (run.selected(tokens, tenth) != selected).sum(1)
+    r = int(changed.argmax())
+    reason = (
+        f"{changed[r]} of {selected.shape[1]} samples selected another token at "
+        f"iteration {run.iterations[tenth]} than at the end: train longer or with "
+        "larger steps, so that the selection settles within a tenth of the run"
+    )
+    require(changed[r] == 0, "selection made", changed[r], reason, r)
+
+
+def _check_steps(run: History, law: MarginLaw, momentum: float) -> None:
+    """Raise PremiseFails if the last step of a run makes the offsets cycle."""
+    step = np.exp(run.log_step[:, -1] + run.log_gradient[:, -1])
+    longest = law.longest_step(momentum)
+    r = int(np.argmax(step / longest))
+    reason = (
+        f"steps of length {step[r]:.3g} make the offsets cycle, they need less than "
+        f"{longest[r]:.3g} with momentum = {momentum:g}: train with shorter steps, or "
+        "give the momentum that the rule has"
+    )
+    require(step[r] < longest[r], "short steps", step[r] / longest[r], reason, r)
+
+
+def _outside_coordinates(run: History) -> np.ndarray:
+    """Return the norm of W's part outside minimal coordinates, (runs,).
+
+    No step changes this part. We take it from the first record, whose norm is smallest.
+    """
+    W = run.weights(0)
+    inside = np.linalg.norm(W, axis=(1, 2))
+    whole = run.norm[:, 0]
+    difference = np.where(whole - inside > ROUNDING * whole, whole - inside, 0.0)
+    return np.sqrt(difference * (whole + inside))
+
+
+def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
+    """Return e^{-excess a}, the pull of pairs off the support at a = `level`, (runs,).
+
+    It is zero if there are no such pairs.
+    """
+    whole = np.isinf(law.excess)
+    rate = np.where(whole, 0.0, law.excess)
+    return np.where(whole, 0.0, np.exp(-rate * level))
