@@ -21,7 +21,13 @@ from lib import files
 DOCS = Path(__file__).parent
 COPIED = (
     *("*.md", "CITATION.cff", "LICENSE", "lib/README.md", "data/README.md"),
-    *("notebooks/*.md", "notebooks/minimal.py", "notebooks/drawings/*", "figures/*.*"),
+    *(
+        "notebooks/*.md",
+        "notebooks/minimal.py",
+        "notebooks/drawings/*",
+        "figures/*.*",
+        "figures/thumbs/*",
+    ),
 )
 # How a page keeps a figure: the variable, and the slug under which it is kept.
 KEPT = re.compile(r"run\.(?:keep|save)\((\w+), \"(\w+)\"")

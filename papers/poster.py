@@ -53,7 +53,7 @@ RESULTS = (
     "3  Each optimiser chooses its own norm",
     "4  Long, nearly tied rivals stop GD first",
     "5  Small networks show part of it",
-    "6  Regression: near its optimum",
+    "6  Regression: near-optimal",
 )
 # Where the words of each panel begin, as shares of the figure.
 PLACES = (
