@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from PIL import Image
 
 from companion import headlines, record
 from companion.claims import (
@@ -30,6 +31,7 @@ from companion.page_table import Page, read_pages
 from companion.record import SCALES
 from lib import files
 
+TALL = 1.3  # a thumbnail is at most so many times as high as wide
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
     "B": (
@@ -414,10 +416,15 @@ def _hours(entry: _Entry, record: Mapping) -> str:
 def _thumbnail(picture: str, alt: str) -> str:
     """Write a small picture that links to the large one.
 
-    A picture in figures/thumbs with the same name is shown in its place.
+    A picture in figures/thumbs with the same name is shown in its place, unless it is
+    much taller than wide.
     """
     small = f"figures/thumbs/{Path(picture).name}"
-    shown = small if (files.ROOT / small).exists() else picture
+    shown = picture
+    if (files.ROOT / small).exists():
+        with Image.open(files.ROOT / small) as narrow:
+            if narrow.height <= TALL * narrow.width:
+                shown = small
     return f'<a href="{picture}"><img src="{shown}" width="210" alt="{alt}"></a>'
 
 
