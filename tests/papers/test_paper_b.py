@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.linalg import eigh
 
 from lib import regression, seeds
 from lib.regression import manifold
@@ -228,6 +229,14 @@ def test_spectral_start_and_gradient_bias_fall_as_claimed():
     bias = scaling.gradient_bias(QUIET, sizes, 10_000, 3)
     assert fits.power_fit(start_sizes, inverse)[0] == pytest.approx(-0.5, abs=0.1)
     assert failing(scaling.powers(start_sizes, distances, sizes, bias)) == []
+
+
+def test_the_inverse_covariance_is_off_by_its_spectral_norm():
+    _, inverse = scaling.spectral_distances(PROBLEM, [20], 5)
+    for r, found in enumerate(inverse[:, 0]):
+        X, _ = PROBLEM.sample(20, seeds.stream(r, "labels"))
+        values = eigh(PROBLEM.Sigma, X.T @ X / 20, eigvals_only=True)
+        assert found == pytest.approx(np.abs(values - 1).max())
 
 
 def test_the_bias_of_the_gradient_agrees_with_fresh_batches():
