@@ -152,6 +152,24 @@ def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them(
     assert 0.3 < worst < 1.1
 
 
+def test_the_smoothness_of_lemma_4_is_the_best_that_any_error_allows():
+    """With an error of length e, |P g| is at most |S G| + e |S|, of which the lemma
+    takes 4 e^2.
+    """
+    rng = np.random.default_rng(0)
+    G, S = (part @ part.T for part in rng.standard_normal((2, 4, 4)))
+    errors = np.linspace(0, 200, 200_001)
+    for size in (0.3, 1.2, 1.9):
+        shrunk = S * size / np.linalg.norm(S, 2)
+        _, beta = landscape._best_constants(G, shrunk, np.eye(4), error=1.0)
+        exact = np.linalg.norm(shrunk @ G, 2)
+        needed = (exact + errors * size) ** 2 - 4 * errors**2
+        assert beta**2 == pytest.approx(needed.max()) and needed.argmax() < 200_000
+        _, beta = landscape._best_constants(G, shrunk, np.eye(4), error=0.0)
+        assert beta == pytest.approx(exact)
+    assert landscape._best_constants(G, 2 * shrunk, np.eye(4), 1.0)[1] == np.inf
+
+
 def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
     problem = regression.random_regression(0, 2, 3)
     points = np.stack(
