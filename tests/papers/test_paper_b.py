@@ -5,6 +5,7 @@ They hold on a problem that satisfies them, and fail on one that does not.
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -168,6 +169,23 @@ def test_the_smoothness_of_lemma_4_is_the_best_that_any_error_allows():
         _, beta = landscape._best_constants(G, shrunk, np.eye(4), error=0.0)
         assert beta == pytest.approx(exact)
     assert landscape._best_constants(G, 2 * shrunk, np.eye(4), 1.0)[1] == np.inf
+
+
+def test_a_search_returns_the_end_that_is_farthest_from_the_minima(monkeypatch):
+    def stay(value, start, **how):
+        return SimpleNamespace(x=start)
+
+    monkeypatch.setattr(landscape, "minimize", stay)
+    space = manifold.of(PROBLEM)
+    far = [
+        space.distance(
+            np.concatenate(regression.gaussian_start(seed, 2, 4)), "left_right"
+        )
+        for seed in range(4)
+    ]
+    for starts in (1, 2, 3, 4):
+        assert landscape.search(PROBLEM, starts) == max(far[:starts])
+    assert far[0] < max(far) > far[3]
 
 
 def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
