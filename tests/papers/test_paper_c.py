@@ -366,6 +366,25 @@ def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
         assert lemmas.lemma29(history, p, r ** (exponent + off))[1].holds == holds
 
 
+@pytest.mark.parametrize("p", [1.3, 1.75, 2, 3])
+def test_the_small_step_is_half_of_what_the_convexity_along_w_allows(p):
+    """Along W, D_psi is (p-1) ||W||^{p-2} ||dW||^2 / 2, which is its least for p <= 2.
+
+    For p > 2 the convexity is taken as that of p = 2, without the factor p - 1.
+    """
+    selection = SMALL[p] if p in SMALL else lemmas.select(HAND, HAND.opt, p)
+    multiple = np.array([3.0, 50.0])
+    size = selection.solution.norm
+    W = selection.direction * (multiple * size)[:, None]
+    by = 1e-4
+    D = geometry.bregman((1 + by) * W, W, p)
+    convexity = 2 * D / (by * multiple * size) ** 2
+    A = lemmas.spread(selection.tokens, p / (p - 1)).max(-1)
+    longest = (convexity / max(p - 1, 1) / (size * A**2)).min()
+    step = lemmas.small_step(selection, multiple)
+    assert step == pytest.approx(longest / 2, rel=1e-3)
+
+
 def test_a_run_between_two_svms_is_not_nearest_to_its_own():
     histories = dict.fromkeys(
         (1.5, 2.5, 3.5),
