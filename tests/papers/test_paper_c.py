@@ -366,6 +366,16 @@ def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
         assert lemmas.lemma29(history, p, r ** (exponent + off))[1].holds == holds
 
 
+@pytest.mark.parametrize("p, a, b", [(1.3, -0.3, 0), (2, -1, 2), (3, -1, 1)])
+def test_lemma_29_measures_the_growth_of_d_over_its_bound_since_the_middle(p, a, b):
+    r = np.geomspace(10, 1e5, 5)[None]  # log r is 1/2 of its range at 1000
+    bound = 1e-3 * r**a * np.log(r) ** b
+    for power, growth in ((0.0, 1.0), (0.1, 100**0.1), (-0.1, 100**-0.1)):
+        history = SimpleNamespace(own_norm=np.concatenate([r, r]))
+        D = np.concatenate([bound * r**power, bound * r**-0.2])
+        assert lemmas.lemma29(history, p, D)[0].measured == pytest.approx(growth)
+
+
 @pytest.mark.parametrize("p", [1.3, 1.75, 2, 3])
 def test_the_small_step_is_half_of_what_the_convexity_along_w_allows(p):
     """Along W, D_psi is (p-1) ||W||^{p-2} ||dW||^2 / 2, which is its least for p <= 2.
