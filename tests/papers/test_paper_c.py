@@ -61,6 +61,22 @@ def test_bregman_claims():
     assert "bregman.completed" in wrong
 
 
+@pytest.mark.parametrize("factor", [0.25, 0.5, 2.0])
+def test_the_table_is_off_by_the_largest_factor_in_either_direction(factor):
+    """All means are `factor` times the reference, but for one that is 1.1 times it."""
+    D = {
+        (p, q): np.full((8, 1), factor * mean)
+        for p, row in section5.REFERENCE.items()
+        for q, mean in row.items()
+    }
+    D[2, 1.75] *= 1.1 / factor
+    claims = section5.bregman_claims(D, Trained.histories)
+    tables = [claim for claim in claims if claim.id.startswith("bregman.table")]
+    assert [claim.measured for claim in tables] == pytest.approx(
+        [max(factor, 1 / factor)] * 3
+    )
+
+
 def test_own_selection_takes_the_svm_of_the_other_training():
     # as if training with 3 had found something else
     ends = Trained.ends | {3: Trained.ends[3] | {3: Trained.ends[2][2]}}
