@@ -304,6 +304,23 @@ def test_step_7_sigma_bar_is_there_for_every_step_that_is_short_enough(rule):
     assert theorem._step_bound(of, rule, 0.1, 2.01 / exact)[0] == 0
 
 
+@pytest.mark.parametrize("tau", [1e-4, 0.1, 10.0])
+@pytest.mark.parametrize("rule", RULES[:2])
+def test_step_4_from_the_level_of_8_on_all_errors_sum_to_at_most_tau(rule, tau):
+    """They sum to most if the level rises slowest, by half of what sigma-bar gives."""
+    _, _, of = problem(8)
+    omega = off_span(of, np.random.default_rng(0), 0.3)
+    A, _, _ = theorem._constants(of, rule, 0.01, omega, tau)
+    R = 0.01 + tau
+    sigma_bar, xi, _ = theorem._step_bound(of, rule, R, of.curvature(R)[1])
+    size = of.norm * of.M * np.exp(of.log_small(omega, R, tau))
+    rise = sigma_bar / of.norm**2
+    first = sigma_bar / of.norm * size * np.exp(-of.r * A)
+    assert first / -np.expm1(-of.r * rise / 2) <= tau
+    room = 2 * of.norm / (of.r * tau) * np.exp(1.5 * of.r * rise)
+    assert A == pytest.approx(max(0.0, np.log(size * max(1 / xi, room)) / of.r))
+
+
 def trained(model, of, rule, W, times):
     """Return margins (k, n, T-1), levels a (k,), x (k, u) and omega (k, d) of a run
     from W.

@@ -5,10 +5,12 @@ They hold on a problem that satisfies them, and fail on one that does not.
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from scipy.linalg import eigh
 
 from lib import regression, seeds
 from lib.regression import manifold
@@ -151,6 +153,41 @@ def test_lemma_4_holds_with_its_constants_and_a_bad_preconditioner_worsens_them(
     assert 0.3 < worst < 1.1
 
 
+def test_the_smoothness_of_lemma_4_is_the_best_that_any_error_allows():
+    """With an error of length e, |P g| is at most |S G| + e |S|, of which the lemma
+    takes 4 e^2.
+    """
+    rng = np.random.default_rng(0)
+    G, S = (part @ part.T for part in rng.standard_normal((2, 4, 4)))
+    errors = np.linspace(0, 200, 200_001)
+    for size in (0.3, 1.2, 1.9):
+        shrunk = S * size / np.linalg.norm(S, 2)
+        _, beta = landscape._best_constants(G, shrunk, np.eye(4), error=1.0)
+        exact = np.linalg.norm(shrunk @ G, 2)
+        needed = (exact + errors * size) ** 2 - 4 * errors**2
+        assert beta**2 == pytest.approx(needed.max()) and needed.argmax() < 200_000
+        _, beta = landscape._best_constants(G, shrunk, np.eye(4), error=0.0)
+        assert beta == pytest.approx(exact)
+    assert landscape._best_constants(G, 2 * shrunk, np.eye(4), 1.0)[1] == np.inf
+
+
+def test_a_search_returns_the_end_that_is_farthest_from_the_minima(monkeypatch):
+    def stay(value, start, **how):
+        return SimpleNamespace(x=start)
+
+    monkeypatch.setattr(landscape, "minimize", stay)
+    space = manifold.of(PROBLEM)
+    far = [
+        space.distance(
+            np.concatenate(regression.gaussian_start(seed, 2, 4)), "left_right"
+        )
+        for seed in range(4)
+    ]
+    for starts in (1, 2, 3, 4):
+        assert landscape.search(PROBLEM, starts) == max(far[:starts])
+    assert far[0] < max(far) > far[3]
+
+
 def test_the_points_of_theorem_1_are_minima_and_a_wrong_covariance_is_seen():
     problem = regression.random_regression(0, 2, 3)
     points = np.stack(
@@ -228,6 +265,14 @@ def test_spectral_start_and_gradient_bias_fall_as_claimed():
     bias = scaling.gradient_bias(QUIET, sizes, 10_000, 3)
     assert fits.power_fit(start_sizes, inverse)[0] == pytest.approx(-0.5, abs=0.1)
     assert failing(scaling.powers(start_sizes, distances, sizes, bias)) == []
+
+
+def test_the_inverse_covariance_is_off_by_its_spectral_norm():
+    _, inverse = scaling.spectral_distances(PROBLEM, [20], 5)
+    for r, found in enumerate(inverse[:, 0]):
+        X, _ = PROBLEM.sample(20, seeds.stream(r, "labels"))
+        values = eigh(PROBLEM.Sigma, X.T @ X / 20, eigvals_only=True)
+        assert found == pytest.approx(np.abs(values - 1).max())
 
 
 def test_the_bias_of_the_gradient_agrees_with_fresh_batches():

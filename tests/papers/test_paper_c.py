@@ -61,6 +61,22 @@ def test_bregman_claims():
     assert "bregman.completed" in wrong
 
 
+@pytest.mark.parametrize("factor", [0.25, 0.5, 2.0])
+def test_the_table_is_off_by_the_largest_factor_in_either_direction(factor):
+    """All means are `factor` times the reference, but for one that is 1.1 times it."""
+    D = {
+        (p, q): np.full((8, 1), factor * mean)
+        for p, row in section5.REFERENCE.items()
+        for q, mean in row.items()
+    }
+    D[2, 1.75] *= 1.1 / factor
+    claims = section5.bregman_claims(D, Trained.histories)
+    tables = [claim for claim in claims if claim.id.startswith("bregman.table")]
+    assert [claim.measured for claim in tables] == pytest.approx(
+        [max(factor, 1 / factor)] * 3
+    )
+
+
 def test_own_selection_takes_the_svm_of_the_other_training():
     # as if training with 3 had found something else
     ends = Trained.ends | {3: Trained.ends[3] | {3: Trained.ends[2][2]}}
@@ -364,6 +380,35 @@ def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
     history = replace(history, own_norm=r)
     for off, holds in ((0.0, True), (0.2, False)):
         assert lemmas.lemma29(history, p, r ** (exponent + off))[1].holds == holds
+
+
+@pytest.mark.parametrize("p, a, b", [(1.3, -0.3, 0), (2, -1, 2), (3, -1, 1)])
+def test_lemma_29_measures_the_growth_of_d_over_its_bound_since_the_middle(p, a, b):
+    r = np.geomspace(10, 1e5, 5)[None]  # log r is 1/2 of its range at 1000
+    bound = 1e-3 * r**a * np.log(r) ** b
+    for power, growth in ((0.0, 1.0), (0.1, 100**0.1), (-0.1, 100**-0.1)):
+        history = SimpleNamespace(own_norm=np.concatenate([r, r]))
+        D = np.concatenate([bound * r**power, bound * r**-0.2])
+        assert lemmas.lemma29(history, p, D)[0].measured == pytest.approx(growth)
+
+
+@pytest.mark.parametrize("p", [1.3, 1.75, 2, 3])
+def test_the_small_step_is_half_of_what_the_convexity_along_w_allows(p):
+    """Along W, D_psi is (p-1) ||W||^{p-2} ||dW||^2 / 2, which is its least for p <= 2.
+
+    For p > 2 the convexity is taken as that of p = 2, without the factor p - 1.
+    """
+    selection = SMALL[p] if p in SMALL else lemmas.select(HAND, HAND.opt, p)
+    multiple = np.array([3.0, 50.0])
+    size = selection.solution.norm
+    W = selection.direction * (multiple * size)[:, None]
+    by = 1e-4
+    D = geometry.bregman((1 + by) * W, W, p)
+    convexity = 2 * D / (by * multiple * size) ** 2
+    A = lemmas.spread(selection.tokens, p / (p - 1)).max(-1)
+    longest = (convexity / max(p - 1, 1) / (size * A**2)).min()
+    step = lemmas.small_step(selection, multiple)
+    assert step == pytest.approx(longest / 2, rel=1e-3)
 
 
 def test_a_run_between_two_svms_is_not_nearest_to_its_own():

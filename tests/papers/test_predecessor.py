@@ -41,6 +41,15 @@ def test_keys_and_queries_step_as_autograd_does():
         predecessor.train_key_query(DATA, K, Q[:, :4], 0.1, [1])
 
 
+def test_the_share_of_the_rank_is_that_of_the_largest_singular_values(monkeypatch):
+    U, V = np.linalg.qr(np.random.default_rng(1).standard_normal((2, 2, 5, 5)))[0]
+    W = U * [8.0, 4.0, 2.0, 1.0, 1.0] @ np.swapaxes(V, 1, 2)
+    monkeypatch.setattr(predecessor, "train_key_query", lambda *how: W[:, None])
+    monkeypatch.setattr(predecessor, "_ranks", lambda solution: np.array([1, 3]))
+    _, share = predecessor.keys_against_weights(DATA, range(2), [1], 0.1)
+    np.testing.assert_allclose(share, [8 / 16, (8 + 4 + 2) / 16])
+
+
 def test_relu_head_steps_as_autograd_does():
     start = torch.zeros(2, 5, 5, dtype=torch.float64, requires_grad=True)
     loss(torch.relu(mixture(start)).sum(-1)).backward()

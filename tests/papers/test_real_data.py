@@ -234,6 +234,30 @@ def test_the_interval_on_attention_allows_for_few_seeds_and_few_reviews():
     assert claim.interval == pytest.approx((apart.mean() - half, apart.mean() + half))
 
 
+def test_the_interval_on_late_accuracy_allows_for_few_seeds_and_few_sampled_reviews():
+    world = reviews_world()
+    first, second = world.runs("l1.1"), world.runs("l2")
+    late = [
+        [run.metrics["test_accuracy"][-reviews.LAST :].mean() for run in runs]
+        for runs in (first, second)
+    ]
+    apart = np.subtract(*late)
+    rows = np.stack(
+        [
+            one.hits.astype(float) - other.hits
+            for one, other in zip(first, second, strict=True)
+        ]
+    )
+    # A row's error is that of its mean over the seeds, which share the rows.
+    within = rows.mean(0).var(ddof=1) / reviews.SHOWN
+    half = np.sqrt(
+        stats.t.ppf(0.975, 4) ** 2 * apart.var(ddof=1) / 5
+        + stats.norm.ppf(0.975) ** 2 * within
+    )
+    claim = {claim.id: claim for claim in reviews.accuracy_table(world)}["imdb.l1.1.l2"]
+    assert claim.interval == pytest.approx((apart.mean() - half, apart.mean() + half))
+
+
 def test_values_at_matched_accuracy_lie_between_the_evaluations():
     run = reviews_world().runs("l2")[0]
     path = run.metrics["hoyer.K"]

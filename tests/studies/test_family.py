@@ -195,6 +195,16 @@ def test_the_gate_of_paper_c_is_its_own_level_and_chance():
     assert reason == "l2 is at chance in 3 of 6 seeds"
 
 
+def test_the_gate_of_paper_c_takes_the_deviation_of_a_sample_of_seeds():
+    """Two seeds that are 0.04 apart deviate by 0.04 / sqrt(2), and not by 0.02."""
+    least = family.PAPER_ACCURACY["l2"] - 2 * 0.04 / math.sqrt(2)
+    for low, passes in ((least - 0.015, True), (least - 0.025, False)):
+        pair = [review("l2", 30, low), review("l2", 31, low + 0.04)]
+        reason = family.gate_on_reviews(runs_of("imdb_256", pair), "l2")
+        assert (reason == "") == passes
+        assert passes or reason.endswith(f"below the least of {least:.4f}")
+
+
 def test_vision_compares_where_both_reach_the_same():
     curves = []
     for seed in (30, 31):
