@@ -106,7 +106,7 @@ def test_joint_claims():
     heads = {p: svm.head_svm(data, chosen[p], p) for p in joint}
     assert failing(section5.joint_claims(data, joint, ends, heads)) == set()
     figure = figures.joint(joint, ends, heads, "")
-    of_W, of_head = (figure.axes[at].lines for at in (1, 2))
+    of_W, of_head = (axis.lines for axis in figure.axes)
     for p, *lines in zip(STEPS, of_W, of_head, strict=True):
         W, v = (line.get_ydata()[-1] for line in lines)
         assert W == joint[p].divergence(ends[p][p].W, p)[0, -1]
