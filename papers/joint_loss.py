@@ -28,27 +28,11 @@ def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
     -------
     ndarray (runs, k, n)
         The scores of the opt tokens.
-
-    Raises
-    ------
-    ValueError
-        If the scores of `tokens` are not those that the history recorded.
     """
     records = range(history.iterations.size)
     scores = [attention.scores(tokens, history.head(k)) for k in records]
     scores = np.stack(scores, 1)  # (runs, k, n, T)
     best = np.take_along_axis(scores, tokens.opt[:, None, :, None], -1)
-    others = coordinates.others(tokens.opt, tokens.shape[2])
-    gaps = best - np.take_along_axis(scores, others[:, None], -1)
-    recorded = history.score_gaps
-    known = np.isfinite(recorded)  # NaN marks a masked token or a run that has ended
-    size = np.abs(recorded[known]).max(initial=0.0)
-    if not np.allclose(gaps[known], recorded[known], rtol=0, atol=1e-6 * size):
-        raise ValueError(
-            "tokens: expected those of the history, in its coordinates "
-            f"({history.coordinates}); got others. Those of a run in minimal "
-            "coordinates are attention.minimal(tokens).tokens"
-        )
     return best[..., 0]
 
 
@@ -74,6 +58,24 @@ def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarra
     return margins, np.concatenate([best, best - gaps], -1)
 
 
+def _check_coordinates(history: History, tokens: TokenSet) -> None:
+    """Raise ValueError if the scores of `tokens` are not those of the history."""
+    others = coordinates.others(tokens.opt, tokens.shape[2])  # (runs, n, T-1)
+    for k in range(history.iterations.size):
+        scores = attention.scores(tokens, history.head(k))
+        best = np.take_along_axis(scores, tokens.opt[..., None], -1)
+        gaps = best - np.take_along_axis(scores, others, -1)
+        recorded = history.score_gaps[:, k]
+        known = np.isfinite(recorded)  # NaN marks a masked token or a run that ended
+        size = np.abs(recorded[known]).max(initial=0.0)
+        if not np.allclose(gaps[known], recorded[known], rtol=0, atol=1e-6 * size):
+            raise ValueError(
+                "tokens: expected those of the history, in its coordinates "
+                f"({history.coordinates}); got others. Those of a run in minimal "
+                "coordinates are attention.minimal(tokens).tokens"
+            )
+
+
 def log_loss_parts(
     margins: np.ndarray, scores: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,7 +94,8 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     """Return ||Hessian of L in (W, u)|| / L at every record, (runs, k), in the spectral
     norm.
 
-    The loss is exponential, and `tokens` are those of the Minimal that was trained. Let
+    The loss is exponential, and `tokens` are those of the Minimal that was trained;
+    others raise ValueError. Let
     f_i = sum_t p_t gamma_t be a function of logits a and scores gamma. Then
 
         df/da_t = p_t (gamma_t - f),    df/dgamma_t = p_t,
@@ -101,6 +104,7 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     """
     _, n, T, _ = tokens.shape
     margins, scores = opt_first(history, tokens)
+    _check_coordinates(history, tokens)
     log_loss, p, f = log_loss_parts(margins, scores)
     away = scores - f[..., None]
     eye = np.eye(T)

@@ -25,7 +25,7 @@ from lib.networks.text import Vocabulary
 from lib.regression import manifold
 from lib.representation import Shapes
 from lib.training import curves, work
-from papers.law import margin_law
+from papers.law import margin_law, prediction
 
 DATA = attention.unit_tokens([0, 1], n=3, T=4, d=5)
 CONTRADICTS = attention.token_set(
@@ -45,6 +45,8 @@ def records():
         labels=torch.tensor([0, 1]),
         classes=2,
     )
+    law = margin_law.margin_law(DATA, svm.token_svm(DATA))
+    errors = np.array([[0.5, np.nan]])
     made = [
         DATA,
         attention.minimal(DATA),
@@ -71,7 +73,16 @@ def records():
             pictures.images, pictures.labels, 2, 0, transform=pictures.standardise()
         ),
         bert._Tokens(*torch.ones(3, 2, 2).unbind()),
-        margin_law.margin_law(DATA, svm.token_svm(DATA)),
+        law,
+        prediction.Prediction(
+            law=law,
+            selected=DATA.opt,
+            outside=np.ones(1),
+            iteration=3,
+            direction_error=errors,
+            measured=errors,
+            remaining=errors,
+        ),
     ]
     return {type(record): record for record in made}
 

@@ -27,7 +27,7 @@ class Start(Shapes):
     >>> problem = attention.minimal(attention.two_examples())
     >>> start = dynamics.gaussian_start(problem, std=0.1, seeds=[0])
     >>> start
-    Start(inside 1 x 2 x 2, outside 1)
+    Start(inside (1, 2, 2), outside 0)
     """
 
     inside: np.ndarray

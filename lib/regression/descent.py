@@ -406,7 +406,7 @@ class RegressionHistory(Shapes):
     ...     diverged=np.array([-1]),
     ... )
     >>> history
-    RegressionHistory(iterations 1, A 1 x 1 x 3 x 2, B 1 x 1 x 2 x 2, diverged 1)
+    RegressionHistory(iterations 0, A (1, 1, 3, 2), B (1, 1, 2, 2), diverged -1)
     >>> np.allclose(history.excess([problem]), regression.excess_loss(problem, A, B))
     True
     """

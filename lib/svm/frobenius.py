@@ -216,7 +216,8 @@ def solve(
     K = constraints.gram()
     length = np.sqrt(K.diagonal())  # ||a_m||
     if length.min() == 0:  # one constraint that is zero is a certificate
-        raise constraints.infeasible(np.eye(1, length.size, length.argmin())[0], 0.0)
+        alone = np.arange(length.size) == length.argmin()
+        raise constraints.infeasible(alone.astype(float), 0.0)
     if len(K) <= min(delta.shape[-1], len(K)) * min(
         z.shape
     ):  # unknowns of W within the spans
