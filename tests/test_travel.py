@@ -128,7 +128,8 @@ def changed_value(value):
     if isinstance(value, str | list):
         return value + value
     if isinstance(value, Shapes):
-        return replace(value, X=value.X + 1)
+        first = next(iter(vars(value)))
+        return replace(value, **{first: getattr(value, first) + 1})
     if isinstance(value, np.ndarray) and value.dtype.kind == "b":
         return ~value
     return value + 1
