@@ -161,7 +161,7 @@ first_look
 #
 # ## Find the direction by eye
 #
-# Suppose we want the opt token to beat every other token of its example by a logit of at least 1. The smallest matrix that does this is
+# Suppose we want the opt token to beat every other token of its example by a logit of at least 1. The smallest matrix that does this, which is also the direction in which the smallest margin is largest for its length, is
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #

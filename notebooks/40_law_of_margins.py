@@ -262,7 +262,7 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve is one rule with one loss. Near $\|W_t\|=10$ they lie below the dotted line, because the part of $W_t$ that tends to $\rho_\perp$ is still short. Near 100 they reach it, but the two slow runs end at the crosses.
+# Each blue curve is one rule with one loss. Near $\|W_t\|=10$ they lie below the dotted line, because the part of $W_t$ that tends to $\rho_\perp$ is still short. Near 100 they reach it, but the runs of the two rules with constant steps or a constant cap end earlier, at the crosses.
 
 # %% [markdown]
 # ## What we saw

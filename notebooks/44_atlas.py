@@ -180,7 +180,7 @@ figure_map
 #
 # In the large runs six claims fail: the five `nearest` guesses marked "no" above, and `own` for mirror descent, whose worst runs still rise.
 #
-# In the small run below, twelve `own` claims fail while their ratios still rise; eleven of them hold in the large runs. Three `nearest` guesses are refuted. Two other `nearest` guesses (for Adam with $\epsilon$, and for Shampoo with sums) hold in one run of two. Formally they pass, but two runs decide nothing. "Ours, beyond paper A's Theorem 1" marks our own predictions; the theorem is about gradient descent.
+# In the small run below, twelve `own` claims fail while their ratios still rise; eleven of them hold in the large runs. Three `nearest` guesses are refuted. Four other `nearest` guesses (for Adam with and without $\epsilon$, for Muon with Newton-Schulz, and for Shampoo with sums) hold in one run of two. Formally they pass, but two runs decide nothing. "Ours, beyond paper A's Theorem 1" marks our own predictions; the theorem is about gradient descent.
 
 # %%
 table = claims.Table(sorted(atlas_rules.predictions(rows, found), key=lambda claim: claim.holds))
