@@ -107,7 +107,7 @@ figure_map
 # 1. Each step adds a positive multiple of $-\nabla L$ to $\nabla\psi(W)$.
 # 2. Softmax weights fall exponentially with the margin. So, late in training, $\nabla\psi(W_t)$ grows along a sum of the $A_m$ of those pairs whose margin at $V$ is smallest.
 # 3. The weights in this sum are positive if in each such pair the selected token has the higher score. (Otherwise the pair pulls the other way.) The paper calls such tokens [locally optimal](words.md).
-# 4. So $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only for pairs of smallest margin. These are the optimality conditions (KKT) of the SVM. Because $\psi$ is strictly convex, [only one direction](mirror_descent.md) satisfies them: that of $W_{mm}$.
+# 4. $W_t$ grows without bound, so what $\nabla\psi(W_t)$ was at the start no longer counts. And $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$, so its direction is that of $\nabla\psi(V)$. Hence, up to a factor, $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only for pairs of smallest margin. These are the optimality conditions (KKT) of the SVM. Because $\psi$ is strictly convex, [only one direction](mirror_descent.md) satisfies them: that of $W_{mm}$.
 #
 # **How do we see it?** Two numbers compare the direction of $W$ with $W_{mm}$.
 #

@@ -110,12 +110,12 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # | $A_m=(x_{i,\alpha_i}-x_{i,s})z_i^\top$; $g_m=\langle A_m,W\rangle$ | the feature of a pair; its margin |
 # | $W_{mm}=\sum_m\beta_mA_m$; *support* | the SVM's solution with its duals $\beta_m\ge0$; the pairs whose margin at $W_{mm}$ is exactly 1 |
 # | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,s})$ | how hard the loss $\ell$ pulls on a pair, before the factor $e^{-g_m}$; $\gamma$ are the scores |
-# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | the *margin level* at step $t$: the mean of the margins with the weights $\beta_m$ |
+# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | the *margin level* at step $t$: the mean of the margins with the weights $\beta_m$, whose sum is $\lVert W_{mm}\rVert^2$ |
 # | $o_m$ | the *offset* of a pair: the limit of $g_m-a_t$ |
 #
 # **Theorem (in words).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough. Then
 # $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
-# Here $\text{mean}_\beta$ has the weights $\beta$, so $\sum_m\beta_mo_m=0$ and $\rho_\perp$ is orthogonal to $W_{mm}$. If the $A_m$ are independent, exactly one $\rho_\perp$ in their span has these inner products, and a linear system gives it.
+# The matrix $\rho_\perp$ is the limit of the part of $W_t$ beside the ray through $W_{mm}$. The mean $\text{mean}_\beta$ has the weights $\beta$, so $\sum_m\beta_mo_m=0$ and $\rho_\perp$ is orthogonal to $W_{mm}$. If the $A_m$ are independent, exactly one $\rho_\perp$ in their span has these inner products, and a linear system gives it.
 #
 # **In the plane above**, the $\kappa_m$ are equal, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant. Its mean with the weights 1 and 4 is $-0.8\log4$, so the offsets are $o=(0.8,-0.2)\log4$. The vector with these margins is $\rho_\perp=(0.8,-0.4)\log4$, as before.
 #

@@ -266,14 +266,15 @@ def _check_selection(
 
 
 def _check_steps(run: History, law: MarginLaw, momentum: float) -> None:
-    """Raise PremiseFails if the last step of a run makes the offsets cycle."""
+    """Raise PremiseFails if the last step of a run is too long for the law."""
     step = np.exp(run.log_step[:, -1] + run.log_gradient[:, -1])
     longest = law.longest_step(momentum)
     r = int(np.argmax(step / longest))
     reason = (
-        f"steps of length {step[r]:.3g} make the offsets cycle, they need less than "
-        f"{longest[r]:.3g} with momentum = {momentum:g}: train with shorter steps, or "
-        "give the momentum that the rule has"
+        f"with steps of length {step[r]:.3g} the margins of the support go on "
+        f"oscillating; with momentum = {momentum:g} a step must be shorter than "
+        f"{longest[r]:.3g}: train with shorter steps, or give the momentum that the "
+        "rule has"
     )
     require(step[r] < longest[r], "short steps", step[r] / longest[r], reason, r)
 

@@ -395,7 +395,7 @@ DOUBLED = replace(PAIRS, u=2 * PAIRS.u)
             UNIT,
             lambda: trained(dynamics.NGD(4.0), 20_000),
             margin_law.PremiseFails,
-            "steps of length 4 make the offsets cycle.*2.04.*shorter steps",
+            "steps of length 4 the margins.*oscillating.*2.04.*shorter steps",
         ),
     ],
 )
