@@ -25,7 +25,7 @@ _WORDS = {
     "finding": ("ours", "derived", "independent computation"),
 }
 FEWEST_SEEDS = 20  # an interval from fewer seeds is marked
-OPEN = 8  # how many rows of a table are shown unfolded
+UNFOLDED = 8  # how many rows of a table are shown unfolded
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"
@@ -852,15 +852,16 @@ class Table(tuple):
         return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
 
     def _repr_html_(self) -> str:
-        """Return the table as HTML: the summary, the open claims, the others folded.
+        """Return the table as HTML.
 
-        Open are the claims that fail, and those that have a `verdict`. This field is
-        empty for most claims, which only hold or fail.
+        First comes the summary, then the claims that fail or have a `verdict`, with a
+        legend of their intervals. This field is empty for most claims, which only hold
+        or fail. From row UNFOLDED on they are folded, as are the claims that hold.
         """
         chosen = [claim for claim in self if claim.verdict or not claim.holds]
         parts = [f"<p>{escape(self.summary())}.</p>"]
-        for place in range(0, len(chosen), OPEN):
-            table = html(frame(chosen[place : place + OPEN]))
+        for place in range(0, len(chosen), UNFOLDED):
+            table = html(frame(chosen[place : place + UNFOLDED]))
             parts.append(folded("more", table) if place else table)
         explained = legend(chosen)
         if explained:

@@ -23,7 +23,7 @@ def exp_of(x: Any) -> Any:
     Parameters
     ----------
     x : float or Vector
-        A number, or WIDTH of them side by side, x <= 0.
+        A number, or WIDTH of them side by side, at most LONGEST.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def exp(x: np.ndarray, out: np.ndarray) -> None:
     Parameters
     ----------
     x : ndarray (m,)
-        Numbers <= 0.
+        Numbers, each at most LONGEST.
     out : ndarray (m,)
         Filled with e^x.
     """
@@ -170,9 +170,9 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     Parameters
     ----------
     x : ndarray (m,)
-        Numbers.
+        Finite numbers.
     exponent : float
-        The exponent, above 0.
+        The exponent, finite and above 0.
     work : ndarray (m,)
         Work space.
     out : ndarray (m,)
@@ -181,12 +181,13 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     Returns
     -------
     float
-        The logarithm of the largest entry.
+        The logarithm of the largest power; -inf if x is zero or empty.
 
     Notes
     -----
     For the exponents 0.5, 1, 1.5 and 2 it uses square roots and products. Otherwise it
-    computes e^(exponent log|x|), whose relative error is about exponent |log x| 2^-52.
+    computes e^(exponent log|x|), whose relative error is at most about
+    max(1, exponent |log x|) 2^-52; there |x| below 1e-300 counts as zero.
     """
     if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
         largest = 0.0
@@ -209,6 +210,6 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     top = -math.inf
     for i in range(x.size):
         top = max(top, work[i])
-    if top <= LONGEST:  # false for NaN
+    if top <= LONGEST:
         exp(work, out)
     return top

@@ -330,7 +330,8 @@ def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
 def _known(norm: Any, name: str, words: tuple[str, ...]):
     """Return `norm` as an exponent p >= 1, or as one of the `words`.
 
-    The word "frobenius" is the exponent 2.
+    The word "frobenius" is the exponent 2. Raises ValueError, with the argument's
+    `name`, for anything else.
     """
     if isinstance(norm, str) and norm in words:
         return 2.0 if norm == "frobenius" else norm

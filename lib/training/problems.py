@@ -520,9 +520,13 @@ class Reviews(Problem):
         return {"bag of words": self._bag_of_words}
 
     def _bag_of_words(self) -> np.ndarray:
-        """Fit a logistic regression on which words a review has."""
+        """Return which test reviews (test rows,) a bag of words classifies correctly.
 
-        def present(row: np.ndarray) -> list[int]:
+        It is a logistic regression on the words that occur in a review, fitted on all
+        training reviews, held-out ones included.
+        """
+
+        def present(row: Tensor) -> list[int]:
             return [k for k in row.tolist() if k != PADDING]
 
         ids, labels = self.sets["train"]

@@ -181,7 +181,7 @@ for _name in FIGURE3_DRAWN:
 
 @dataclass(frozen=True)
 class Setting:
-    """The free numbers of Figure 2, 3 or 5; Figure 3 has no `ngd_cap`.
+    """The free numbers of Figure 2, 3 or 5. Figure 3 has no cap of NGD: inf.
 
     Attributes
     ----------

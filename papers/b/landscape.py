@@ -86,13 +86,17 @@ def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> floa
 def by_monte_carlo(
     problem: Regression, seed: int, draws: int, named: Regression | None = None
 ) -> list[Claim]:
-    """Check closed forms against `draws` samples.
+    """Check closed forms against `draws` >= 2 samples of `problem`.
 
-    The closed forms are the ratio identity E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w /
-    2}, the population loss L(Z), and the threshold up to which moments are finite. For
-    the threshold we compare E e^{c x^T B x} at the worst minimum, where c is 0.4 times
-    the threshold, so that the variance is finite too. Deviations are in standard
-    errors. `named` defaults to `problem`.
+    The closed forms are E e^{x'^T w} = e^{w^T Sigma w / 2} and the ratio identity
+    E[x' e^{x'^T w}] = Sigma w e^{w^T Sigma w / 2}, the population loss L(Z), and the
+    threshold up to which moments are finite. For the threshold we compare E e^{c x^T B
+    x} at the worst minimum, where c is 0.4 times the threshold, so that the variance is
+    finite too. The measured value of a claim is its largest |sample mean - closed form|
+    in standard errors.
+
+    The closed forms are those of `named`, by default `problem` itself; a negative
+    control names another problem. Of it, the claim on moments only reads Sigma_11.
     """
     rng = seeds.stream(seed, "draws")
     named = named or problem

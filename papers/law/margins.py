@@ -127,9 +127,11 @@ def residual(
 def _span_part(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Return the part of W (runs, d, d_z) in the span of the support (runs, n, T-1).
+    """Project W (runs, d, d_z) on the span of delta_{i,t} z_i^T over the support.
 
-    Raises ValueError if W is not in the coordinates of the tokens.
+    `selected` (runs, n) are the tokens from which delta is taken, and `support` (runs,
+    n, T-1) is True at the pairs of the support. Raises ValueError if W has another
+    shape. Minimal coordinates that happen to have this shape are not noticed.
     """
     shape = len(tokens.y), tokens.X.shape[-1], tokens.z.shape[-1]
     if np.shape(W) != shape:
@@ -147,6 +149,7 @@ def _span_part(
         queries = tokens.z[run][np.nonzero(on)[0]]
         K = (rows @ rows.T) * (queries @ queries.T)
         weights = np.zeros(on.shape)
+        # K has squared lengths: pairs that differ by less than 1e-6 count as one.
         weights[on] = np.linalg.lstsq(K, margins[run][on], rcond=1e-12)[0]
         inside[run] = np.einsum("nt,ntd->dn", weights, delta[run]) @ tokens.z[run]
     return inside

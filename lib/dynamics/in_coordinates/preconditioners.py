@@ -203,8 +203,9 @@ def _eigen(A):
 
 @numba.njit
 def _power(A, B, exponent):
-    """Return A^exponent B for a symmetric A and an exponent < 0. Powers of zero
-    eigenvalues are zero, as in the pseudo-inverse.
+    """Return A^exponent B (m, n) for a symmetric A >= 0 (m, m), B (m, n) and an exponent
+    < 0. Eigenvalues of at most FLOOR times the largest count as zero, and their powers
+    are zero, as in the pseudo-inverse.
     """
     Q, values = _eigen(A)
     scaled = np.zeros(Q.shape)
