@@ -133,10 +133,10 @@ print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.lina
 # %% [markdown]
 # ## Four update rules
 #
-# * **GD**, gradient descent: $W_{t+1} = W_t - \eta \nabla L$. Its steps shrink with the gradient.
-# * **NGD**, normalised GD: $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
-# * **NGD-mom**, NGD with momentum: $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, its steps become ten times as long as those of NGD.
-# * **Polyak's rule**: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$. It takes half of the step that would bring a linear loss to $L^*$. The outputs call it *Polyak, no cap*, because the paper also limits its step.
+# * *GD*, gradient descent: $W_{t+1} = W_t - \eta \nabla L$. Its steps shrink with the gradient.
+# * *NGD*, normalised GD: $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
+# * *NGD-mom*, NGD with momentum: $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, its steps become ten times as long as those of NGD.
+# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$. It takes half of the step that would bring a linear loss to $L^*$. The outputs call it *Polyak, no cap*, because the paper also limits its step.
 #
 # We train on 20 random data sets (seeds), from a small random start. No step leaves the span of the tokens and queries, so the library works in coordinates of this span.
 
