@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 2**.
 #
-# **Question.** On [page 00](00_attention_by_hand.ipynb) the direction of $W$ converged to that of the solution of a support vector machine. Does this also happen for random data in many dimensions, how fast, and under which update rules?
+# **Question.** On [page 00](00_attention_by_hand.ipynb) the direction of $W$ converged to that of the solution of a support vector machine. Does this also happen for random data in many dimensions, why, and how fast under each update rule?
 #
 # ## One layer, twenty examples
 #
@@ -67,10 +67,11 @@ from papers.a import fixed_head as paper
 run = record.start("10_fixed_decoder", "A", globals())
 
 # %% [markdown]
-# All samples of a class share their opt token, which is the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So $y_iu^\top x_{i,opt}$ is the same positive number for all samples. The other tokens are Gaussian noise, projected such that their scores are zero. The target is the max-margin matrix:
+# All samples of a class share their opt token, which is the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected such that their scores are zero.
+#
+# The target is the max-margin matrix:
 #
 # $$W_{mm} = \arg\min_W \lVert W\rVert_F \ \text{ s.t. }\ (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \quad \forall i,\ t \ne opt_i .$$
-
 
 # %%
 def drawn(seeds, signal=signal):
@@ -85,19 +86,59 @@ print(f"||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds")
 print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 
 # %% [markdown]
-# So every constraint belongs to a support vector. On page 00, satisfying one constraint left another with room to spare. Here it does not, because noise tokens in high dimension are nearly orthogonal.
+# So every constraint holds with equality. On page 00 one had room to spare. Here none has, because noise tokens in high dimension are nearly orthogonal.
 #
-# ## Five update rules
+# ## Why should training find this matrix?
 #
-# | rule | step |
-# |---|---|
-# | GD, gradient descent | $W_{t+1} = W_t - \eta \nabla L$ |
-# | NGD, normalised GD (Eq. 4) | $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$ |
-# | NGD-mom, with momentum | $W_{t+1} = W_t + M_t$, $\ M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$, $\ M_{-1} = 0$ |
-# | Polyak, no cap (Eq. 3) | $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$ |
-# | Polyak-step | the same, with a cap |
+# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit. Let $L^*$ be the loss if every $p_{opt}$ were 1; no $W$ reaches it.
 #
-# A *cap* is the largest factor by which a rule may multiply $\nabla L$. NGD and NGD-mom may also have one, but not in the first figure. The infimum $L^*$ of the loss, here positive, is its value if every $p_{opt}$ were 1; no $W$ reaches it. Polyak's step is half of the step that would bring a linear loss to $L^*$. Since $W$ never moves outside the span of the tokens and queries, the library works in coordinates of this span.
+# 1. *The loss sees the smallest margin.* Once $p_{opt}$ is close to 1, $1-p_{opt}$ is nearly the sum of $e^{-g_m}$ over the pairs of the sample. So $L-L^*$ is nearly proportional to $\sum_m e^{-g_m}$, and $-\log(L-L^*)$ is the smallest margin plus a bounded number.
+# 2. *The gradient pushes only the tightest pairs.* $-\nabla L$ is nearly proportional to $\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
+# 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with weights that are never negative. Divided by its smallest margin, it nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have a weight. So it is nearly $W_{mm}$.
+#
+# This is no proof: it takes for granted that $W_t$ grows and that its direction converges.
+#
+# ## The target, in three lines
+#
+# Let $v$ be the point nearest to zero in the convex hull of the $A_m$, the set of their weighted means. Then $W_{mm}=v/\lVert v\rVert^2$.
+#
+# In code we replace the condition that the weights sum to one by a penalty: find $b \ge 0$ that minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$, which is non-negative least squares. Then $W_{mm} = \sum_m \beta_m A_m$ with the *dual variables*, or *duals*, $\beta = b/(1 - \sum_m b_m)$.
+#
+# <details><summary>Why are both steps right?</summary>
+#
+# *The nearest point.* Suppose that $v\neq0$; otherwise no $W$ satisfies the constraints. The margins of $v/\lVert v\rVert^2$ are at least 1: if some $\langle A_m,v\rangle$ were below $\lVert v\rVert^2$, a small move from $v$ towards $A_m$ would come nearer to zero. No shorter $W$ will do: if all margins of $W$ are at least 1, so is their weighted mean $\langle v,W\rangle$, and hence $\lVert W\rVert\ge1/\lVert v\rVert$.
+#
+# *The penalty.* Let $b=sa$, with weights $a$ that sum to one. If $\ell$ is the length of $\sum_ma_mA_m$, the best $s$ is $1/(1+\ell^2)$, and the minimum over $s$ is $\ell^2/(1+\ell^2)$. This is least at the point nearest to zero. Then $\ell=\lVert v\rVert$ and $1-s=s\ell^2$, so $\beta=a/\lVert v\rVert^2$.
+#
+# </details>
+
+# %%
+data = problem.tokens
+X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
+scores = y[:, None] * (X @ u)  # (n, T)
+opt, best = scores.argmax(1), scores.max(1)
+i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
+A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
+
+b, residual = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])  # the right-hand side is (0, ..., 0, 1)
+# The least value, residual**2, is 1 - sum b: at the minimum, b_m times the derivative by b_m is 0 for every m.
+# If it were 0, we would have sum b A = 0 with sum b = 1. Then the mean of the margins with the weights b
+# would be 0 for every W, and no W would satisfy the constraints.
+assert residual > 1e-6, "no W satisfies the constraints"
+beta = b / (1 - b.sum())
+W_mm = (beta @ A).reshape(X.shape[-1], -1)
+np.testing.assert_allclose(W_mm, target.W[0], atol=1e-8)
+print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
+
+# %% [markdown]
+# ## Four update rules
+#
+# * *GD*, gradient descent: $W_{t+1} = W_t - \eta \nabla L$. Its steps shrink with the gradient.
+# * *NGD*, normalised GD: $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
+# * *NGD-mom*, NGD with momentum: $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, its steps become ten times as long as those of NGD.
+# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$. It takes half of the step that would bring a linear loss to $L^*$. The outputs call it *Polyak, no cap*, because the paper also limits its step.
+#
+# We train on 20 random data sets (seeds), from a small random start. No step leaves the span of the tokens and queries, so the library works in coordinates of this span.
 
 # %%
 free_rules = {
@@ -116,8 +157,7 @@ for rule, history in free.items():
     print(f"{rule:15} direction error: {error[early]:.4f} after {recorded[early]} steps, {error[-1]:.4f} after {steps:,}")
 
 # %% [markdown]
-# The figure shows the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$. Theorem 1 bounds this error for NGD by a multiple of $t^{-1/2}$, up to logarithms. The short dashed line has this slope.
-
+# The figure shows the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$. Theorem 1 of paper A bounds it for NGD by a multiple of $t^{-1/2}$, up to logarithms, which is the slope of the short dashed line.
 
 # %%
 about = f"Paper A, Figure 2: orthogonal class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -126,51 +166,57 @@ beyond = paper_figures.figure2_beyond(free, about_beyond)
 beyond
 
 # %% [markdown]
-# From step 100 to 1,000, the error of NGD falls faster than the dashed line, with the exponent beside the curve. It does not yet fall like $1/t$, as on [page 11](11_long_horizon.ipynb), because the differences between the margins are still changing ([page 41](41_how_margins_settle.ipynb)). The curve of GD flattens, because $\lVert W_t\rVert$ grows only like $\log t$.
-
-# %% [markdown]
-# ## The target, in three lines
+# Every rule turns towards $W_{mm}$. From step 100 to 1,000, NGD falls faster than the dashed line, with the exponent beside its curve, while GD flattens.
 #
-# Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$ for each *pair* $m = (i, t)$ of an opt token and another token. The point nearest to zero in the convex hull of the $A_m$ has the direction of $W_{mm}$. We replace the condition that its weights sum to one by a penalty: find $b \ge 0$ that minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ (non-negative least squares). Then $W_{mm} = \sum_m \beta_m A_m$, with the dual variables $\beta = b/(1 - \sum_m b_m)$.
+# ## Does the idea hold in this run?
 #
-# <details><summary>Why is this the solution?</summary>
-#
-# Half the derivative with respect to $b_m$ is $\langle A_m, \sum_k b_k A_k\rangle - (1 - \sum_k b_k)$. At the minimum it is zero if $b_m > 0$, and not negative otherwise. Divide by $1 - \sum_k b_k$, which is positive unless no $W$ satisfies the constraints: every margin of $W_{mm}$ is at least 1, and exactly 1 if $\beta_m > 0$. These are the conditions of page 00.
-#
-# </details>
+# If it does, the margins stay close to each other while they grow. And the pulls become proportional to the duals, so that the steps point along $W_{mm}=\sum_m\beta_mA_m$.
 
 # %%
-data = problem.tokens
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
-scores = y[:, None] * (X @ u)  # (n, T)
-opt, best = scores.argmax(1), scores.max(1)
-i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
-A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
-
-b, residual = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])  # the right-hand side is (0, ..., 0, 1)
-# The least value, residual**2, is 1 - sum b: at the minimum, b_m times the half derivative is 0 for every m.
-# If it were 0, we would have sum b A = 0 with sum b = 1. Then the mean of the margins with the weights b
-# would be 0 for every W, and no W would satisfy the constraints.
-assert residual > 1e-6, "no W satisfies the constraints"
-beta = b / (1 - b.sum())
-W_mm = (beta @ A).reshape(X.shape[-1], -1)
-np.testing.assert_allclose(W_mm, target.W[0], atol=1e-8)
-print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
+for k in (0, early, len(recorded) - 1):
+    g = A @ free["NGD"].weights(k)[0].ravel()  # the margins of all pairs, seed 0
+    pull = np.exp(g.min() - g)
+    cosine = pull @ beta / np.linalg.norm(pull) / np.linalg.norm(beta)
+    angle = np.rad2deg(np.arccos(cosine))
+    print(f"step {recorded[k]:4}: margins {g.min():6.2f} to {g.max():6.2f}; angle between pulls and duals {angle:4.1f}°")
 
 # %% [markdown]
-# ## What the theorems say
+# Both happen in this seed. After 1,000 steps, all 180 margins lie within 3 % of each other.
 #
-# The theorems below assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start; [page 13](13_assumptions_broken.ipynb) quotes the assumptions. We do not know whether Assumption 1 holds here. $\tilde O$ leaves out powers of $\log t$.
+# ## How fast?
 #
-# | rule | limit of the direction | rate, paper A | decade to a million steps ([page 11](11_long_horizon.ipynb)) |
-# |---|---|---|---|
-# | GD (Theorem 6) | $W_{mm}$ | none stated | $t^{-0.03}$ |
-# | NGD (Theorem 1) | $W_{mm}$ | $\tilde O(t^{-1/2})$ | $t^{-1.00}$ |
-# | NGD-mom | none stated | none stated | $t^{-1.00}$ |
-# | Polyak (Theorem 7) | $W_{mm}$ | $\tilde O(t^{-1/2})$ | $t^{-1.00}$ |
-#
-# ## One step of each rule, for seed 0
+# Late steps point nearly along $W_{mm}$. So the part of $W_t$ beside the ray through $W_{mm}$ should stay bounded. The error is about the length of this part divided by $\lVert W_t\rVert$, so we compare the rules at equal $\lVert W_t\rVert$.
 
+# %%
+# Median errors at the first recorded step at which the median of ||W_t|| reaches a length.
+print("length " + "".join(f"{rule:>20}" for rule in free) + "   Polyak: error x ||W_t||")
+for length in (4, 8, 45, 100, 400):
+    row = f"{length:6} "
+    for history in free.values():
+        norm = np.median(history.norm, axis=0)
+        k = int(np.argmax(norm >= length))
+        error = np.median(history.direction_error["W_mm"][:, k])
+        entry = f"{error:.4f} (step {recorded[k]})" if norm[k] >= length else "not reached"
+        row += f"{entry:>20}"
+    print(f"{row}{error * norm[k]:26.2f}")  # the last rule is Polyak's
+
+# %% [markdown]
+# From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. The last column shows that the part beside the ray grows until about length 100 and hardly grows after that. NGD only reaches length 50, so it does not yet show its final exponent ([page 41](41_how_margins_settle.ipynb) explains this phase).
+#
+# In the end, the error is a constant divided by $\lVert W_t\rVert$. How it falls in $t$ depends on the length of the steps. Let $c=1/\lVert W_{mm}\rVert$. Late in training the smallest margin is nearly $c\lVert W\rVert$. So $L-L^*$ falls like $e^{-c\lVert W\rVert}$, and $\lVert\nabla L\rVert$ is nearly $c\,(L-L^*)$.
+#
+# | rule | length of a late step | $\lVert W_t\rVert$ grows like | so the error falls like | bound in paper A | fitted on [page 11](11_long_horizon.ipynb) |
+# |---|---|---|---|---|---|
+# | GD | $\eta\lVert\nabla L\rVert$, tends to 0 | $(\log t)/c$ | $1/\log t$ | none (Theorem 6: limit $W_{mm}$) | $t^{-0.03}$ |
+# | NGD | $\eta$ | $t$ | $1/t$ | $\tilde O(t^{-1/2})$ (Theorem 1) | $t^{-1.00}$ |
+# | NGD-mom | $10\,\eta$ | $t$ | $1/t$ | none | $t^{-1.00}$ |
+# | Polyak's rule | $\frac{L-L^*}{2\lVert\nabla L\rVert}\to\lVert W_{mm}\rVert/2$ | $t$ | $1/t$ | $\tilde O(t^{-1/2})$ (Theorem 7) | $t^{-1.00}$ |
+#
+# $\tilde O$ leaves out powers of $\log t$. The last column is for the decade up to a million steps, in which $1/\log t$ hardly falls.
+#
+# ## A rule of your own
+#
+# First, here are the four rules in numpy, for seed 0.
 
 # %%
 def gap_and_descent(W):
@@ -196,7 +242,6 @@ def move(W, last, rule, cap=np.inf):  # W_{t+1} - W_t, from W_t and the last mov
     kept = momentum if rule == "NGD-mom" else 0
     return kept * last + min(eta, cap) * descent
 
-
 # %%
 # These lines and the library give the same matrices.
 at = int(np.searchsorted(recorded, 50))
@@ -210,51 +255,9 @@ for rule in free_rules:
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
-# ## The paper's Figure 2
-#
-# Paper A draws its Figure 2 with caps, and says, in short:
-#
-# 1. NGD is ahead of GD.
-# 2. NGD-mom is ahead of NGD.
-# 3. Polyak-step is ahead of NGD.
-# 4. Polyak-step reaches its cap.
-# 5. Then it slows down.
-# 6. The direction of NGD converges as fast as Theorem 1 says.
-#
-# *Ahead* is our reading of "faster": in every seed and at every recorded iteration from 20 to 300, the rule has the lower loss and is higher in the other three panels. (The paper calls $p_{opt}$ the softmax score. The *alignment* is the cosine of the angle to $W_{mm}$.)
-#
-# Our copy of the paper lacks the step sizes and caps. [Page 18](18_figures_2_and_5.ipynb) quotes the text and tries 720 settings; all six statements are true in 45. The figure shows one of these settings, so it shows only that they exist. Its caps are 100 for NGD and NGD-mom, and 1,000 for Polyak-step.
-
-
-# %%
-setting = sentences.Setting(gd_step, ngd_step, ngd_cap, polyak_cap, horizon)
-capped = lib.train(problem, sentences.rules2(setting), steps, recorded, **goal)
-best_scores = lib.scores(problem.tokens, problem.tokens.u).max(-1)  # (seeds, n)
-for rule, cap in (("NGD", ngd_cap), ("NGD-mom", ngd_cap), ("Polyak-step", polyak_cap)):
-    since = sentences.capped_since(capped[rule], cap).max()
-    print(f"{rule} is at its cap from t = {recorded[since]} on in every seed")
-figure = paper_figures.figure2(capped, setting, np.exp(-best_scores).mean(-1), about)
-figure
-
-# %% [markdown]
-# The mark shows where Polyak-step reaches its cap. The curves of the norm for NGD and NGD-mom bend where these rules reach theirs, at the printed iterations. At its cap, a rule is GD with the cap as step size (NGD-mom is GD with momentum).
-#
-# A *claim* is a measured number beside its bound, here for the worst seed. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD. The exponent is for steps 30 to 300 with caps, so it differs from that in the first figure.
-
-# %% tags=["nbval-check-output"]
-values = sentences.values2(capped, setting)
-values["capped_is_gd"] = sentences.capped_is_gd(capped, problem, setting)
-words = sentences.FIGURE2 | {"capped_is_gd": sentences.CAPPED_IS_GD}
-table = claims.Table(sentences.claims_of("fig2", words, values))
-table
-
-# %% [markdown]
-# ## A rule of your own
-#
 # `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Here is a rule between GD and NGD.
 #
-# *Prediction.* Late in training the smallest margin is nearly $c\lVert W\rVert$ with $c=1/\lVert W_{mm}\rVert$, so the gradient is about as long as $e^{-c\lVert W\rVert}$. Under GD, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ gives $\lVert W\rVert=\log(ct)/c$. A step of our rule is as long as the square root of the gradient, so $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
-
+# *Prediction.* Under GD, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ gives $\lVert W\rVert=\log(ct)/c$. A step of our rule is as long as the square root of the gradient, so $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
 
 # %%
 def mine(t, gap, norm):  # arrays, an entry for each seed; write your own rule here
@@ -278,14 +281,17 @@ for t in range(50):
 np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W).max())
 
 # %% [markdown]
+# Our rule ends near length 8, with nearly the error of the other rules at this length.
+#
 # ## What we saw
 #
-# Every rule selects the opt tokens and turns towards $W_{mm}$. GD is so slow that we do not see it arrive. NGD converges faster than the paper's bound requires. [Page 11](11_long_horizon.ipynb) trains for a million steps.
+# 1. Every rule turns towards $W_{mm}$, because the gradient pushes only the pairs with the smallest margins.
+# 2. The direction error is a bounded part divided by $\lVert W_t\rVert$, so a rule is fast if it makes $W_t$ long.
+# 3. $\lVert W_t\rVert$ grows like $t$ under NGD, which therefore converges faster than the paper's bound requires. Under GD it grows like $\log t$, so we do not see GD arrive. [Page 11](11_long_horizon.ipynb) trains for a million steps.
 #
 # ## Change this
 #
 # 1. Take a weaker signal, `signal = 0.5`: shorter opt tokens among the same noise tokens. *Prediction:* is $W_{mm}$ larger, and is NGD slower?
-
 
 # %%
 def last_error(signal, std=start_std):
@@ -303,7 +309,7 @@ for strength in (signal, 0.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. The error is the length of the part of $W_t$ beside the ray, divided by $\lVert W_t\rVert$, which is about 50 in both runs. That part mainly separates the noise tokens of a sample from each other, and these have not changed.
+# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, and the part beside the ray mainly separates the noise tokens of a sample from each other. These have not changed.
 #
 # </details>
 #
@@ -316,13 +322,13 @@ for std in (start_std, 1000 * start_std):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The total length of all steps is `steps * ngd_step` = 50, so $W$ still has about the direction of the start. This does not show that the limit differs.
+# It is large. The total length of all steps is `steps * ngd_step` = 50, so $W$ still has about the direction of the start. This does not show that the limit differs.
 #
 # </details>
 #
-# ## The small print
+# ## Checking the paper
 #
-# Assumption 2 holds, because all noise tokens have score zero. We know one sufficient form of Assumption 1, and at $d=300$ the cosines between noise tokens are too large for it ([page 13](13_assumptions_broken.ipynb)).
+# *Do the theorems apply?* They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions. Assumption 2 holds, because all noise tokens have score zero. We do not know whether Assumption 1 holds: the cosines between noise tokens are too large for the one sufficient form that we know.
 
 # %%
 data, is_opt = problem.tokens, np.arange(T) == problem.tokens.opt[..., None]  # (seeds, n, T)
@@ -334,7 +340,32 @@ print(f"scores that should be equal differ by {np.ptp(other, axis=-1).max():.0e}
 print(f"cosines of two noise tokens reach {cosines.max():.2f} (seed 0)")
 
 # %% [markdown]
-# The last claims ([the record](../figures/demo/fastrates_fig2_beyond.json) lists them) test Lemmas 5 to 7 ([page 19](19_theory_ledger.ipynb)) and our predictions for the growth of the margins.
+# *Are the paper's sentences about its Figure 2 true here?* Paper A draws this figure with caps. A *cap* is the largest factor by which a rule may multiply $\nabla L$; Polyak's rule with a cap is called Polyak-step. Our copy of the paper lacks the step sizes and caps. [Page 18](18_figures_2_and_5.ipynb) tries 720 settings; in 45 of them, all six sentences are true. The figure shows one of these 45, so it shows only that they exist. Its caps are 100 for NGD and NGD-mom, and 1,000 for Polyak-step.
+
+# %%
+setting = sentences.Setting(gd_step, ngd_step, ngd_cap, polyak_cap, horizon)
+capped = lib.train(problem, sentences.rules2(setting), steps, recorded, **goal)
+best_scores = lib.scores(problem.tokens, problem.tokens.u).max(-1)  # (seeds, n)
+for rule, cap in (("NGD", ngd_cap), ("NGD-mom", ngd_cap), ("Polyak-step", polyak_cap)):
+    since = sentences.capped_since(capped[rule], cap).max()
+    print(f"{rule} is at its cap from t = {recorded[since]} on in every seed")
+figure = paper_figures.figure2(capped, setting, np.exp(-best_scores).mean(-1), about)
+figure
+
+# %% [markdown]
+# The norms of NGD and NGD-mom bend where these rules reach their caps. At its cap, a rule is GD with the cap as step size (NGD-mom is GD with momentum).
+#
+# The table has a *claim* per row, a measured number beside its bound, here for the worst seed. The first six are the paper's sentences. *Ahead* is our reading of "faster": a lower loss, and higher in the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is for steps 30 to 300 with caps, so it differs from that in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
+
+# %% tags=["nbval-check-output"]
+values = sentences.values2(capped, setting)
+values["capped_is_gd"] = sentences.capped_is_gd(capped, problem, setting)
+words = sentences.FIGURE2 | {"capped_is_gd": sentences.CAPPED_IS_GD}
+table = claims.Table(sentences.claims_of("fig2", words, values))
+table
+
+# %% [markdown]
+# The last claims, listed in [the record](../figures/demo/fastrates_fig2_beyond.json), test Lemmas 5 to 7 ([page 19](19_theory_ledger.ipynb)) and our predictions for the growth of the margins.
 
 # %% tags=["nbval-check-output"]
 # The claims of the record; no need to read.
