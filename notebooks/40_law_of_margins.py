@@ -233,7 +233,7 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# If the law holds, the bars end at the ticks, so we can read duals off margins. The bars show the run above, the text is about all runs of this section.
+# If the law holds, the bars end at the ticks, so we can read duals off margins. The bars show the run above. The text in the figure is about all runs of this section.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
