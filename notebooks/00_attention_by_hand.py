@@ -18,11 +18,9 @@
 #
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and where does its weight matrix go?
 #
+# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$. Its drawn length only grows like the logarithm of its true length, which in example 1 goes from 1.8 to 160. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
+#
 # ![In each example an arrow turns towards a dashed ray, while one token grows and the others shrink](../figures/turning.gif)
-#
-# In the film, a token grows with the weight that the layer gives it. The arrow of an example is the weight matrix $W$ times the example's query $z_i$. It turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
-#
-# You need gradients and a little numpy.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -161,11 +159,11 @@ first_look
 #
 # ## Find the direction by eye
 #
-# Suppose we want the opt token to beat every other token of its example by a logit of at least 1. The smallest matrix that does this, which is also the direction in which the smallest margin is largest for its length, is
+# Suppose we want the opt token to beat every other token of its example by a logit of at least 1. The smallest matrix that does this is
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
-# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$.
+# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If you scale every $W$ to a smallest margin of 1, the shortest has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
 # Here we can find $W_{mm}$ with a pencil. Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
@@ -234,7 +232,37 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# In this run the error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$: each arrow $W_t z_i$ grows, and its tip stays at a bounded distance from the ray.
+# In this run the error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. A blue line is the path of an arrow's tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
+
+# %%
+blue = plots.look("measured").colour
+true_length, axes = plots.panels(1, 2, height=2.8)
+axes[0].set(xlim=(-11, 4), ylim=(-2, 11))
+axes[1].set(xlim=(-7, 8), ylim=(-11.5, 1.5))
+for i, axis in enumerate(axes):
+    tips = path @ z[i]  # column i + 1 of every W_t, (steps + 1, 2)
+    ray = W_mm @ z[i] / np.linalg.norm(W_mm @ z[i])
+    axis.plot(*np.outer([0, 14], ray).T, **plots.BOUND)
+    axis.plot(*tips[:1001].T, color=blue)
+    print(f"column {i + 1}")
+    for t in (0, 300, 1000, steps):
+        nearest = max(tips[t] @ ray, 0) * ray  # the point of the ray nearest to the tip
+        away, length = np.linalg.norm(tips[t] - nearest), np.linalg.norm(tips[t])
+        place = "({:.2f}, {:.2f})".format(*tips[t])
+        print(f"  step {t:6}: {place:18} length {length:6.2f}, {away:.3f} from its ray")
+        if t <= 1000:
+            axis.plot(*tips[t], "o", color=blue)
+            pieces.beside(axis, *tips[t], f"step {t:,}", blue, (6, 3))
+    axis.set(title=f"Column {i + 1} of $W_t$ and its ray", aspect="equal")
+    axis.set(xlabel="first entry", ylabel="second entry")
+for t in (1000, steps):
+    nearest = (path[t] * W_mm).sum() / (W_mm**2).sum() * W_mm
+    off = path[t] - nearest
+    print(f"whole matrix, step {t:6}: off by {off.round(2).tolist()}, length {np.linalg.norm(off):.3f}")
+true_length
+
+# %% [markdown]
+# Column 1 runs beside its ray. At the end it is $(-113.36, 112.71)$. The nearest point of the ray is $(-113.03, 113.03)$, at a distance of 0.46. The distance was the same at step 1,000, when the arrow was twelve times shorter, so the angle to the ray has become twelve times smaller. Column 2 reaches its ray. The last two lines compare the whole matrix with the nearest multiple of $W_{mm}$: the difference hardly changes, and its length is the 0.966 above. [Page 40](40_law_of_margins.ipynb) shows why such differences converge.
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -247,7 +275,6 @@ for i, dash in enumerate(("-", "--")):
 plots.threshold(weight_axis, 1 / 3, "equal weights", at=0.02)
 weight_axis.set(title="Weight of the opt token", xscale="log", xlabel="iteration $t$", xlim=(1, steps))
 weight_axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-blue = plots.look("measured").colour
 error_axis.plot(iterations, error, color=blue)
 plots.slope(error_axis, (steps / 10, 0.9 * steps), -1, error[steps // 10 - 1] / 2, "$1/t$, slope only", (-5, -5))
 error_axis.set(title="Distance of the direction from that of $W_{mm}$")
@@ -272,7 +299,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # The layer learns to read, in each example, the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix that lets these tokens win.
 #
-# Paper A (arXiv 2402.05738) proves convergence to $W_{mm}$ if the tokens are nearly orthogonal (its Assumption 1), the other tokens have equal scores (Assumption 2), and the start is small. Here the scores are equal, but two tokens of example 1 are parallel and the start is not small. So the theorem says nothing about this run.
+# Paper A (arXiv 2402.05738) proves convergence to $W_{mm}$ if the tokens are nearly orthogonal (its Assumption 1), the other tokens have equal scores (Assumption 2), and the start is small ([page 13](13_assumptions_broken.ipynb) quotes it). Here the scores are equal, but two tokens of example 1 are parallel and the start is not small. So the theorem says nothing about this run.
 #
 # ## Change this
 #

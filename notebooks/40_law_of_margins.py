@@ -18,8 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.
-# Theorem 1 bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$, the distance between the two directions, by a multiple of $t^{-1/2}$, up to logarithms.
-# But that is only an upper bound.
+# Theorem 1 (quoted below) only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$, the distance between the two directions, by a multiple of $t^{-1/2}$, up to logarithms.
 #
 # **Question.** How large *is* the error? In which cases can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
 #
@@ -28,7 +27,7 @@
 # Take two samples of two tokens. The first tokens are $(1,0)$ and $(0,\frac12)$, both with the score 1; the second tokens are zero. The query is not a token but the number 1, so $W$ is a vector in the plane.
 # The *margins*, logit of the first token minus logit of the second, are $g_1=w_1$ and $g_2=\frac12w_2$.
 #
-# The *token SVM* asks for the shortest $W$ with both margins at least 1. Its solution is $W_{mm}=(1,2)=1\cdot(1,0)+4\cdot(0,\frac12)$.
+# The *token SVM* asks for the shortest $W$ with both margins at least 1, so $w_1\ge1$ and $w_2\ge2$. Its solution is $W_{mm}=(1,2)=1\cdot(1,0)+4\cdot(0,\frac12)$.
 # The factors 1 and 4 are its *dual variables*, or *duals*.
 #
 # Under NGD, watch the difference of the margins, and the error multiplied by $\|W_t\|$.
@@ -45,11 +44,11 @@ growing_steps = 2500
 import numpy as np
 
 from companion import claims, plots, record, statements
-from lib import dynamics, svm
+from lib import attention, dynamics, svm
 from lib.attention import coordinates, tokens
 from papers.a import phase_diagram
 from papers.a.statements import STATEMENTS
-from papers.law import joint_law, margin_law, margin_law_figures
+from papers.law import joint_law, margin_law, margin_law_figures, margin_theorem
 from papers.law import margin_law_runs as runs
 from papers.law import margin_law_steps as law_steps
 from papers.ours import BOUNDS
@@ -71,11 +70,11 @@ for t in (1, 10, 100, 300, 1000):
 # %% [markdown]
 # Both margins grow without bound, but their *difference* converges to $-\log4=-1.386$, and 4 is the ratio of the duals.
 #
-# Why? Loss and scores are the same in both samples, so late in training sample $i$ pulls on $W$ with a force proportional to $e^{-g_i}$.
+# Why? In the code, sample $i$ pulls on $W$ with the force $e^{q-1}q(1-q)$. Late in training the weight $q=1/(1+e^{g_i})$ of its second token is nearly $e^{-g_i}$, so the force is nearly proportional to $e^{-g_i}$.
 #
 # 1. Each step is the sum of $(1,0)$ and $(0,\frac12)$, each multiplied by its pull. If $g_2-g_1=-\log4$, sample 2 pulls four times as hard as sample 1. Then the step points along $W_{mm}$ and does not change the difference.
 # 2. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If it is smaller, it rises.
-# 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of $-(0,2\log4)$ orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the path's distance from the ray.
+# 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of the second orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the path's distance from the ray.
 #
 # Seen from the origin, a fixed distance is an angle that shrinks like $1/\|W_t\|$.
 
@@ -92,7 +91,7 @@ figure_ray
 # Left: the path joins the dotted line, which is parallel to the dashed ray. Right: its distance from the ray converges to our prediction from the duals.
 #
 # **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. (The direction error, $2\sin(\theta_t/2)$, is nearly $\sin\theta_t$ for small angles.) So $W_t$ needs the length $C/\sin1°$.
-# Each step is 0.1 long, and late steps point almost along $W_{mm}$, so we predict $C/(0.1\,\sin1°)$ steps. Early steps point elsewhere, so we may be a few off.
+# Each step is 0.1 long, and late steps point almost along $W_{mm}$, so we predict $C/(0.1\,\sin1°)$ steps, up to a few because of the early ones.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -113,15 +112,32 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | the *margin level* at step $t$: the mean of the margins with the weights $\beta_m$, whose sum is $\lVert W_{mm}\rVert^2$ |
 # | $o_m$ | the *offset* of a pair: the limit of $g_m-a_t$ |
 #
-# **Theorem (in words).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough. Then
+# **Theorem (in words).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough (both defined below). Then
 # $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
 # The matrix $\rho_\perp$ is the limit of the part of $W_t$ beside the ray through $W_{mm}$. The mean $\text{mean}_\beta$ has the weights $\beta$, so $\sum_m\beta_mo_m=0$ and $\rho_\perp$ is orthogonal to $W_{mm}$. If the $A_m$ are independent, exactly one $\rho_\perp$ in their span has these inner products, and a linear system gives it.
 #
 # **In the plane above**, the $\kappa_m$ are equal, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant. Its mean with the weights 1 and 4 is $-0.8\log4$, so the offsets are $o=(0.8,-0.2)\log4$. The vector with these margins is $\rho_\perp=(0.8,-0.4)\log4$, as before.
 #
-# **Why?** Late in training, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$. This sum must come to point along $W_{mm}=\sum_m\beta_mA_m$, so the pulls $\kappa_me^{-g_m}$ become proportional to the duals. Taking logarithms gives $o_m$.
+# **Why?** Late in training, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$ ([page 00](00_attention_by_hand.ipynb) derives this sum). As in the plane, deviations correct themselves, until the sum points along $W_{mm}=\sum_m\beta_mA_m$ ([the note](law_of_margins.md#the-law-that-notebook-40-measures) shows that this is gradient descent on a convex function). Then the pulls $\kappa_me^{-g_m}$ are proportional to the duals, and logarithms give $o_m$.
 #
-# [The note](law_of_margins.md) states the hypotheses precisely, and allows other starts and pairs off the support. $C$ then follows from the pairs on the support. The start and the other pairs leave a component $\omega_\infty$ that is orthogonal to all $A_m$ of the support. (A pair off the support soon stops pulling, but later steps never undo its early pushes.) Then $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$.
+# **Short** means $\eta\lVert W_{mm}\rVert D^2<8$ for NGD, with the largest distance $D$ between two $A_m$ on the support. In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$.
+#
+# **Far enough** means that one inequality holds at one step: $a_t\ge A$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the number $A$ on (the note computes it: inequality 8), this sum is too small to carry the run away from the law.
+
+# %%
+plane = attention.token_set(
+    [[[1, 0], [0, 0]], [[0, 0.5], [0, 0]]], [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 2.0]
+)
+plane_law = margin_law.margin_law(plane, svm.token_svm(plane))
+local = margin_theorem.Local(plane, plane_law, plane.opt, "exponential")
+for t in (50, 100, 300):
+    proof = margin_theorem.prove(local, dynamics.NGD(0.1), (A @ path[t])[:, None])
+    print(f"t = {t:3}: level a_t = {proof.level:5.2f}, A = {proof.A:.2f}, a_t >= A: {proof.holds}")
+
+# %% [markdown]
+# In the plane, the level is too low at step 50. At step 100 it is high enough, which proves the limit.
+#
+# **Other starts, and pairs off the support** leave a component $\omega_\infty$ that is orthogonal to all $A_m$ of the support. (A pair off the support soon stops pulling, since its margin grows faster, but later steps never undo its early pushes.) $C$ still follows from the pairs on the support. By Pythagoras, $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$; the note proves this limit.
 #
 # Paper A says:
 
@@ -175,21 +191,16 @@ print(f"C = {sizes[0]:.2f} from the duals; ||omega_inf|| = {sizes[1]:.2f}, read 
 print(f"predicted: ||W_t|| x error -> {np.hypot(*sizes):.2f}")
 print(f"measured at t = 100,000:      {np.linalg.norm(late) * error(late):.2f}")
 print(f"error of W_t: {error(late):.1e}; of W_t - W_(t/2): {error(late - half):.1e}")
+print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[1000] - path[500]).round(4))
 
 # %% [markdown]
-# Here $C$ is less than a quarter of the whole constant. We know no formula for $\omega_\infty$; [page 43](43_map_of_the_constant.ipynb) predicts its length by integrating a flow. In $W_t-W_{t/2}$ both parts cancel (page 41).
+# Here $C$ is less than a quarter of the whole constant. We know no formula for $\omega_\infty$; [page 43](43_map_of_the_constant.ipynb) predicts its length by integrating a flow.
+#
+# **Two iterates give the direction without this error.** $W_t$ is $a_tW_{mm}$ plus a part that converges to $\rho_\perp+\omega_\infty$, and so is $W_{t/2}$. In $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane, the printed difference is $22.3607\cdot(1,2)$. [Page 41](41_how_margins_settle.ipynb) uses this trick.
 #
 # ## Many runs
 #
-# | setting | tokens | training |
-# |---|---|---|
-# | class means | paper A's Figure 2: best token at its class mean, other tokens are noise | NGD |
-# | antipodal | the same, with opposite means | momentum, logistic loss |
-# | Gaussian | Gaussian | Polyak's rule |
-# | unequal scores | Gaussian, other tokens with unequal scores | NGD, logistic loss, Gaussian start |
-# | unit tokens | random unit vectors | NGD |
-#
-# Otherwise the loss is exponential and the start zero. We exclude runs that are too short or violate a hypothesis. If an inequality holds at the last step, a theorem of the note says that the run tends to the law.
+# We compare runs in [five settings](law_of_margins.md#five-settings) with the law. We exclude runs that are too short or violate a hypothesis ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). The last printed line counts the runs in which an inequality like $a_t\ge A$ holds at the last step.
 
 # %%
 every = range(seeds)
@@ -216,22 +227,13 @@ proved = sum(one.proof().holds for one in kept)
 print(f"{len(kept)} of {len(compared)} runs are compared with the law at t = {steps:,}")
 print(f"the inequality holds in {proved} of these {len(kept)} runs")
 
-# %% [markdown]
-# ## Claims
-#
-# A [claim](words.md) is a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). For `law.constant` we divide the error by its prediction, for which the run itself supplies $\lVert W_t\rVert$ and, at $t/10$, $\omega_\infty$.
-
-# %%
-table = claims.Table(runs.all_claims(kept))
-table
-
 # %%
 about_offsets = f"Unit tokens, n=6, T=8, d=10, NGD at t = 100,000; in words: {len(kept)} runs at t = {steps:,}"
 figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# If the law holds, the bars end at the ticks, so we can read duals off margins. The bars show the run above, after 100,000 steps; the text is about all ten runs, after a million.
+# If the law holds, the bars end at the ticks, so we can read duals off margins. The bars show the run above. The text in the figure is about all runs of this section.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -242,19 +244,22 @@ figure_diagonal
 # %% [markdown]
 # Left: if the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). Right (logarithmic axis): if $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1.
 #
+# In the folded table, a row is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails. The prediction in `law.constant` takes $\lVert W_t\rVert$ and, at $t/10$, $\omega_\infty$ from the run itself.
+
+# %%
+table = claims.Table(runs.all_claims(kept))
+table
+
+# %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$, so on one problem all rules should fall on one line. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, because the gradient shrinks exponentially. So we also let the steps of GD grow like $e^t$ and the cap like $e^{0.8t}$; the code stores their logarithms.
+# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$, so on one problem all rules should fall on one line. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, because the gradient shrinks like $e^{-g}$. So we also let the steps of GD grow like $e^t$ and the cap like $e^{0.8t}$, stored as logarithms.
 
-# %% tags=["nbval-check-output"]
+# %%
 fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
 target = svm.token_svm(fig2.tokens)
 fig2_law = margin_law.margin_law(fig2.tokens, target)
 collapsed, short = law_steps.figure2_runs(fig2, target.W, growing_steps)
-collapse_table = claims.Table(law_steps.figure2_claims(collapsed, short, "W_mm", fig2_law))
-collapse_table
-
-# %%
 about_collapse = "Figure 2's problem, n=20, T=10, d=300; seed 0; normalised GD with and without momentum, GD and Polyak's rule, logistic and exponential loss; crosses: t = 100,000"
 figure_collapse = plots.caption(
     margin_law_figures.collapse(collapsed | short, fig2_law), about_collapse
@@ -262,14 +267,20 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve is one rule with one loss. Near $\|W_t\|=10$ they lie below the dotted line, because the part of $W_t$ that tends to $\rho_\perp$ is still short. Near 100 they reach it, but the runs of the two rules with constant steps or a constant cap end earlier, at the crosses.
+# Each blue curve is one rule with one loss. Near $\|W_t\|=10$ they lie below the dotted line, because the part of $W_t$ that tends to $\rho_\perp$ is still short. Near 100 they reach it, but GD with constant steps and Polyak's rule with a constant cap end earlier, at the crosses.
+#
+# The folded table has the numbers: the row `law.collapse` is about the curves on the line, the rows `law.unseen` about the crosses, and `law.settling` belongs to page 41. None fails.
+
+# %% tags=["nbval-check-output"]
+collapse_table = claims.Table(law_steps.figure2_claims(collapsed, short, "W_mm", fig2_law))
+collapse_table
 
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know the tokens that the run selects and $\omega_\infty=0$, we know this constant before training. Otherwise we read $\omega_\infty$ off the run at $t/10$. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$. Theorem 1 only promises $t^{-1/2}$.
+# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know which tokens the run selects and $\omega_\infty=0$, we know this constant before training. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$, not only like $t^{-1/2}$.
 #
-# The limit is proved for runs that meet the hypotheses and get far enough. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
+# The limit is proved for runs that meet the hypotheses and reach $a_t\ge A$. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
 #
 # ## Change this
 #
@@ -299,7 +310,7 @@ for std in (0.0, 2.0):
 #
 # </details>
 #
-# **To prove.** $C=0$ if and only if $\kappa_m/\beta_m$ is the same for all pairs on the support. (Solution: the note.)
+# **To prove.** $C=0$ if and only if all $\kappa_m/\beta_m$ on the support are equal. (Solution: the note.)
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
