@@ -322,7 +322,7 @@ for p, history in long_runs.items():
 #
 # ## The small print
 #
-# **The theorem.** Our copy of the paper lacks the formulas of its theorem, so we restored them. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. It does not cover our starts and our normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
+# **The theorem.** Our copy of the paper lacks the formulas of its theorem, so we restored them. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. The theorem does not cover our starts and our normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, convergence")
