@@ -223,6 +223,7 @@ for axis, p in zip(axes, exponents, strict=True):
     axis.set(title=f"norm with p = {p:g}", xscale="log", xlabel="iteration $t$", xlim=(100, iterations[exponents.index(p)]), ylim=(0, 1))
     pieces.end_labels(axis, labels, 8)
 axes[0].set_ylabel("share of the largest margin")
+about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; medians of the runs"
 figure_ratio
 
 # %% [markdown]
@@ -380,14 +381,15 @@ own = section5.divergences(histories, ends, own_tokens=True)
 means |= {f"own_p{p:g}_q{s:g}".replace(".", "_"): values[:, -1].mean() for (p, s), values in own.items()}
 last = {p: paths[p].divergence(path_ends[p][p].W, p)[0, -1] for p in exponents}
 means |= named("path_divergence", last)
-means |= named("ratio", {p: np.median(ratios[p, p][:, -1]) for p in exponents})
-means |= named("mapped_ratio", {p: max(mapped[trained, p] for trained in exponents if trained != p) for p in exponents})
+shares = named("trained", {p: np.median(ratios[p, p][:, -1]) for p in exponents})
+shares |= named("mapped", {p: max(mapped[trained, p] for trained in exponents if trained != p) for p in exponents})
 slope_off = [
     abs(path[-1, 1] / path[-1, 0] / (solutions_by_hand[p][1] / solutions_by_hand[p][0]) - 1)
     for p, path in paths_by_hand.items()
 ]
 by_hand_setting = {"n": 2, "T": 3, "d": 2, "seeds": []}
 run.keep(figure_rays, "mirror_rays", about_rays, [], {"worst_slope": max(slope_off)}, setting=by_hand_setting)
+run.keep(figure_ratio, "mirror_margins", about_ratio, [], shares)
 run.keep(figure, "mirror_bregman", about, [*table, *path_table], means)
 last = {p: joint[p].divergence(joint_ends[p][p].W, p)[0, -1] for p in joint}
 of_head = {p: joint[p].head_divergence(heads[p].value, p)[0, -1] for p in joint}

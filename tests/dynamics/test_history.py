@@ -122,3 +122,49 @@ def test_a_run_that_has_ended_selects_nothing():
     run = dynamics.train(attention.two_examples(), dynamics.GD(1e300), 5)
     with pytest.raises(ValueError, match="run 0 had ended by then, diverged at"):
         run.selected(attention.two_examples())
+
+
+RULES = {  # in minimal coordinates, and in those of the tokens
+    "NGD": dynamics.NGD(0.5),
+    "sign": dynamics.SignDescent(0.05),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("norm", ["frobenius", "spectral", "nuclear", 1, np.inf])
+def test_the_margin_ratio_is_the_least_margin_of_w_beside_the_largest(name, norm):
+    tokens = attention.unit_tokens([0, 3], n=3, T=4, d=6)
+    mask = np.ones((2, 3, 4), bool)
+    hidden = (tokens.opt[0, 0] + 1) % 4
+    mask[0, 0, hidden] = False
+    tokens = attention.token_set(tokens.X, tokens.y, tokens.z, tokens.u, mask=mask)
+    start = 0.3 * np.random.default_rng(0).standard_normal((2, 6, 6))
+    run = dynamics.train(tokens, RULES[name], 400, start=start)
+    ratio = run.margin_ratio(tokens, norm)
+    selected = run.selected(tokens)
+    solution = svm.token_svm(tokens, selected, norm)
+    for r in range(2):
+        W = run.weights(-1)[r]
+        if run.coordinates == "minimal":
+            W = attention.minimal(tokens).expand(run.weights(-1))[r]
+        margins = []
+        for X, z, seen, s in zip(
+            tokens.X[r], tokens.z[r], mask[r], selected[r], strict=True
+        ):
+            logits = X @ W @ z
+            margins += [logits[s] - logits[t] for t in range(4) if t != s and seen[t]]
+        size = {"frobenius": None, "spectral": 2, "nuclear": "nuc"}
+        if norm in size:
+            length = np.linalg.norm(W, size[norm])
+        else:
+            length = np.linalg.norm(W.ravel(), norm)
+        expected = min(margins) / length * solution.norm[r]
+        assert ratio[r] == pytest.approx(expected, rel=1e-9)
+        assert 0 < ratio[r] < 1 + 1e-7
+
+
+def test_w_of_zero_has_no_margin_ratio():
+    tokens = attention.unit_tokens(0, n=3, T=4, d=6)
+    run = dynamics.train(tokens, dynamics.NGD(0.5), 10)
+    assert np.isnan(run.margin_ratio(tokens, k=0)).all()
+    assert 0 < run.margin_ratio(tokens)[0] < 1
