@@ -127,10 +127,18 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     (law,) = python_blocks("lib/README.md")
     printed = []
     names = {"print": lambda *words: printed.append(words)}
-    run_block(own_step.replace("1000", "50"), names)
+    run_block(own_step, names)
     assert len(printed[0]) == 1  # a sign of life, before the imports
-    assert [name for name, _ in printed[1:]] == ["NGD", "mine"]
-    assert all(errors.shape == (5,) and (errors < 2).all() for _, errors in printed[1:])
+    shares = {(name, norm): float(share) for name, norm, share in printed[1:]}
+    own = {"mine": "frobenius", "Muon": "spectral", "sign": np.inf}
+    assert len(shares) == 9
+    for name, norm in own.items():
+        largest = max(share for (other, _), share in shares.items() if other == name)
+        assert shares[name, norm] == largest
+    said = re.findall(r"norm \((0\.\d\d)\)|infty\$ \((0\.\d\d)\)", page("README.md"))
+    assert [float("".join(words)) for words in said] == [
+        shares[name, norm] for name, norm in own.items()
+    ]
     run_block(law, names)
     (remaining,), (_, outside), (by_C,), (measured, predicted), (longest,) = printed[
         -5:
