@@ -421,6 +421,8 @@ def lemma1_ratios(problem: Regression) -> dict[str, float]:
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
     """Find the largest eigenvalue of sym(Sigma^{1/2} B Sigma^{1/2}) over all minima.
 
+    The problem must have d >= 2, because for d = 1 there is nothing to search.
+
     Returns this eigenvalue divided by sigma_1^{1/2}. The search is by L-BFGS over the
     antisymmetric S in R = R_0 e^S. It begins at `starts` random R_0, and at the same
     R_0 with the first column reversed, since R_0 e^S has the determinant of R_0.
