@@ -36,9 +36,11 @@ TEMPLATES.globals |= {"claims": claims, "ledger": ledger, "lib": lib}
 
 
 def notebook(path: Path, shown: list[figures.Figure]) -> str:
-    """Return a notebook with folded set-up, a text for each picture, and its figures.
+    """Return a notebook as JSON, with what the site adds to it.
 
-    Raises ValueError with the path if the notebook has no stored outputs.
+    Its set-up is folded, each picture has a text, and links lead to its figures, which
+    are found among `shown`. Raises ValueError with the path if the notebook has no
+    stored outputs.
     """
     page = nbformat.read(path, as_version=4)
     if not any(cell.get("outputs") for cell in page.cells):
@@ -64,7 +66,7 @@ def notebook(path: Path, shown: list[figures.Figure]) -> str:
 
 
 def collect(folder: Path) -> None:
-    """Write what Sphinx reads.
+    """Write what Sphinx reads into `folder`, which is emptied first.
 
     Raises OSError or ValueError with the path if a notebook or figure is not whole.
     """

@@ -13,7 +13,7 @@ def fitted_slope(
     """Fit the slope of y (runs, k) in x (k,) by least squares, over since <= x <=
     until.
 
-    The result is (runs,).
+    The result is (runs,). It is NaN if fewer than two different x are in this range.
     """
     keep = (x >= since) & (x <= until)
     x = x[keep] - x[keep].mean()
@@ -29,7 +29,7 @@ def log_slope(
 ) -> np.ndarray:
     """Fit the exponent a of y ~ x^a, over since <= x <= until and x > 0.
 
-    y is (runs, k), x is (k,) and the result (runs,).
+    y (runs, k) must be positive there, x is (k,) and the result (runs,).
     """
     x = np.asarray(x)
     keep = (x > 0) & (x >= since) & (x <= until)
@@ -37,7 +37,7 @@ def log_slope(
 
 
 def path_sum(iterations: np.ndarray, decay: float) -> np.ndarray:
-    """Return S_t = sum_{s=1}^t s^-decay at the iterations t (k,).
+    """Return S_t = sum_{s=1}^t s^-decay at the `iterations` t, integers (k,), as (k,).
 
     This is the sum of t step sizes eta s^-decay, divided by eta. It equals t for decay
     0, and 3 t^(1/3) - 2.45 + O(t^-2/3) for decay 2/3.
@@ -56,8 +56,9 @@ def exponent(
 def power_fit(x: Sequence[float] | np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Fit the exponent a of y = C x^a, with its standard error.
 
-    x is (points,) and y (repeats, points). Every repeat gives a least-squares slope,
-    and their mean is the exponent.
+    x is (points,) and y (repeats, points), or (points,) for one repeat. Every repeat
+    gives a least-squares slope in logarithms, and their mean is the exponent. The error
+    of a single repeat is unknown, and 0.0 is returned for it.
     """
     slopes = log_slope(x, np.atleast_2d(y))
     if len(slopes) > 1:
@@ -70,7 +71,7 @@ def power_fit(x: Sequence[float] | np.ndarray, y: np.ndarray) -> tuple[float, fl
 def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.ndarray:
     """Return the first of `iterations` (k,) with values (runs, k) <= level, or inf.
 
-    The result is (runs,).
+    The result is a float per run, (runs,). NaN is never below the level.
     """
     reached = values <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
@@ -79,6 +80,8 @@ def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.
 def geometric_phase(iterations: np.ndarray, excess: np.ndarray, floor: float) -> float:
     """Fit the slope of log excess (k,) per iteration, over the records before excess
     first falls to 10 floor.
+
+    There must be two such records or more.
     """
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)

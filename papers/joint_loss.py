@@ -79,9 +79,10 @@ def _check_coordinates(history: History, tokens: TokenSet) -> None:
 def log_loss_parts(
     margins: np.ndarray, scores: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return log L (...,), the softmax weights p and the outputs f.
+    """Return log L (...), the softmax weights p (..., n, T) and the outputs f (..., n).
 
-    `margins` and `scores` are (..., n, T) with the opt token first.
+    The loss is exponential, L = mean_i e^{-f_i}. `margins` and `scores` are (..., n, T)
+    with the opt token first, and finite scores.
     """
     log_p = -margins - np.logaddexp.reduce(-margins, -1)[..., None]
     p = np.exp(log_p)
@@ -95,8 +96,8 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     norm.
 
     The loss is exponential, and `tokens` are those of the Minimal that was trained;
-    others raise ValueError. Let
-    f_i = sum_t p_t gamma_t be a function of logits a and scores gamma. Then
+    others raise ValueError. Let f_i = sum_t p_t gamma_t be a function of logits a and
+    scores gamma. Then
 
         df/da_t = p_t (gamma_t - f),    df/dgamma_t = p_t,
         d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t - f),
@@ -130,7 +131,7 @@ def _gram_root(tokens: TokenSet):
     (W, u) to logits and scores.
 
     A sample has T - 1 logits relative to the opt token's, and T scores, the opt token's
-    first.
+    first. m is the number of logits and scores of all samples, n (2T - 1).
     """
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
@@ -146,5 +147,6 @@ def _gram_root(tokens: TokenSet):
 
 
 def _root(gram: np.ndarray):
+    """Return R (..., m, m) with R R^T = gram (..., m, m), positive semidefinite."""
     values, vectors = np.linalg.eigh(gram)
     return vectors * np.sqrt(values.clip(0))[:, None]

@@ -58,6 +58,11 @@ def claim(
     Returns
     -------
     Claim
+
+    Raises
+    ------
+    KeyError
+        If the table has neither a row `id.setting` nor a row `id`.
     """
     whole = f"{id}.{setting}" if setting else id
     known, asked, words = ROWS.get(whole) or ROWS[id]

@@ -40,8 +40,9 @@ def cells(
 ) -> AxesImage:
     """Draw `values` (rows, columns) in [low, 1] as coloured cells with a text.
 
-    The text is by default the value in per cent. NaN is drawn as "none". Returns the
-    image, for a colour bar.
+    `text` (rows, columns) has the texts, by default the values in per cent. NaN is
+    drawn as "none". Labels that are numbers are written by their shortest form. Returns
+    the image, for a colour bar.
     """
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
@@ -66,7 +67,7 @@ def cells(
 
 
 def outline(ax: Axes, row: int, column: int) -> None:
-    """Outline one cell of `cells`, such as the predicted one."""
+    """Outline one cell of `cells`, such as the predicted one, by its indices."""
     line = dict(fill=False, linewidth=2.2, edgecolor=plots.INKS["vermilion"])
     ax.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **line))
 
@@ -92,11 +93,12 @@ def strip(
 ) -> None:
     """Draw points on a logarithmic axis, with a row for each name, from top to bottom.
 
-    Points beyond one of the two `ends` are drawn as an arrow at this end, with the
-    value of the point, or with the number of points if there are several. `looks` has
-    an entry for each row. A line is drawn at `bound`, the required value. `filled` has,
-    by row, whether each point is filled (points,), and `said` has words to the right of
-    each row. `names` are passed to Axes.set.
+    Points beyond one of the two `ends` are drawn as an arrow at this end. Beside it is
+    the value of the point, or the number of points if there are several or the point is
+    infinite. NaN is not drawn. `looks` has an entry for each row. A line is drawn at
+    `bound`, the required value. `filled` has, by row, whether each point is filled
+    (points,); by default none is. `said` has words to the right of each row. `names`
+    are passed to Axes.set.
     """
     for row, (name, values) in enumerate(rows.items()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -155,7 +157,8 @@ def end_labels(
 ) -> None:
     """Write words to the right of the panel, moved apart where they would overlap.
 
-    A label is (height, words, colour).
+    A label is (height, words, colour), with the height in the data's units. Call it
+    after the limits of the panel are set.
     """
     # Heights are shares of the panel's height, which is `inches`.
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
@@ -266,10 +269,10 @@ def note(
 class Bar(NamedTuple):
     """One line of a forest plot: a value, its interval and its verdict.
 
-    `words` are written to the right of the bar, by default the verdict. The single
-    values `points` are drawn above the bar. `hollow` says which of them are only
-    bounds. The `look` is by default that of the verdict. If the value is NaN, the line
-    stays empty.
+    `asked` are required values, drawn as short black lines across the bar. `words` are
+    written to the right of the bar, by default the verdict. The single values `points`
+    are drawn above the bar. `hollow` says which of them are only bounds. The `look` is
+    by default that of the verdict. If the value is NaN, the line stays empty.
     """
 
     label: str
@@ -289,9 +292,9 @@ def forest(
 ) -> None:
     """Draw intervals below each other, with their verdicts in words at the right.
 
-    A bar that is None leaves a gap. `zero` is the value that means no difference. An
-    interval that goes beyond `ends` is drawn with an arrow, and a value beyond them is
-    written.
+    A bar that is None leaves a gap, and at least one must not be None. `zero` is the
+    value that means no difference. An interval that goes beyond `ends` is drawn with an
+    arrow, and a value beyond them is written.
     """
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
@@ -341,7 +344,10 @@ def forest(
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label a logarithmic `axis` by plain numbers. Call it after the data are drawn."""
+    """Label a logarithmic `axis` by plain numbers. Call it after the data are drawn.
+
+    An axis over more than three decades, or from below 0.001 on, keeps powers of ten.
+    """
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low or low < 1e-3:
         return  # over so many decades powers of ten are easier to read

@@ -19,15 +19,21 @@ def saturated_slopes(
     Parameters
     ----------
     tokens : TokenSet
-    selected : ndarray (runs, n), optional
+        The data sets, with their heads u.
+    selected : ndarray of int (runs, n), optional
         The selected tokens; by default the best ones, `tokens.opt`.
     loss : str
-        "exponential" or "logistic".
+        One of `lib.attention.losses.LOSSES`.
 
     Returns
     -------
     ndarray (runs, n, T-1)
         NaN where the selected token has no larger score, and for masked tokens.
+
+    Raises
+    ------
+    ValueError
+        If the loss is unknown.
     """
     losses.check_loss(loss)
     selected = tokens.opt if selected is None else selected
@@ -39,8 +45,9 @@ def saturated_slopes(
 def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
     """Return log(kappa_m / beta_m) on the support minus its mean, (m,), and this mean.
 
-    The mean is weighted by beta. The law of the margins says that log(kappa_m / beta_m)
-    minus its mean is the offset a_m of margin m.
+    `log_slopes` (m,) are log kappa_m, and `beta` (m,) are positive duals. The mean is
+    weighted by beta. The law of the margins says that log(kappa_m / beta_m) minus its
+    mean is the offset a_m of margin m.
     """
     ratio = log_slopes - np.log(beta)
     mean = beta @ ratio / beta.sum()
@@ -60,6 +67,8 @@ def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
     """Return the selected token's score minus that of every other token, (runs, n,
     T-1).
+
+    `scores` are (runs, n, T), and `selected` (runs, n) are indices of tokens.
     """
     chosen = np.take_along_axis(scores, selected[..., None], -1)
     rest = coordinates.others(selected, scores.shape[-1])
@@ -67,7 +76,7 @@ def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
 
 
 def log_of_gaps(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Return the logarithm of `gaps_of_scores`.
+    """Return the logarithm of `gaps_of_scores`, (runs, n, T-1).
 
     It is NaN if a gap is not positive or a token is masked.
     """

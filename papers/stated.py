@@ -71,7 +71,8 @@ class Stated:
         claim is about the worst number, and also states the interval of the mean.
         `names` are appended to the id. `names` and `say` fill the gaps "{}" in the
         words of the claim. `number` and `bound` replace the statement's number and the
-        bound in the file.
+        bound in the file. `more` is passed to `companion.claims.bounded`. Raises
+        KeyError if the file does not list the id.
         """
         home, asked, source, _, words, *remarks = self._rows[id]
         paper = f"paper {self.paper}, {number or home}"
@@ -94,8 +95,9 @@ class Stated:
         return replace(made, remark=made.remark.replace("{room}", room))
 
     def mean(self, id: str, values: np.ndarray, **more: Any) -> Claim:
-        """Check the mean of `values` (repeats,) by the claim `id`, with its
-        interval.
+        """Check the mean of `values` (repeats,) by the claim `id`, with its interval.
+
+        A single value has no interval.
         """
         if np.size(values) > 1:
             ends = claims.interval(values)

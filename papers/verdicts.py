@@ -23,12 +23,12 @@ LEVEL = 0.95
 class Interval:
     """The mean of paired `values` (seeds,), with the t interval from `low` to `high`.
 
-    The confidence level is `level`. If `geometric`, everything is computed from
-    logarithms, and the mean is the geometric one. `other_variance` is a variance of the
-    mean that does not shrink with the number of seeds, such as that of a finite test
-    set. It is added in quadrature: half width = sqrt((t s)²/n + (z σ)²). `opened` says
-    which of the two ends are unknown, for example because runs were censored, and
-    `note` says why.
+    There must be two seeds or more. The confidence level is `level`. If `geometric`,
+    everything is computed from logarithms, and the mean is the geometric one.
+    `other_variance` is a variance of the mean that does not shrink with the number of
+    seeds, such as that of a finite test set. It is added in quadrature: half width =
+    sqrt((t s)²/n + (z σ)²). `opened` says which of the two ends are unknown, for
+    example because runs were censored, and `note` says why.
     """
 
     values: np.ndarray
@@ -77,7 +77,8 @@ class Interval:
 def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
     """Compute the t interval of the mean of two or more paired `differences` (seeds,).
 
-    `other_variance` is explained in `Interval`.
+    `other_variance` is explained in `Interval`. Raises ValueError for another shape, or
+    for fewer than two seeds.
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
@@ -88,8 +89,10 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Inter
 
 
 def ratio_interval(values: np.ndarray) -> Interval:
-    """Compute the t interval of the geometric mean of positive paired ratios
-    (seeds,).
+    """Compute the t interval of the geometric mean of positive paired ratios (seeds,).
+
+    Raises ValueError for a ratio that is not positive and finite, and for fewer than
+    two seeds.
     """
     ratios = np.asarray(values, dtype=float)
     if not (np.isfinite(ratios) & (ratios > 0)).all():
@@ -106,7 +109,8 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
     still holds, and we set the lower end to 0. If a run of the rule is censored, the
     ratio is too small, so that the lower end still holds, and we set the upper end to
     infinity. If both runs of one seed are censored, this seed says nothing, and both
-    ends are unknown.
+    ends are unknown. Raises ValueError if a number of steps is not positive, or for
+    fewer than two seeds.
     """
     never = ~np.isfinite(steps)
     theirs = ~np.isfinite(reference)
@@ -118,15 +122,19 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
 
 
 def faster(ratio: Interval) -> str:
-    """Decide "fewer steps": yes if the interval is below 1, no if it is above 1 or
-    inside `SAME`.
+    """Decide "fewer steps": yes if the interval is below 1; otherwise no if it is above
+    1 or inside `SAME`.
+
+    An interval inside `SAME` that is below 1 is a yes.
     """
     return decided(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
 
 def slower(ratio: Interval) -> str:
-    """Decide "more steps": yes if the interval is above 1, no if it is below 1 or
-    inside `SAME`.
+    """Decide "more steps": yes if the interval is above 1; otherwise no if it is below
+    1 or inside `SAME`.
+
+    An interval inside `SAME` that is above 1 is a yes.
     """
     return decided(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
@@ -162,8 +170,8 @@ SIDES: dict[Callable, tuple[float, float]] = {
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
     """Return the smallest α at which the interval at level 1 - α is decided by `word`.
 
-    It is 1 if there is none. If `word` has one border, this is the two-sided p value of
-    the t test against it.
+    It is 1 if there is none, and e^-30 if even a smaller α is enough. If `word` has one
+    border, this is the two-sided p value of the t test against it.
     """
 
     def says(alpha: float) -> bool:
@@ -184,8 +192,8 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     """Adjust the p values of a family by Holm's method, in ascending order.
 
     The k-th smallest of m p values becomes max over j ≤ k of (m - j + 1) p_(j), at most
-    1. A claim is kept at level α if its adjusted p value is at most α. Source: Holm, "A
-    simple sequentially rejective multiple test procedure" (1979).
+    1. No p may be NaN. A claim is kept at level α if its adjusted p value is at most α.
+    Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
     """
     adjusted = {}
     largest = 0.0
@@ -196,7 +204,10 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def decided(supported: bool, refuted: bool) -> str:
-    """Return the verdict of an interval that is `supported`, `refuted` or neither."""
+    """Return the verdict of an interval that is `supported`, `refuted` or neither.
+
+    If it is both, it is reproduced.
+    """
     if supported:
         return REPRODUCED
     return NOT_REPRODUCED if refuted else UNDECIDED

@@ -90,7 +90,8 @@ class World:
     def turned(self, value: np.ndarray) -> np.ndarray:
         """Return vectors or matrices (runs, ...) as this world has them.
 
-        Each is rotated by a direction error of `size`, or its norm is changed.
+        Each is rotated by a direction error of `size`, or its norm is changed. None may
+        be zero, and each needs two entries or more.
         """
         factor = 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
@@ -131,7 +132,8 @@ class World:
     def rule(self, rule: Rule) -> Rule:
         """Return the rule as this world has it: with another step size, or another p.
 
-        Polyak's step that is off by 100 % lacks its factor 1/2.
+        Polyak's step that is off by 100 % lacks its factor 1/2; its cap is unchanged. A
+        p is at least 1.01. A Custom rule is unchanged.
         """
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorDescent):
@@ -163,8 +165,9 @@ class World:
     def tokens(self, tokens: TokenSet) -> TokenSet:
         """Return the tokens of this world.
 
-        The label of the first sample is flipped, or all inner products are raised by a
-        common vector, on average by `size` times the product of the two norms.
+        The label of the first sample is flipped in every run, or all inner products of
+        tokens are raised by a common vector, on average by `size` times the product of
+        the two norms. Queries are unchanged.
         """
         if self.of("label turned"):
             y = tokens.y.copy()
@@ -246,7 +249,10 @@ class Patch:
 
 
 def argument(name: str, change: Change) -> Callable[[World, Any], Any]:
-    """Replace a function by one that changes its argument `name` before it is used."""
+    """Build a patch that replaces a function by one with a changed argument `name`.
+
+    An argument that a call leaves to its default is not changed.
+    """
 
     def patched(world: World, function: Any) -> Any:
         signature = inspect.signature(function)
@@ -264,7 +270,7 @@ def argument(name: str, change: Change) -> Callable[[World, Any], Any]:
 
 
 def result(change: Change) -> Callable[[World, Any], Any]:
-    """Replace a function by one that changes its result."""
+    """Build a patch that replaces a function by one that changes its result."""
 
     def patched(world: World, function: Any) -> Any:
         @wraps(function)
@@ -277,22 +283,25 @@ def result(change: Change) -> Callable[[World, Any], Any]:
 
 
 def afresh(world: World, function: Any) -> Any:
-    """Replace a function with a cache by one with an empty cache of its own."""
+    """Return a function with a cache as one with an empty cache of its own."""
     return cache(function.__wrapped__)
 
 
 def value(new: Any) -> Callable[[World, Any], Any]:
-    """Replace a value by the constant `new`."""
+    """Build a patch that replaces a value by the constant `new`."""
     return lambda world, old: new
 
 
 def larger(family: str) -> Change:
-    """Multiply numbers by 1 plus the share by which the world is off."""
+    """Build a change that multiplies numbers by 1 plus the share by which the world is
+    off in the family.
+    """
     return lambda world, number: number * (1 + world.of(family))
 
 
 def smaller(family: str) -> Change:
-    """Divide numbers by 1 plus the share by which the world is off.
+    """Build a change that divides numbers by 1 plus the share by which the world is off
+    in the family.
 
     This is for a ratio whose denominator is a constant of the family.
     """
@@ -300,7 +309,7 @@ def smaller(family: str) -> Change:
 
 
 def each(change: Change) -> Change:
-    """Apply a change to every value of a mapping."""
+    """Build the change that applies `change` to every value of a mapping."""
     return lambda world, values: {
         name: change(world, number) for name, number in values.items()
     }
@@ -552,12 +561,14 @@ class UnsignedOLion(dynamics.OLion):
 
 
 def _without_sign(world: World, rule: Rule) -> Rule:
+    """Return OLion without its sign; other rules are unchanged."""
     if isinstance(rule, dynamics.OLion):
         return UnsignedOLion(rule.step_size)
     return rule
 
 
 def _without_reduction(world: World, rule: Rule) -> Rule:
+    """Return a rule without its variance reduction; others are unchanged."""
     if getattr(rule, "variance_reduced", False):
         return replace(rule, variance_reduced=False)
     return rule

@@ -115,7 +115,8 @@ def steepest(G, norm):
 def train(data, direction, rule, steps, W, loss="exponential"):
     """Return W after `steps` steps with a rule's lengths and decays.
 
-    direction(t, gradients (n, d, d_z)) is the direction D.
+    direction(t, gradients (n, d, d_z)) is the direction D, where `gradients` are minus
+    those of each sample's loss. The result is (d, d_z), in float64.
     """
     W = digits(W)
     for t in range(steps):
@@ -126,7 +127,10 @@ def train(data, direction, rule, steps, W, loss="exponential"):
 
 
 def train_factors(data, K, Q, make, rule, steps, loss):
-    """Return W = K Q^T after `steps` steps, with a direction for each factor."""
+    """Return W = K Q^T after `steps` steps, with a direction for each factor.
+
+    make() returns a direction with a state of its own.
+    """
     factors = [digits(K), digits(Q)]
     directions = [make(), make()]
     for t in range(steps):
@@ -139,7 +143,10 @@ def train_factors(data, K, Q, make, rule, steps, loss):
 
 
 def in_blocks(make, count):
-    """Return one direction per block, each on its own rows of every gradient."""
+    """Return the direction that acts on each of `count` blocks of rows on its own.
+
+    make() returns a direction with a state of its own.
+    """
     directions = [make() for _ in range(count)]
 
     def direction(t, parts):
@@ -152,7 +159,12 @@ def in_blocks(make, count):
 
 
 def rescaled(norm, eta, radius, growth, every, steps, W):
-    """Run steepest descent that is rescaled to the ball of its phase, and return W."""
+    """Run steepest descent that is rescaled to the ball of its phase, and return W.
+
+    Phase k begins after k `every` steps, and its ball has the radius `radius` growth^k.
+    W is scaled to the boundary of the ball where a phase after the first begins, and
+    after a step that leaves the ball.
+    """
     W = digits(W)
     for t in range(steps):
         W = W + mp.mpf(eta) * steepest(gradients(DATA, W, "exponential").mean(0), norm)
@@ -187,7 +199,8 @@ def full_adagrad(floor):
 def natural(data, rule, steps, W, loss, size=None):
     """Return W after `steps` steps of the natural gradient, full or in batches.
 
-    The n x n system is solved as it is written.
+    The system of `size` samples is solved as it is written. Batches go through the
+    samples in turn; by default a batch has all of them.
     """
     W = digits(W)
     n = len(data.y[0])

@@ -42,6 +42,8 @@ MASKED = with_a_token_more()
 def shown(values, data=MASKED, selected=None):
     """Select values (runs, ..., n, T) or (runs, ..., n, T-1) of tokens that are not
     masked.
+
+    The axis of the tokens becomes the third: the result is (runs, n, shown, ...).
     """
     keep = data.mask
     if values.shape[-1] < keep.shape[-1]:
@@ -69,7 +71,9 @@ def aligned(values):
 
 
 def assert_alike(ours, wanted, fields, rtol=1e-10, atol=1e-12):
-    """Assert that histories by rule have the same fields and the same last W."""
+    """Assert that histories by rule have the same last W and status, and agree in the
+    `fields`, which are separated by blanks.
+    """
     for name, expected in wanted.items():
         for field in fields.split():
             np.testing.assert_allclose(

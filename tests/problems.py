@@ -10,13 +10,15 @@ from lib.attention.token_sets import TokenSet
 
 
 class Problem(NamedTuple):
-    """Tokens, and W_mm (d, d_z), or None if no W prefers the opt tokens."""
+    """Tokens, and W_mm (d, d_z), or None if no W prefers the opt tokens.
+
+    `error` is the largest distance of a rule from W_mm's direction after 2,000 steps.
+    It is None if no rule is trained on the problem.
+    """
 
     tokens: TokenSet
     W: np.ndarray | None
-    error: float | None = (
-        1e-9  # largest distance of a rule from W_mm's direction after 2,000 steps
-    )
+    error: float | None = 1e-9
 
 
 def of_pairs(*deltas, queries=None):
@@ -44,7 +46,7 @@ def stacked(*sets):
 
 
 def rows_of(data, run=0, kind=np.longdouble):
-    """Return every constraint of a run as a row, (m, d d_z), in 80 bits."""
+    """Return every constraint of a run as a row, (m, d d_z), by default in 80 bits."""
     X = data.X[run].astype(kind)
     z = data.z[run].astype(kind)
     rows = [
@@ -58,7 +60,7 @@ def rows_of(data, run=0, kind=np.longdouble):
 def nearest(data):
     """Solve for W_mm by Lawson and Hanson's least distance programming.
 
-    It uses non-negative least squares.
+    It uses non-negative least squares. The result is that of the first run, (d, d_z).
     """
     rows = rows_of(data, kind=float)
     E = np.vstack([rows.T, np.ones(len(rows))])

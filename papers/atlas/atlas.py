@@ -71,7 +71,9 @@ def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.nd
 class BestMargins:
     """The token SVMs of all runs and selections.
 
-    Each is solved when it is first needed, and then remembered.
+    Each is solved when it is first needed, and then remembered. `known` has the
+    solutions by run and selection and then by norm, and `gap` is the largest duality
+    gap among them.
     """
 
     def __init__(self, tokens: TokenSet) -> None:
@@ -82,7 +84,7 @@ class BestMargins:
     def solution(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
         """Return the SVM solution for one run's selection (n,) in the norm NORMS[norm].
 
-        Raises Infeasible if there is none.
+        Raises svm.Infeasible if there is none.
         """
         solved = self.known.setdefault((run, *map(int, selection)), {})
         if norm not in solved:
@@ -104,8 +106,9 @@ class BestMargins:
 class Ratios:
     """The margin ratios of a rule's runs.
 
-    `value` is (runs, k, norms), with the norms in the order of NORMS. It is NaN for a
-    run that ends without a selection.
+    `value` is (runs, k, norms), with the norms in the order of NORMS. All records of a
+    run are measured for its last selection, so that an early ratio can be negative. A
+    ratio is NaN where W = 0, and for a run that did not complete or that ends on a tie.
     """
 
     iterations: np.ndarray  # (k,)
@@ -123,7 +126,10 @@ Reached = Mapping[str, Ratios]  # by rule
 
 
 def ratios(path: History, best: BestMargins) -> Ratios:
-    """Compute the ratios of one rule's runs for the selections in which they end."""
+    """Compute the ratios of one rule's runs for the selections in which they end.
+
+    `path` must have recorded W, in the coordinates of the tokens of `best`.
+    """
     tokens = best.tokens
     W = path.W
     selection = selected(tokens, W[:, -1])
@@ -152,7 +158,8 @@ def fitted_rate(reached: Ratios, norm: int, decades: float = 1.0) -> np.ndarray:
     """Fit the exponent b of 1 - ratio ~ t^b, (runs,), over the last `decades` decades
     of iterations.
 
-    `norm` is the index of a norm in NORMS.
+    `norm` is the index of a norm in NORMS. A difference below 1e-15 counts as 1e-15. If
+    a ratio is NaN, so is the exponent of its run.
     """
     t = reached.iterations
     late = t >= t[-1] / 10**decades

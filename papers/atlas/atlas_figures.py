@@ -18,11 +18,12 @@ LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
 
 
 def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
-    """Draw each rule's ratio in its predicted norm, and its best median in another
-    norm.
+    """Draw each rule's median ratio in its predicted norm, and its best median in
+    another norm.
 
-    Bars show the range over runs. A rule with a grey name was predicted to stay below
-    0.99.
+    The predicted norm is the norm `highest` of a row. Bars show the range over runs
+    there, and its worst run is written at the right. A rule with a grey name was
+    predicted to stay below REACHED.
     """
     # Rules that were predicted to reach their norm come first. A line separates the
     # rest.
@@ -84,7 +85,9 @@ def _written(row: str) -> str:
 def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
     """Draw 1 - ratio in each rule's norm over t, with fitted exponents.
 
-    There is one panel for each schedule of step sizes.
+    There is one panel for each schedule of step sizes. `panels` has the ratios by the
+    panel's title and then by rule, and `norms` has the norm of each rule. A band holds
+    the middle half of the runs.
     """
     figure, axes = plots.panels(1, len(panels), height=3.0)
     # In a single panel the names are written at the ends of the lines.
@@ -222,8 +225,8 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
 def _shortfalls(
     axis: Axes, ends: Mapping[str, AtRest], looks: Sequence[plots.Look]
 ) -> None:
-    """Draw, by rule, how far 1 - ratio under the weakest decay deviates from the
-    law.
+    """Draw, by rule, the absolute relative deviation of 1 - ratio under the weakest
+    decay from the law, with a mark for each run and a bar at the median.
     """
     off_the_law = {}
     for name in DECAYED:
@@ -254,6 +257,8 @@ def _shortfalls(
 def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:
     """Draw the per cent of samples that select other tokens, over the allowed
     margin.
+
+    `share` has the share of samples by (rule, allowed margin).
     """
     allowed = ALLOWED[:-1]
     for name, look in zip(DECAYED, looks, strict=True):
@@ -266,8 +271,11 @@ def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> No
 
 
 def _own_norms(axis: Axes, own: Mapping[str, np.ndarray], by_rule: Reached) -> None:
-    """Draw each run's best ratio in the seven norms, joined to the ratio in its own
-    norm.
+    """Draw each run's best ratio in the seven norms, joined to the ratio in its rule's
+    own norm.
+
+    `own` has the ratios in the own norm, (runs,), by rule. Below each rule is its
+    lowest one.
     """
     style = dict(color=plots.FAINT, lw=0.6, ms=3, mfc=plots.PAPER, mec=plots.BLACK)
     labels = []
@@ -310,7 +318,7 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        Relative errors by rule.
+        The medians of the absolute relative errors, by rule.
     """
     weakest = {name: ends[f"{name}, {ALLOWED[-1]}"] for name in DECAYED}
     return {
@@ -322,6 +330,15 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
 def used(own: Mapping[str, np.ndarray], by_rule: Reached, share: Mapping) -> Figure:
     """Draw how many samples select other tokens under strong decay, and the margin
     ratios of rules with a norm of their own.
+
+    Parameters
+    ----------
+    own : mapping of str to ndarray (runs,)
+        The last ratios in the own norm, by rule.
+    by_rule : mapping of str to Ratios
+        The ratios of these rules in the seven norms.
+    share : mapping
+        The share of samples that select other tokens, by (rule, allowed margin).
     """
     figure, axes = plots.panels(1, 2, height=2.9)
     _other_tokens(axes[0], share, [plots.look(name) for name in DECAYED])

@@ -59,9 +59,10 @@ def step(norm: str, growth: float = GROWTH) -> float:
 
 
 def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
-    """Return steepest descent in every norm of the atlas.
+    """Return steepest descent in every norm of the atlas except "head-wise".
 
-    Each is predicted to reach the largest margin in its own norm.
+    Each is predicted to reach the largest margin in its own norm. Its step sizes fall
+    like t^-decay, and the first raises the margins by about `growth`.
     """
     return {
         f"steepest, {name}": Row(
@@ -83,7 +84,8 @@ def rows() -> dict[str, Row]:
     sign, polar, frobenius, by_head = map(
         step, ("l_inf", "spectral", "Frobenius", "head-wise")
     )
-    # "Slow" margins grow by 0.0004 per step, and sqrt(v) decays by e^-0.0005 per step.
+    # With the step size `slow`, margins grow by 0.0004 per step. With the memory 0.999,
+    # sqrt(v) decays by the factor e^-0.0005 per step.
     few = sign / 10
     slow = sign / 50
     heads = "head-wise"
@@ -160,7 +162,8 @@ def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
     """Return four rules, each with several batch sizes: rows by rule and then by batch
     size.
 
-    A rule is predicted to reach its own norm only if its batch has all samples.
+    A rule is predicted to reach its own norm only if its batch has all samples. So no
+    row here has a norm in `reached`.
     """
     rules = {
         "normalised GD": (dynamics.SteepestDescent(2, step("Frobenius")), "Frobenius"),
@@ -186,8 +189,9 @@ def trained(
 ) -> dict[str, History]:
     """Train every row for `steps` steps, or for its `longest` if that is less.
 
-    `times` are the iterations to record. Finished runs are stored in `folder` and read
-    from there next time. Returns the histories by the name of the row.
+    `times` are the iterations to record; those from the last step on are left out, and
+    the last step is always recorded. Finished runs are stored in `folder` and read from
+    there next time. Returns the histories by the name of the row.
     """
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
@@ -305,7 +309,8 @@ def _norm_reached(name: str, row: Row, ratios: Ratios):
     """Check that a rule reaches its predicted norm: that the last ratio there is near
     1, and that the ratios in all other norms are lower.
 
-    Yields the two claims.
+    `row.reached` must be a norm. Yields the two claims. The second one measures the
+    largest ratio in another norm minus the ratio in the predicted one, per run.
     """
     at_end = ratios.value[..., column(row.reached)]
     rivals = np.delete(ratios.last, column(row.reached), 1).max(1)
@@ -321,7 +326,8 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
     """Return the share of runs whose largest ratio is in `norm`, and in words the norms
     in which any run has its largest ratio.
 
-    `last` (runs, norms) are the last ratios.
+    `last` (runs, norms) are the last ratios. A run with a NaN counts as one that has
+    its largest ratio in no norm.
     """
     largest = last[np.isfinite(last).all(1)].argmax(1)
     nearest_to = " and ".join(norms[k] for k in np.unique(largest)) or "no norm"
@@ -332,8 +338,8 @@ def _none_reached(name: str, row: Row, ratios: Ratios):
     """Check that a rule reaches no norm, and that most runs are nearest to the norm
     `highest`.
 
-    Measured are the smallest ratio over runs in each norm, and the share of runs whose
-    largest ratio is in `highest`. Yields the two claims.
+    The measured values are the smallest ratio over runs in each norm, and the share of
+    runs whose largest ratio is in `highest`. Yields the two claims.
     """
     yield atlas_claim("none", ratios.last.min(0), name)
     share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
@@ -342,7 +348,11 @@ def _none_reached(name: str, row: Row, ratios: Ratios):
 
 
 def memories(by_rule: Reached) -> list[Claim]:
-    """Check that Adam is nearer to l_inf with a short memory than with a long one."""
+    """Check that Adam is nearer to l_inf with a short memory than with a long one.
+
+    `by_rule` has the ratios with the memories "0.99" and "0.9999". The measured values
+    are the differences of the last ratios of each run.
+    """
     excess = by_rule["0.99"].last - by_rule["0.9999"].last
     return [claim("atlas.memory", excess[:, column("l_inf")])]
 
@@ -350,7 +360,7 @@ def memories(by_rule: Reached) -> list[Claim]:
 def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
     """Check, under growing step sizes, the smallest ratio of each rule in its own norm.
 
-    Only one rule is predicted to reach its norm.
+    Only steepest descent in the Frobenius norm is predicted to reach its norm.
     """
     claims = []
     for name, row in rows.items():
@@ -367,6 +377,11 @@ def batches(
 ) -> list[Claim]:
     """Check that a rule does not reach its norm if a step has fewer than all samples,
     and that it comes nearer with more samples.
+
+    `reached` has the ratios by rule and then by batch size, of which the largest must
+    be all samples. `norms` has the norm of each rule. The measured values are the
+    largest over the smaller batches of the worst run's last ratio, and the rises of the
+    median last ratio from one batch size to the next.
     """
     claims = []
     for name, by_size in reached.items():
@@ -383,6 +398,7 @@ def batches(
 
 
 def _why(ratios: Ratios):
+    """Say why a claim can fail: runs are too short, or the prediction is refuted."""
     if ratios.iterations[-1] < TENTH:
         return f"The protocol judges after {TENTH:,} steps"
     return "The prediction is refuted here"

@@ -74,7 +74,8 @@ class _Decayed:
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
-        """Return the rule with the decay that allows margins up to `allowed`.
+        """Return the rule with the decay that allows margins up to `allowed`, if the
+        largest margin of a W of norm 1 is that of GAMMA.
 
         The row has so many steps that the start no longer matters at the end.
         """
@@ -147,7 +148,8 @@ class AtRest:
     selection : ndarray of int (runs, n)
         The selected tokens.
     allowed : ndarray
-        gamma_N / decay, the largest margin in the ball.
+        gamma_N / decay, the largest margin in the ball. It is NaN for a run without a
+        selection: one that did not complete, or that ends on a tie.
     """
 
     size: np.ndarray
@@ -196,10 +198,10 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
     Three kinds of claims:
 
     * For every rule of DECAYED, N(W) times the decay is 1 with every decay of ALLOWED.
-      Measured is the largest deviation.
+      We measure the largest absolute deviation.
     * With the weakest decay, which allows the largest margin, 1 - ratio is what the law
-      predicts. Measured is the relative deviation of each run.
-    * AdamW with the long memory 0.999 (SLOW) must stay inside the ball. Measured is its
+      predicts. We measure the absolute relative deviation of each run.
+    * AdamW with the long memory 0.999 (SLOW) must stay inside the ball. We measure its
       N(W) times the decay.
 
     `ends` has the result of `at_rest` for each row of `decay_rows`.
@@ -235,8 +237,8 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     """Check that if strong decay makes a run select other tokens than weak decay, these
     allow a larger margin.
 
-    `by_rule` is the result of `chosen`. Measured is the share of such runs in which
-    this is true.
+    `by_rule` is the result of `chosen`. The measured value is the share of such runs in
+    which this is true, and NaN if there are no such runs.
     """
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
@@ -252,7 +254,9 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
 
     Returns four counts by (rule, allowed margin): the samples with another token, all
     samples, the runs with such a sample, and the runs among these in which the tokens
-    under the strong decay have the larger gamma_N.
+    under the strong decay have the larger gamma_N. A run without a selection under the
+    strong decay has no sample with another token, and the runs that are counted also
+    have a selection under the weakest decay.
     """
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
@@ -284,7 +288,8 @@ def turned_back(
     """Measure by how much a rotation of the factors changes the trained W.
 
     W is trained from (K, Q), and W' from (K R, Q R), where R is the orthogonal matrix
-    of `turns`. Returns, by rule, ||W' - W||/||W|| (runs,).
+    of `turns`. Returns, by rule, ||W' - W||/||W|| (runs,) after `steps` steps, in the
+    Frobenius norm.
     """
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     R = turns(seeds, K.shape[-1])
@@ -320,9 +325,10 @@ def own_claims(
 ) -> list[Claim]:
     """Check that rules reach the largest margin in their own norms.
 
-    For Adam on single samples, measured is the ratio in its own norm. For the other
-    rules, measured is the share of runs in which the ratio in the own norm is larger
-    than the ratios in all seven norms.
+    For Adam on single samples, we measure the ratio in its own norm. For the other
+    rules, we measure the share of runs in which the ratio in the own norm is larger
+    than the ratios in all seven norms. `own` has the ratios in the own norm, (runs,),
+    and `by_rule` those in the seven norms.
     """
     claims = []
     for name, value in own.items():
@@ -346,9 +352,9 @@ def own_claims(
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the shortest V (k,) with rows V >= 1, for `rows` (m, k), and its duals
-    (m,).
+    (m,), which are at least 0.
 
-    Raises RuntimeError if the accuracy GAP is not reached.
+    Raises RuntimeError if the accuracy GAP is not reached, as when no V exists.
     """
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
@@ -406,7 +412,8 @@ def _power(M: np.ndarray, exponent: float):
 def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarray):
     """Return the margin of W divided by the largest one in the norm N(W)^2 = <W, H W>.
 
-    `root` (d, d_z) is H^{1/2} W, and `inverse` (m, d, d_z) is H^{-1/2} A.
+    A (m, d, d_z) are the features and W is (d, d_z). `root` (d, d_z) is H^{1/2} W, and
+    `inverse` (m, d, d_z) is H^{-1/2} A.
     """
     V, _ = _shortest(inverse.reshape(-1, W.size))
     margin = np.einsum("mde,de->m", A, W).min()
@@ -416,6 +423,8 @@ def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarr
 def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
     """Return the margin of W divided by the largest one in the norm N(W)^2 = sum_j s_j
     W_j^2, for s (d, d_z).
+
+    Entries of s below the share FLOOR of the largest are raised to it.
     """
     root = np.sqrt(np.maximum(s, FLOOR * s.max()))
     return _quadratic(A, W, root * W, A / root)
@@ -430,7 +439,8 @@ def _in_turned(
 ) -> float:
     """Return the margin of W divided by the largest one in the norm max |Q_L^T W Q_R|.
 
-    `left` is Q_L (d, d) and `right` is Q_R (d_z, d_z).
+    `tokens` has one run, `selection` is (n,), `left` is Q_L (d, d) and `right` is Q_R
+    (d_z, d_z), both orthogonal.
     """
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]

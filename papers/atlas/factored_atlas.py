@@ -61,7 +61,9 @@ Table = Mapping[str, _FactorRow]
 
 def step(norm: str) -> float:
     """Return eta_0 of the step size eta_t = eta_0 (t+1)^{-1/2} of each factor, for a
-    rule that maximises the margin in `norm`.
+    rule that maximises the margin in `norm`, a name in GAMMA.
+
+    With it the margins of W grow by about GROWTH per step.
     """
     return float(np.sqrt(GROWTH / (4 * GAMMA[norm])))
 
@@ -73,7 +75,7 @@ def rows() -> dict[str, _FactorRow]:
     is constant.
     """
 
-    def steepest(alone_norm: str, norm: float | str, least: str):
+    def steepest(alone_norm: str, norm: str, least: float):
         rule = dynamics.SteepestDescent(atlas.NORMS[alone_norm], step(norm), decay=0.5)
         alone = atlas_rules.steepest_rows()[f"steepest, {alone_norm}"].rule
         return _FactorRow(
@@ -111,8 +113,8 @@ def run(
 ) -> tuple[Reached, Reached, float]:
     """Train every rule on (K, Q) from small starts, and on W from zero.
 
-    Returns the last ratios by rule of (K, Q), those of W, and the largest duality gap
-    of the SVMs.
+    Returns the Ratios at the last record by rule for (K, Q), the same for W, and the
+    largest duality gap of the SVMs.
     """
     best = atlas.BestMargins(tokens)
     known = {}
@@ -128,7 +130,10 @@ def run(
 
 
 def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
-    """Check what part 1 of the protocol predicts of every rule."""
+    """Check what part 1 of the protocol predicts of every rule.
+
+    `both` and `alone` are the first two results of `run`.
+    """
     ratios = [ends.last for runs in (both, alone) for ends in runs.values()]
     claims = [claim("factors.bounded", np.nanmax(ratios))]
     for name, row in table.items():
@@ -151,7 +156,10 @@ def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
 
 
 def _signs(d: int) -> np.ndarray:
-    """Return every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d)."""
+    """Return every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d).
+
+    Raises ValueError if d exceeds WIDEST.
+    """
     if d > WIDEST:
         raise ValueError(
             f"W has {d} rows; the sign vectors of at most {WIDEST} are tried"
@@ -163,7 +171,9 @@ def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
     """Return the largest x^T G y for the `count` best x, (count,), and their products x
     y^T, (count, d, e).
 
-    x is one of the `signs` (2^(d-1), d), and y is the best sign vector for this x.
+    G is (d, e), x is one of the `signs` (2^(d-1), d), and y is the best sign vector for
+    this x. The largest value comes first. If there are fewer signs than `count`, all of
+    them are used.
     """
     image = signs @ G
     value = np.abs(image).sum(1)
@@ -214,8 +224,8 @@ def _first_products(W: np.ndarray, signs: np.ndarray):
     """Return the products x y^T of the first linear program, one per row, (products,
     W.size).
 
-    They span all matrices. GREEDY of them are chosen one after the other, each to fit
-    best what the earlier ones leave of W.
+    They span all matrices (d, e), the shape of W. GREEDY of them are chosen one after
+    the other, each to fit best what the earlier ones leave of W.
     """
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]
@@ -229,7 +239,9 @@ def _first_products(W: np.ndarray, signs: np.ndarray):
 def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
     """Solve max {min_m <A_m, W> : ||W||_sgn <= 1} for A (pairs, d, e).
 
-    Returns the margin and its duality gap, two floats.
+    The margin must be positive, so that some W has <A_m, W> > 0 for all m. Returns the
+    margin and its relative duality gap, two floats. Raises RuntimeError if the linear
+    programs do not reach ACCURACY, and ValueError if d exceeds WIDEST.
     """
     pairs, d, e = A.shape
     signs = _signs(d)

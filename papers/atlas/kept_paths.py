@@ -28,7 +28,9 @@ def train_kept(
 
     A run that is already on disk is read instead of trained. The name of its file is a
     hash of the tokens, the rule, the number of steps, the recorded iterations and the
-    code of the training loop. Raises OSError if a file cannot be written.
+    code of the training loop. A damaged file is trained again. Returns the histories by
+    the names of `rules`, with a run per data set. Raises OSError if a file cannot be
+    written.
     """
     folder = Path(folder)
     kept: dict[tuple[str, int], History] = {}
@@ -61,7 +63,7 @@ def train_kept(
 
 
 def _place(tokens: TokenSet, rule: Rule, steps: int, record: Any, folder: Path) -> Path:
-    """Return the path of the file that holds one run."""
+    """Return the path of the file that holds the run on `tokens`, which are one run."""
     arrays = [tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt]
     if tokens.mask is not None:
         arrays.append(tokens.mask)
@@ -71,6 +73,7 @@ def _place(tokens: TokenSet, rule: Rule, steps: int, record: Any, folder: Path) 
 
 
 def _write(history: History, file: Path) -> None:
+    """Write a history to a file, which is never seen half written."""
     written = io.BytesIO()
     history.save(written)
     files.write(file, written.getvalue())
@@ -78,6 +81,7 @@ def _write(history: History, file: Path) -> None:
 
 @cache
 def _code() -> str:
+    """Return a hash of the code on which a trained path depends."""
     sources = closure("from lib.dynamics.in_coordinates import loop, training")
     return files.sha256(b"".join(path.read_bytes() for path in sources))
 

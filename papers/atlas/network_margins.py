@@ -85,9 +85,10 @@ class _ByMatrix(torch.optim.Optimizer):
     Adam.
 
     A step for a matrix M is M <- M - rate D(m), where m is a moving average of
-    gradients (MOMENTUM), and D is the entry of the rule in DIRECTIONS. W_Q, W_K and W_V
-    are three matrices, although they are stored as one. Adam has the rate REST_RATE.
-    Raises ValueError for an unknown rule or a rate that is not positive.
+    gradients (MOMENTUM), and D is the entry of the rule in DIRECTIONS. A matrix with
+    three times as many rows as columns holds W_Q, W_K and W_V, and is treated as three
+    matrices. For the other parameters Adam has the rate REST_RATE. Raises ValueError
+    for an unknown rule, or for a rate that is not positive or not finite.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float) -> None:
@@ -110,7 +111,7 @@ class _ByMatrix(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None):
-        """Take one step, and return the loss of `closure`."""
+        """Take one step, and return the loss of `closure`, or None without one."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
         for group in self.param_groups:
@@ -120,6 +121,10 @@ class _ByMatrix(torch.optim.Optimizer):
         return loss
 
     def _direction(self, p: Any, rule: str):
+        """Return the direction of the step of p, of its shape, and update its moments.
+
+        The step is minus the rate times this direction.
+        """
         state = self.state[p]
         if not state:
             state.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
@@ -155,6 +160,9 @@ class Setting:
     def load(self, demo: bool) -> tuple[Any, Any]:
         """Return the training set and the held-out images, both from the train
         split.
+
+        With `demo`, the hub is not used (see `images.load`). Raises ValueError if the
+        set has no more images than `rows`.
         """
         whole = images.load(
             self.name, "train", rows=self.rows + self.held_out, demo=demo
@@ -204,6 +212,7 @@ def tuned(
     """Train every rule at every rate, and return the mean loss of the `last` steps.
 
     The result is {rule: {rate: loss}}. The loss is infinite for a run that diverged.
+    The seed is TUNING_SEED.
     """
 
     def end(rule: str, rate: float):
@@ -235,6 +244,7 @@ Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one per seed
 
 
 def _product(K: Any, Q: Any):
+    """Return W = K^T Q / sqrt(d_h), (..., d, d), for K and Q (..., d_h, d)."""
     return np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
 
 
@@ -281,7 +291,11 @@ def _keys_and_queries(network: VisionTransformer) -> tuple[np.ndarray, np.ndarra
 def read(
     network: VisionTransformer, pictures: Tensor, quantile: float = QUANTILE
 ) -> _MarginReading:
-    """Measure the margins of a network on standardised pictures (b, channels, s, s)."""
+    """Measure the margins of a network on standardised pictures (b, channels, s, s).
+
+    The network must be in its evaluation mode. A margin is measured at the given
+    `quantile` over all queries of all pictures.
+    """
     K, Q = _keys_and_queries(network)
     W = _product(K, Q)
     layers, heads, _, _ = W.shape
@@ -307,8 +321,9 @@ def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarra
     """Count the disputes that a rule's own selection wins, and all disputes, (seeds,)
     each.
 
-    In the dispute of rules a and b, the selection of a wins if it has a larger margin
-    than that of b, in the norm of a (see `disputes`).
+    Only the disputes between two of `rules` count. In the dispute (a, b), the selection
+    of a wins if it has a larger margin than that of b, in the norm of a (see
+    `disputes`).
     """
     values = np.array(
         [v for (a, b), v in disputes.items() if a in rules and b in rules]
@@ -320,7 +335,7 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
     """Return the share of won disputes, and the ends of its 95 % bootstrap interval.
 
     `count` and `asked` (seeds,) are the disputes won and all disputes, from `won`. The
-    bootstrap resamples the seeds.
+    bootstrap resamples the seeds. All three are NaN if there is no dispute.
     """
     if not asked.any():
         return np.nan, np.nan, np.nan
@@ -332,10 +347,11 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 
 
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
-    """Count the pairs of rules whose norms prefer different selections.
+    """Count the pairs of rules whose norms prefer different selections, over all runs.
 
     Returns two counts: the pairs in which each norm prefers the selection of its own
-    rule, and all pairs in which the two norms prefer different selections.
+    rule, and all pairs in which the two norms prefer different selections. A pair of
+    rules counts once for every run with a dispute.
     """
     pairs = np.array(
         [(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)]
@@ -403,8 +419,10 @@ def deciding_lead(
 ) -> tuple[str, str, verdicts.Interval]:
     """Decide whether `rule` has the largest ratio in a norm.
 
-    Returns the verdict, the nearest rival, which decides it, and the paired interval of
-    the lead over this rival.
+    Returns the verdict, the nearest rival, and the paired interval of the lead over
+    this rival, whose lower end is the lowest. "Yes" needs a positive lead over all
+    rivals, and "no" a negative lead over one of them. With fewer than FEWEST seeds the
+    verdict is undecided, and with fewer than two ValueError is raised.
     """
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
@@ -446,7 +464,8 @@ def counted(readings: Readings) -> np.ndarray:
     """Return, for each rule, the share of all heads in which its ratio is the largest,
     (rules, norms).
 
-    The share is over layers, heads and seeds.
+    The share is over layers, heads and seeds. If two ratios are equal, the first rule
+    has it.
     """
     ratios = np.array(
         [[reading.ratio for reading in seeds] for seeds in readings.values()]
@@ -459,7 +478,7 @@ def _near_ties(tokens: TokenSet):
     """Return a TokenSet in which the second-best token of each sample has a score that
     is only LEAD below the best.
 
-    The token is moved along the head u.
+    The token is moved along the head u. Other tokens do not change.
     """
     scores = attention.scores(tokens, tokens.u)  # (runs, n, T)
     order = np.argsort(-scores, -1)
@@ -478,6 +497,8 @@ def _near_ties(tokens: TokenSet):
 def _wrong_start(tokens: TokenSet, seeds: Sequence[int]):
     """Return W_0 (runs, d, d_z): HOLD times the solution of the token SVM that selects
     random tokens other than opt.
+
+    Tokens are drawn until the SVM has a solution, without end if it never has one.
     """
     _, n, T, _ = tokens.shape
     starts = []
@@ -518,7 +539,10 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
 def ended(
     tokens: TokenSet, rows: Mapping, steps: int, start: np.ndarray | None
 ) -> dict[str, _Ended]:
-    """Train by every rule for `steps` steps, and return where its runs ended."""
+    """Train by every rule for `steps` steps, and return where its runs ended.
+
+    `rows` has a Row per rule, and `start` is W_0, or None for zero.
+    """
     rules = {name: row.rule for name, row in rows.items()}
     paths: Any = dynamics.train(
         tokens, rules, steps, start=start, record=[steps // 2, steps]

@@ -74,9 +74,9 @@ def _disputes_won(
     disputes: network.Disputes, rules: list[str], steepest: list[str]
 ) -> list[tuple]:
     """Return, for every rule, the disputes that its own selection wins and all its
-    disputes, (seeds,) each.
+    disputes with other `rules`, (seeds,) each.
 
-    The last entry is for all rules in `steepest` together.
+    The last entry is for the disputes among the rules in `steepest`.
     """
     counts = []
     for rule in rules:
@@ -118,7 +118,8 @@ def _shares_won(
 def selections(optimal: Mapping) -> Figure:
     """Draw the share of samples that select the best token, with a row for each rule.
 
-    The problem with near ties is coloured, and the other two are grey.
+    `optimal` has the shares (runs,) by problem and then by rule; the means over runs
+    are drawn. The problem with near ties is coloured, and the other two are grey.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     rules = list(optimal["near ties"])
@@ -162,7 +163,15 @@ def _rule_names(rules: list[str]) -> list[str]:
 
 
 def comparisons(disputes: Mapping[str, network.Disputes], rules: list[str]) -> Figure:
-    """Draw the share of comparisons that a rule's own norm wins, one row per rule."""
+    """Draw the share of comparisons that a rule's own norm wins, one row per rule.
+
+    Parameters
+    ----------
+    disputes : mapping of str to Disputes
+        The result of `papers.atlas.network_margins.disputes`, by problem.
+    rules : list of str
+        The rules, from top to bottom. The last row is for all but Adam together.
+    """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     steepest = [rule for rule in rules if rule != network.ADAM]
     labels = _shares_won(axis, disputes, rules, steepest)

@@ -1,7 +1,8 @@
 """Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step
 sizes.
 
-`excess` maps the name of a run to (L - L*) / L*, (seeds, records).
+`excess` maps the name of a run to (L - L*) / L*, (seeds, records). It is NaN from
+divergence on.
 """
 
 import itertools
@@ -28,7 +29,8 @@ class Experiment:
     """The problems, data and starts of several seeds.
 
     X is (seeds, n, d), Y (seeds, n, k) and the covariance X^T X / n (seeds, d, d). Each
-    seed has a spectral and a random start A_0, B_0.
+    seed has a spectral and a random start, a pair of A_0 (seeds, k, d) and B_0 (seeds,
+    d, d).
     """
 
     problems: list[Regression]
@@ -58,6 +60,7 @@ class Experiment:
 
 
 def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Start:
+    """Stack pairs of arrays, one pair per seed, into two arrays (seeds, ...)."""
     first, second = zip(*pairs, strict=True)
     return np.stack(first), np.stack(second)
 
@@ -89,7 +92,7 @@ def factor_effect(excess: Excess, mark: str) -> np.ndarray:
 
     The part is `mark`, "P" or "R". There are two such ratios, with the other part on
     and off; the result is their geometric mean. All runs have the random start. The
-    names in `excess` are those of `ablation`.
+    names in `excess` are those of `ablation`. Another `mark` raises KeyError.
     """
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
@@ -101,6 +104,9 @@ def factor_effect(excess: Excess, mark: str) -> np.ndarray:
 def optimisers() -> dict[str, Callable]:
     """Return, by name, functions from a step size to a rule: Algorithm 1, SGD, and the
     optimisers that paper B compares.
+
+    SOAP and Shampoo need the package pytorch_optimizer; without it, ImportError is
+    raised.
     """
     with warnings.catch_warnings():
         # warnings about progress bars that are never drawn
@@ -129,10 +135,11 @@ def conditioning(
     """Measure how many iterations a loss needs, depending on the condition number of
     Sigma.
 
-    Runs begin at the random start. `build` returns the experiment whose Sigma has a
-    given smallest eigenvalue, one of `floors`. Returns the condition numbers (floors,
-    seeds), and by rule the iterations until (L - L*)/L* <= level, (floors, seeds),
-    which are infinite for a run that does not get there.
+    Runs begin at the random start. `build` returns the experiment with the seeds
+    `of_seeds` in which `floor`, the lower bound on the eigenvalues of Sigma, is one of
+    `floors`. Returns the condition numbers (floors, seeds), and by rule the first
+    recorded iteration with (L - L*)/L* <= level, (floors, seeds). Every tenth iteration
+    is recorded. The iteration is infinite for a run that does not get there.
     """
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
@@ -160,7 +167,8 @@ def _from_random(
 ):
     """Train every rule from the random start.
 
-    Returns every tenth iteration, and (L - L*)/L* by rule there.
+    Returns every tenth iteration (records,), and (L - L*)/L* there by rule, (seeds,
+    records).
     """
     record = np.arange(0, steps + 1, 10)
     source = regression.minibatches(data.X, data.Y, batch, of_seeds)
@@ -188,8 +196,9 @@ def tune(
 
     We prefer step sizes with which every seed ends at (L - L*)/L* <= level. Of these,
     the best is the one that needs the fewest iterations to this level. If there is
-    none, the best is the one with the smallest final excess. Iterations and excess are
-    medians over seeds.
+    none, the best is the one with the smallest final excess, which is infinite for a
+    run that diverged. Iterations and excess are medians over seeds; every tenth
+    iteration is recorded. Of equally good step sizes, the first in `grid` is chosen.
     """
     best = {}
     for name, make in makers.items():
@@ -230,7 +239,8 @@ def ablation_claims(
     The effect of the start is measured at iteration 0, the effects of P and R at the
     last iteration. `effects` are the results of `factor_effect`, by mark. `times` are
     those of `conditioning`, with the worst condition number in the last row. For a run
-    that does not reach the level, `steps` is used.
+    that does not reach the level, `steps` is used. The measured values are medians over
+    seeds, and for the condition number the ratio of two medians.
     """
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (
@@ -249,6 +259,8 @@ def ablation_claims(
 def against_best_sgd(excess: Excess) -> Claim:
     """Check that in the median seed Algorithm 1 ends below SGD, if both have their best
     step size (our own statement).
+
+    The measured value is the median over seeds of the ratio of their final excess.
     """
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
@@ -259,6 +271,9 @@ def ill_conditioned(
 ) -> Regression:
     """Build a problem whose Sigma has eigenvalues from 1 to 1/condition, evenly spaced
     in the logarithm.
+
+    M Sigma^{1/2} has singular values from `signal` to signal/2, evenly spaced. k must
+    be at least d.
     """
     rng = seeds.stream(seed, "data")
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
@@ -267,9 +282,8 @@ def ill_conditioned(
     values, vectors = np.linalg.eigh(Sigma)
     U, _ = np.linalg.qr(rng.standard_normal((k, d)))
     V, _ = np.linalg.qr(rng.standard_normal((d, d)))
-    N = (
-        U * np.linspace(signal, signal / 2, d)
-    ) @ V.T  # this is M Sigma^{1/2}, which is well conditioned
+    # This is M Sigma^{1/2}, which is well conditioned.
+    N = (U * np.linspace(signal, signal / 2, d)) @ V.T
     return Regression(
         Sigma=Sigma, M=N @ (vectors / np.sqrt(values)) @ vectors.T, noise=0.045
     )
@@ -310,8 +324,9 @@ def gains(
     """Check that Algorithm 1 needs a tenth of the iterations at the last condition
     number.
 
-    It is compared with the rule without a preconditioner. A second claim is that the
-    iterations of the two-sided rule do not grow with the condition number.
+    It is compared with the rule without a preconditioner, on the worst seed. A second
+    claim is that the iterations of the two-sided rule do not grow with the condition
+    number. `iterations` is the result of `condition_numbers`.
     """
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slope = growth(conditions, iterations["left_right"]).max()

@@ -117,7 +117,9 @@ def ablation(recorded: np.ndarray, excess: Excess) -> Figure:
     return figure
 
 
-def conditioning(steps: int, conditions: np.ndarray, times: Excess) -> Figure:
+def conditioning(
+    steps: int, conditions: np.ndarray, times: Mapping[str, np.ndarray]
+) -> Figure:
     """Draw the iterations to 1.15 times the optimum over the condition number.
 
     Parameters
@@ -126,9 +128,9 @@ def conditioning(steps: int, conditions: np.ndarray, times: Excess) -> Figure:
         The iterations of a run. A run that has not reached the loss by then is drawn at
         this height.
     conditions : ndarray (floors, seeds)
-        The condition numbers.
+        The condition numbers. The runs of a floor are drawn at their mean over seeds.
     times : mapping of str to ndarray (floors, seeds)
-        Iterations to 1.15 L*, by rule.
+        Iterations to 1.15 L*, by rule, infinite for a run that has not reached it.
     """
     figure, (axis,) = plots.panels(1, 1, height=2.8)
     numbers = conditions.mean(1)
@@ -178,7 +180,8 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
     path.set(title="Excess loss", yscale="log", xlabel="iteration $t$")
     lowest = floors.floor.min() / 30
     path.set_ylim(lowest, None)
-    # The first iteration of the exact descent below two thirds of the panel.
+    # The first iteration at which the exact descent is below a quarter of the panel's
+    # height.
     top = floors.exact[0]
     late = np.argmax(floors.exact < np.sqrt(lowest * np.sqrt(lowest * top)))
     at = floors.iterations[late], floors.exact[late]
@@ -198,8 +201,10 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
 def _slope(
     axis: Axes, sizes: Sequence[int], power: float, height: float, words: str
 ) -> None:
-    """Draw a short line with the slope of a power of n, at a height of our choice, with
-    words at its end.
+    """Draw a short line with the slope of a power of n, with words at its end.
+
+    It goes from a tenth to four tenths of the logarithmic range of `sizes`, and begins
+    at `height`.
     """
     first, last = sizes[0], sizes[-1]
     stub = first * (last / first) ** 0.1, first * (last / first) ** 0.4
@@ -248,8 +253,8 @@ def start_and_bias(
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping, step_size: float
 ) -> Figure:
-    """Draw the iterations to within 10 % of L*: one row per rule at its best step size,
-    one mark per seed.
+    """Draw the iterations to within 10 % of L*, with a row for each of OPTIMISERS at
+    its best step size, and a mark for each seed.
 
     Parameters
     ----------

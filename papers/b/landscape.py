@@ -25,6 +25,9 @@ from papers.b.statements import PAPER
 def _standard_errors(estimates: np.ndarray, expected: np.ndarray | float) -> float:
     """Return the largest |mean - expected| of `estimates` (draws, ...), divided by its
     standard error.
+
+    There must be two draws or more. `expected` (...) has the means in theory. The
+    result is NaN if the estimates of an entry are all equal to its expected value.
     """
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
@@ -33,8 +36,9 @@ def _standard_errors(estimates: np.ndarray, expected: np.ndarray | float) -> flo
 def _ratio_errors(named: Regression, X: np.ndarray, w: np.ndarray) -> float:
     """Compare sampled means with E e^{x.w} = e^{w.Sigma.w / 2} and E[x e^{x.w}].
 
-    The closed form of the second one is Sigma w e^{w.Sigma.w / 2}. Returns the largest
-    deviation, in standard errors.
+    The closed form of the second one is Sigma w e^{w.Sigma.w / 2}. The samples are X
+    (draws, d), and w is (d,). Returns the largest absolute deviation, in standard
+    errors.
     """
     weight = np.exp(X @ w)
     sampled = np.column_stack([weight, X * weight[:, None]])
@@ -52,7 +56,8 @@ def _population_loss_error(
     """Compare L(A, B) with the mean loss of sampled queries that attend to infinitely
     many keys.
 
-    Returns the deviation in standard errors. `layer` is A above B.
+    `samples` are X (draws, d), the queries, and Y (draws, k), and `layer` (k + d, d) is
+    A above B. Returns the absolute deviation in standard errors.
     """
     X, Y = samples
     A, B = np.split(layer, [problem.k])
@@ -64,8 +69,8 @@ def _population_loss_error(
 def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> float:
     """Compare E e^{c x^T B x} with its closed form at the worst minimum.
 
-    c is 0.4 times the largest c for which the moment is finite. Returns the deviation
-    in standard errors.
+    c is 0.4 times the largest c for which the moment is finite, and X (draws, d) are
+    the samples. Returns the absolute deviation in standard errors.
     """
     # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at
     # R = V^T.
@@ -114,8 +119,8 @@ def by_monte_carlo(
 def search(problem: Regression, starts: int) -> float:
     """Return the largest distance to the minima at which L-BFGS on L + R ends.
 
-    The distance is in the norm "left_right", and the largest is over `starts` random
-    starts.
+    The distance is in the norm "left_right", and the largest is over `starts` >= 1
+    Gaussian starts, whose seeds are 0, 1, ...
     """
     shape = (problem.k + problem.d, problem.d)
     distances = []
@@ -161,8 +166,11 @@ def minima(
 ) -> list[Claim]:
     """Check Theorem 1.2: the points Z_Q are minima, and a search finds no others.
 
-    At each of the `points` the excess loss and R must be 0. `distance` is the result of
-    `search`.
+    At each of the `points` (m, k + d, d) the excess loss and R must be 0. Their largest
+    values are measured, divided by the excess loss at Z = 0. `distance` is the result
+    of `search`. The third claim is about the larger of `distance` and the distance of
+    the minimum of `named` with R = I to the minima of `problem`, which is 0 in the true
+    world.
     """
     A = points[:, : named.k]
     B = points[:, named.k :]
@@ -175,7 +183,7 @@ def minima(
 
 
 def _random_layers(problem: Regression, count: int) -> np.ndarray:
-    """Draw Gaussian layers Z (count, k + d, d)."""
+    """Draw Gaussian layers Z (count, k + d, d), always from the same stream."""
     rng = seeds.stream(2, "draws")
     return rng.standard_normal((count, problem.k + problem.d, problem.d))
 
@@ -183,8 +191,10 @@ def _random_layers(problem: Regression, count: int) -> np.ndarray:
 def _hessian(
     gradient: Callable[[np.ndarray], np.ndarray], at: np.ndarray
 ) -> np.ndarray:
-    """Compute the Hessian (D, D) at `at` by central differences, which are exact for a
-    linear gradient.
+    """Compute the Hessian (D, D) at `at`, which has D entries, by central differences.
+
+    `gradient` returns an array of the shape of `at`. The steps have length 1, so that
+    the gradient must be linear; then the differences are exact up to rounding.
     """
     columns = []
     for unit in np.eye(at.size):
@@ -212,7 +222,8 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The measured curvatures divided by their closed forms.
+        The measured curvatures divided by their closed forms. In A and in B it is the
+        ratio furthest from 1, at 20 random layers.
     """
     k = problem.k
     ratios = {"convex.A": [], "convex.B": []}
@@ -251,7 +262,8 @@ def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
     """Compare the mean of L^ at B = 0 with L (paper B, Section 3.1).
 
     At B = 0 every softmax weight is 1/n, so that the prediction is A times the mean x'
-    of the n keys, and L^ minus the mean of |y_i|^2 / 2 is |A x'|^2 / 2 - y' A x'.
+    of the n keys. With y' the mean of the n responses, L^ minus the mean of |y_i|^2 / 2
+    is |A x'|^2 / 2 - y'^T A x'. We take A = -M.
 
     Parameters
     ----------
@@ -269,7 +281,7 @@ def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
         A^T).
     """
     n = 5
-    A = -problem.M  # both terms of the closed form have the same sign here
+    A = -problem.M  # so that both terms of the closed form are positive
     X, Y = problem.sample(n * draws, seeds.stream(3, "draws"))
     mean_x = X.reshape(draws, n, -1).mean(1)
     mean_y = Y.reshape(draws, n, -1).mean(1)
@@ -296,7 +308,7 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
     -------
     Claim
         The largest norm of the matrix minus its transpose, divided by the norm of the
-        matrix.
+        matrix, at 20 random Z near the minimum with R = I.
     """
     space = manifold.of(problem)
     asymmetries = []
@@ -315,8 +327,8 @@ def lemma8_formulas(
 ) -> dict[str, np.ndarray]:
     """Return Lemma 8's formulas for ds/dx_l (n, d) and dc/dx_l (d, d), by claim.
 
-    s = softmax(X w) are the weights of the keys X (n, d), and c = X^T s. The key l must
-    not be the query.
+    s (n,) = softmax(X w) are the weights of the keys X (n, d) for the logits X w, and
+    c = X^T s. The key l must not be the query, on which w (d,) depends.
     """
     n, d = X.shape
     c = s @ X
@@ -341,7 +353,8 @@ def lemma8(problem: Regression) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The largest error of each identity, divided by the norm of its right side.
+        The norm of the error of each identity, divided by the norm of its right side,
+        at its largest over 20 random layers.
     """
     n = 6
     d = problem.d
@@ -381,7 +394,7 @@ def lemma8(problem: Regression) -> list[Claim]:
 def lemma1(problem: Regression) -> list[Claim]:
     """Check Lemma 1's inequalities at the rotations at which they are attained.
 
-    Measured are the ratios of `lemma1_ratios`.
+    The measured values are those of `lemma1_ratios`.
     """
     return PAPER.claims(lemma1_ratios(problem))
 
@@ -389,10 +402,11 @@ def lemma1(problem: Regression) -> list[Claim]:
 def lemma1_ratios(problem: Regression) -> dict[str, float]:
     """Return the two sides of Lemma 1's inequalities, divided by each other, by claim.
 
-    They are the extreme singular values of a minimum, divided by their bounds. The
-    minimum is at a rotation at which the bound is attained: R pairs the weakest
-    direction of the signal with the strongest direction of Sigma, or the strongest with
-    the weakest.
+    They are the smallest and the largest singular value of Sbar^{1/2} Z_Q, divided by
+    their bounds (2 sigma_d / lambda_max)^{1/2} and (2 sigma_1 / lambda_min)^{1/2}, with
+    lambda the eigenvalues of Sigma. At the rotations R that we take the bounds are
+    attained: R pairs the weakest direction of the signal with the strongest direction
+    of Sigma, or the strongest with the weakest.
     """
     values, vectors = np.linalg.eigh(problem.Sigma)
     space = manifold.of(problem)
@@ -407,8 +421,11 @@ def lemma1_ratios(problem: Regression) -> dict[str, float]:
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
     """Find the largest eigenvalue of sym(Sigma^{1/2} B Sigma^{1/2}) over all minima.
 
+    The problem must have d >= 2, because for d = 1 there is nothing to search.
+
     Returns this eigenvalue divided by sigma_1^{1/2}. The search is by L-BFGS over the
-    antisymmetric S in R = R_0 e^S, from `starts` random R_0.
+    antisymmetric S in R = R_0 e^S. It begins at `starts` random R_0, and at the same
+    R_0 with the first column reversed, since R_0 e^S has the determinant of R_0.
     """
     space = manifold.of(problem)
     d = problem.d
@@ -441,14 +458,15 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
     which is our own result. In Y = Sbar^{1/2} Z Sigma^{1/2}, the terms of the gradient
     of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2} ||Delta||
     and ||Delta||^2 / 2, each times ||Delta||. With a = r / (2 sigma_1)^{1/2} their sum
-    is sigma_1 (2 + a)(1 + a) times ||Delta||. Integrated, Lemma 2 gets sigma_1 (2 +
-    a)^2 /
-    2. Both bounds are attained if Y_pi grows along sigma_1 alone.
+    is sigma_1 (2 + a)(1 + a) times ||Delta||, the beta of Eq. 4. Its integral gives
+    sigma_1 (2 + a)^2 / 2, the beta of Lemma 2. Both bounds are attained if Y_pi grows
+    along sigma_1 alone.
 
     Returns
     -------
-    tuple
-        beta of Eq. 4, beta of Lemma 2, and Z.
+    tuple of (float, float, ndarray)
+        beta of Eq. 4, beta of Lemma 2, and Z at the distance r from the minimum with
+        R = I.
     """
     space = manifold.of(problem)
     largest = space.singular_values[0]
@@ -467,9 +485,10 @@ def curvatures(
 
     Paper B, Eqs. 3 and 4. Convexity is min <grad, Delta> / ||Delta||^2, divided by the
     convexity constant (theory: at least 1). Smoothness is max ||grad|| / ||Delta||,
-    divided by the smoothness constant (theory: at most 1). Both extremes are searched
-    by L-BFGS at distances that are `fractions` of the radius, from `starts` random
-    directions each, around minima with random R. In the norm "left_right" smoothness is
+    divided by the smoothness constant (theory: at most 1), with the dual norm of the
+    gradient. Both extremes are searched by L-BFGS over the points at a fraction of the
+    radius, one of `fractions`, from a minimum with random R. There are `starts` such
+    minima and directions for each fraction. In the norm "left_right" smoothness is
     divided by the best beta, and is also measured at the point of `_steepest`.
 
     Returns
@@ -538,8 +557,9 @@ def one_point(worst: dict[str, np.ndarray]) -> list[Claim]:
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     """Return the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) of Lemma 2.
 
-    The Z are `draws` random points within the radius. In the norm "left_right", beta is
-    the best possible constant, and the Z at which it is attained is tried as well.
+    The Z are `draws` random points within the radius of the minimum with R = I. In the
+    norm "left_right", beta is the best possible constant, and the Z at which it is
+    attained is tried as well.
     """
     space = manifold.of(problem)
     rng = seeds.stream(1, "draws")
@@ -562,16 +582,17 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
 
 
 def _on_layers(problem: Regression, Sigma: np.ndarray) -> np.ndarray:
-    """Return the matrix (D, D) of the map from a layer Z (k + d, d) to diag(I_k, Sigma)
-    Z, with D entries of Z.
+    """Return the matrix (D, D) of the map from a layer Z to diag(I_k, Sigma) Z.
+
+    Z is (k + d, d) and has D = (k + d) d entries, in the order of Z.ravel().
     """
     on_rows = block_diag(np.eye(problem.k), Sigma)
     return np.kron(on_rows, np.eye(problem.d))
 
 
-def _population_hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
-    """Compute the Hessian of the population loss at the layer Z by central
-    differences.
+def _regularised_hessian(problem: Regression, Z: np.ndarray) -> np.ndarray:
+    """Compute the Hessian (D, D) of L + R at the layer Z, which has D entries, by
+    central differences.
     """
     reach = 1e-5
     basis = np.eye(Z.size).reshape(-1, *Z.shape)
@@ -585,10 +606,11 @@ def _best_constants(
 ) -> tuple[float, float]:
     """Compute alpha' and beta' of `sample_constants`, two floats.
 
-    G is the Hessian in the "left" norm, S is defined in `sample_constants`, and the
-    columns of `across` span the directions orthogonal to the manifold. `error` is 1 if
-    the gradient has an error, and 0 if it is exact, which leaves out the terms with
-    ||S||^2 / 4.
+    G (D, D) is the Hessian in the "left" norm, S (D, D) is defined in
+    `sample_constants`, and the columns of `across` (D, m) are orthonormal and span the
+    directions orthogonal to the manifold. `error` is 1 if the gradient has an error,
+    and 0 if it is exact, which leaves out the terms with ||S||^2 / 4 and
+    ||S Delta||^2 / 4.
     """
     # alpha' is the least <P grad, Delta> divided by ||Delta||^2 + ||S Delta||^2 / 4,
     # over Delta across the manifold.
@@ -596,7 +618,8 @@ def _best_constants(
     square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
     alpha = eigh(inner, square, eigvals_only=True)[0]
 
-    # beta' is infinite if the error of the gradient can be larger than the gradient.
+    # beta' is infinite if ||S|| >= 2, because the error e of the gradient alone can
+    # then make ||P g||^2 as large as 4 e^2.
     size = error * np.linalg.norm(S, 2)
     if size >= 2:
         return alpha, np.inf
@@ -620,10 +643,24 @@ def sample_constants(
 
     over Delta orthogonal to the manifold. Both are divided by the constants of Sigma
     with an exact gradient. For the true covariance the two ratios are 4/5 and
-    (4/3)^{1/2}.
+    (4/3)^{1/2}. The second is infinite if ||S|| >= 2.
+
+    Parameters
+    ----------
+    problem : Regression
+        The problem, with the true covariance.
+    covariance : ndarray (d, d)
+        The sample covariance Sigma^, which must be invertible.
+    Q : ndarray (d, d)
+        The rotation of the minimum Z_Q, orthogonal.
+
+    Returns
+    -------
+    tuple of (float, float)
+        The two ratios.
     """
     space = manifold.of(problem)
-    H = _population_hessian(problem, space.point(Q))
+    H = _regularised_hessian(problem, space.point(Q))
 
     # The Hessian in the "left" norm, and the directions across the manifold. The
     # Hessian is zero along the manifold.

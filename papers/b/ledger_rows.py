@@ -55,7 +55,8 @@ def _quiet(sizes: Sizes) -> Regression:
 def _not_exceeded(values: np.ndarray):
     """Return the 90 % quantile of the draws in each of four quarters of them.
 
-    `values` are (..., draws, sizes), and the result is (..., 4, sizes).
+    `values` are (..., draws, sizes), and the result is (..., 4, sizes). The number of
+    draws must be a multiple of four.
     """
     return np.quantile(
         values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2
@@ -64,6 +65,7 @@ def _not_exceeded(values: np.ndarray):
 
 @cache
 def _self_logits(sizes: Sizes) -> np.ndarray:
+    """Return `landscape.largest_self_logit` of three problems, (3,)."""
     return np.array(
         [landscape.largest_self_logit(_problem(sizes, seed)) for seed in range(3)]
     )
@@ -191,8 +193,9 @@ def _in_parts(
 ):
     """Divide the draws of each size into ten parts, and apply `measure` to each part.
 
-    `values` has one array per size, with the draws on its first axis. `measure` gets an
-    array (10, draws, entries) and returns (10,). The result is (10, sizes).
+    `values` has one array per size, with the draws on its first axis. Draws beyond a
+    multiple of ten are left out. `measure` gets an array (10, draws / 10, entries) and
+    returns (10,). The result is (10, sizes).
     """
     parts = ([v[r::10][: len(v) // 10] for r in range(10)] for v in values)
     each = (np.stack(part).reshape(10, len(part[0]), -1) for part in parts)
@@ -200,6 +203,7 @@ def _in_parts(
 
 
 def _variances(values: Iterable[np.ndarray]):
+    """Return the total variance of the draws in each of ten parts, (10, sizes)."""
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
@@ -336,6 +340,7 @@ def _biases(sizes: Sizes) -> Iterator[Claim]:
 
 @cache
 def _floors(sizes: Sizes):
+    """Return the runs for Theorem 2's floor on the quiet problem, with ten seeds."""
     return scaling.scaling(_quiet(sizes), (50, 100, 200, 400), 150, 16, range(10))
 
 
@@ -344,8 +349,9 @@ def _algorithm_1(sizes: Sizes, ns: tuple[int, ...]):
     """Run Algorithm 1 as the paper writes it, on `draws` data sets of each size n.
 
     It uses the sample covariance, the spectral start, and the oracle's gradients from
-    fresh batches. Returns two arrays (draws, sizes): the final excess loss without the
-    oracle's noise, and the excess of L + R at the mean of the late iterates.
+    fresh batches. Returns two arrays (draws, sizes): the absolute value of
+    `scaling.tail_excess`, the final excess loss without the oracle's noise, and the
+    excess of L + R at the mean of the late iterates. Late is the last two thirds.
     """
     problem = _problem(sizes)
     each = range(sizes.draws)

@@ -25,7 +25,10 @@ LATE = 50  # with fewer samples the term C/n is not small
 
 
 def _draws(rng: np.random.Generator, draws: int, n: int, d: int):
-    """Draw standard normal samples (draws, n, d), yielding some draws at a time."""
+    """Draw standard normal samples (draws, n, d), yielding some draws at a time.
+
+    At least one draw is yielded at a time, however large n is.
+    """
     size = max(1, PART // (n * d))
     for start in range(0, draws, size):
         yield rng.standard_normal((min(size, draws - start), n, d))
@@ -36,8 +39,9 @@ def repeated(
 ) -> np.ndarray:
     """Evaluate measure(size, rng) for every size and draw.
 
-    Every draw has a random stream of its own, named after `role`. Returns (..., draws,
-    sizes), where ... is the shape of a result of `measure`.
+    Every draw has a random stream `rng` of its own, of the given `role`, from which it
+    draws for all sizes in turn. Returns (..., draws, sizes), where ... is the shape of
+    a result of `measure`.
     """
     streams = [seeds.stream(r, role) for r in range(draws)]
     values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
@@ -81,7 +85,7 @@ def _sums(u: np.ndarray, query: np.ndarray, g: np.ndarray):
     """Return the `softmax_sums` of the keys g (draws, n, d), by name, (draws, ...)
     each.
 
-    The first key is replaced by the query.
+    u and `query` are (d,). The first key in g is overwritten by the query.
     """
     g[:, 0] = query
     n = g.shape[1]
@@ -96,8 +100,8 @@ def _sums(u: np.ndarray, query: np.ndarray, g: np.ndarray):
     s = e / (n * over)  # (draws, n)
     c = (s[:, None] @ g)[:, 0]
     second = (g * s[..., None]).swapaxes(1, 2) @ g
-    # value - limit minus its first-order change is share + (1 - over) (value - limit),
-    # where share is the query's part of sum_i e_i (value_i - limit) / n.
+    # value - limit minus its first-order change is share (value_q - limit) + (1 - over)
+    # (value - limit), where value_q is the value of the query, and share = e_q / n.
     share = e[0, 0] / n
     mean_bias = share * (query - u) + (1 - over) * (c - u)
     outer_bias = (
@@ -121,16 +125,17 @@ def integrated(
 ) -> dict:
     """Estimate Theorem 4's integrals over the query g ~ N(0, I), with u = L^T g.
 
-    The square of a mean is estimated as the product of two independent estimates of the
-    mean, so that noise does not add to it. Each of the two uses 2 `draws` sets of keys.
-    The fourth power is a product of four estimates, each from `draws` sets of keys.
+    L is (d, d). The square of a mean is estimated as the product of two independent
+    estimates of the mean, so that noise does not add to it. Each of the two uses 2
+    `draws` sets of keys. The fourth power is a product of four estimates, each from
+    `draws` sets of keys.
 
     Returns
     -------
     dict of str to ndarray (repeats, sizes)
         "mean" is E |g|^2 |E[c | g] - u|^2, "outer" is E |E[c c^T | g] - u u^T|^2, and
         "covariance" is E |E[C | g] - I|^4. Each of the `repeats` averages over its own
-        part of the queries.
+        part of the queries, of which there must be at least as many as `repeats`.
     """
     powers = {
         name: np.empty((queries, len(sizes)))
@@ -158,8 +163,8 @@ def leading(
     """Fit values (repeats, sizes) = C n^a (1 + b/n), and return the exponents a
     (repeats,).
 
-    The logarithm of the values is regressed on log n and 1/n, over all sizes n >=
-    since, which must be at least three.
+    The logarithm of the values, which must be positive, is regressed on log n and 1/n.
+    The fit is over all sizes n >= since, which must be at least three.
     """
     n = np.asarray(sizes, float)
     late = n >= since
@@ -173,8 +178,8 @@ def least_squares_errors(
 ) -> np.ndarray:
     """Return ||(M^ - M) Sigma^{1/2}||^2 divided by its expectation, (draws, sizes).
 
-    M^ is the least-squares estimate of M. The expectation is k noise^2 d/(n-d-1) (Lemma
-    6).
+    M^ is the least-squares estimate of M, and the norm is Frobenius. The expectation is
+    k noise^2 d/(n-d-1) (Lemma 6), so that all `sizes` n must exceed d + 1.
     """
 
     def square(n: int, rng: np.random.Generator):
@@ -191,8 +196,9 @@ def perturbed_starts(
     """Return how far a start is from the minima if it is computed from perturbed Sigma
     and M.
 
-    The start is a minimum for Sigma + s S and M + s N, with random S and N of norm 1.
-    The result is (draws, sizes), for the `sizes` s.
+    The start is a minimum for Sigma + s S and M + s N, with random S and N of spectral
+    norm 1. The result is its distance in the norm "left", (draws, sizes), for the
+    `sizes` s. Raises ValueError if Sigma + s S is not positive definite.
     """
     space = manifold.of(problem)
     distances = np.empty((draws, len(sizes)))
@@ -214,8 +220,9 @@ def spectral_distances(
     """Measure the two quantities that Lemma 3 bounds, on fresh data sets, (2, repeats,
     sizes).
 
-    The first is the distance of the spectral start to the minima. The second is
-    ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||, where Sigma^ is the sample covariance.
+    The first is the distance of the spectral start to the minima, in the norm "left".
+    The second is the spectral norm ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||, where
+    Sigma^ is the sample covariance.
     """
 
     def events(n: int, rng: np.random.Generator):
@@ -247,8 +254,9 @@ def regulariser_bias(
 ) -> np.ndarray:
     """Estimate E grad R^(Z) - grad R(Z), where R^ has X^T X / n in place of Sigma.
 
-    The part of grad R^ that is linear in X^T X / n - Sigma has mean zero; we subtract
-    it, to reduce the spread. The result is (repeats, sizes, k + d, d).
+    Z is (k + d, d). The part of grad R^ that is linear in X^T X / n - Sigma has mean
+    zero; we subtract it, to reduce the spread. The result is (repeats, sizes, k + d,
+    d), and each of its entries is a mean over `draws` data sets.
     """
     rng = seeds.stream(seed, "draws")
     step = 1e-4
@@ -275,9 +283,9 @@ def regulariser_bias(
 def loss_bias(
     problem: Regression, Z: np.ndarray, sizes: Sequence[int], draws: int, repeats: int
 ) -> np.ndarray:
-    """Estimate E grad L^ - grad L at Z from at least `draws` queries.
+    """Estimate E grad L^ - grad L at Z (k + d, d) from at least `draws` queries.
 
-    The result is (repeats, sizes, k + d, d).
+    The result is (repeats, sizes, k + d, d), and each entry has draws of its own.
     """
     layer = Z[: problem.k], Z[problem.k :]
     A, B = (torch.from_numpy(part)[None, None] for part in layer)
@@ -313,8 +321,9 @@ def tail_excess(
 
     The loss depends only on the map A Sigma B^T. We divide the records from iteration
     `since` on into an earlier and a later half, and average the error of the map over
-    each half. The result (seeds,) is half the inner product of the two means. Half the
-    squared norm of one mean would also contain the square of its noise.
+    each half. The result (seeds,) is half the inner product of the two means, which can
+    be negative. Half the squared norm of one mean would also contain the square of its
+    noise. There must be two such records or more.
     """
     late = history.iterations >= since
     A = history.A[:, late]
@@ -333,9 +342,10 @@ def every_step(
     covariance: np.ndarray,
     steps: int,
 ) -> RegressionHistory:
-    """Train by a rule, and record every iteration.
+    """Train by a rule, and record every iteration from 0 to `steps`.
 
-    A_0 is (seeds, k, d) and B_0 (seeds, d, d).
+    `source` gives the gradients, `start` is A_0 (seeds, k, d) and B_0 (seeds, d, d),
+    and `covariance` (seeds, d, d) is that of the rule.
     """
     record = list(range(steps + 1))
     return regression.descend(
@@ -352,8 +362,10 @@ def from_slowest_mode(
 ) -> RegressionHistory:
     """Run Algorithm 1 with eta = 1/lambda_max, from a start along its slowest mode.
 
-    The start has the given `distance` from the minima. All `runs` have the same start
-    and the true covariance. Every iteration is recorded.
+    The start has the given `distance`, in the norm "left", from the minimum with R = I.
+    All `runs`, as many as `source` has seeds, have the same start and the true
+    covariance. lambda_max is the largest rate of `regression.modes`. Every iteration is
+    recorded.
     """
     space = manifold.of(problem)
     k = problem.k
@@ -392,7 +404,8 @@ def scaling(
     """Run Algorithm 1 on oracles with each number of samples in `sizes`.
 
     At the start, the distance from the minima is the radius within which the one-point
-    bounds hold.
+    bounds hold. Each estimate of the gradient uses `draws` batches. The floors are
+    `tail_excess` over the last two thirds of the `steps`.
     """
     radius = manifold.of(problem).constants().radius
     count = len(of_seeds)
@@ -415,7 +428,8 @@ def scaling(
 def theorem_2(floors: Floors) -> list[Claim]:
     """Check that the excess falls geometrically to a floor, which falls like n^-2.
 
-    The rate must be that of the linearised problem.
+    The rate must be that of the linearised problem. It is measured at the last of the
+    sizes, as a mean over seeds.
     """
     floor = floors.sizes, floors.floor.T
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
@@ -434,7 +448,8 @@ def powers(
     """Check that `distances` fall like n^{-1/2} (Lemma 3), and that `bias` falls like
     1/n (Theorem 4).
 
-    Both are (repeats, sizes).
+    `distances` are (repeats, sizes) over `sizes`, and `bias` is (repeats, sizes) over
+    `bias_sizes`.
     """
     start, error = power_fit(sizes, distances)
     return [

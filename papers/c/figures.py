@@ -25,6 +25,8 @@ def divergences(histories: Histories, table: Mapping, caption: str) -> Figure:
     """Draw the divergence of every run from every SVM, one panel per exponent of
     training.
 
+    Lines are means over runs, and bands hold the middle 80 %.
+
     Parameters
     ----------
     histories : mapping of float to History
@@ -117,7 +119,18 @@ def joint(
     heads: Mapping[float, MaxMargin],
     caption: str,
 ) -> Figure:
-    """Draw joint training: the divergences of W and of the head from their SVMs."""
+    """Draw joint training: the divergences of W and of the head from their SVMs.
+
+    Parameters
+    ----------
+    histories : mapping of float to History
+        The runs by exponent p. The first run of each is drawn.
+    ends : mapping
+        The solutions of the l_q token SVMs, by p and then by q.
+    heads : mapping of float to MaxMargin
+        The solutions of the l_p head SVMs, by p.
+    caption : str
+    """
     figure, axes = plots.panels(1, 2, height=3.0)
     of_W = {}
     of_head = {}
@@ -179,7 +192,8 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
     widths : sequence of float
         The divergences of the starts from the best direction.
     kept : mapping
-        The shares (widths,) by exponent and by the length ||W_0||/||W_mm||.
+        The shares (widths,) by exponent and by the length ||W_0||/||W_mm||. The first
+        three lengths are drawn.
     p : float
         The exponent that is drawn.
     caption : str
@@ -290,8 +304,8 @@ def least_loss(
     multiples : sequence of float
         Norms of W, divided by that of W_mm.
     by_p : mapping of float to mapping
-        By exponent the path's divergences, and the ends of descents: their norm, their
-        divergence and whether their tokens are globally optimal.
+        By exponent the result of `papers.c.predecessor.path_against_descent`. A run
+        misses if descent does not select its opt tokens.
     caption : str
     """
     figure, (axis,) = plots.panels(1, 1, height=2.6)

@@ -43,6 +43,7 @@ NEAR = "from W_mm and from D = μ_0/4, ‖W_0‖ = R_π, normalised"  # Lemma 27
 
 @cache
 def _data(sizes: Sizes) -> TokenSet:
+    """Return the ledger's unit tokens, one run per seed."""
     return tokens.unit_tokens(range(sizes.seeds), sizes.n, sizes.T, sizes.d)
 
 
@@ -60,8 +61,9 @@ def _inequalities(sizes: Sizes) -> Iterator[Claim]:
     """Check Lemmas 12-15 on random matrices and numbers, and at points at which they
     are attained.
 
-    Many of the numbers are zero or tiny. Measured is, for each lemma, the smallest
-    value over all EXPONENTS of the larger side divided by the smaller one.
+    Some entries of the matrices are zero, and some numbers are tiny. For each lemma we
+    measure the smallest value over all EXPONENTS of the larger side divided by the
+    smaller one.
     """
     draw = stream(0, "draws")
     count = sizes.draws
@@ -104,7 +106,9 @@ def _inequalities(sizes: Sizes) -> Iterator[Claim]:
 
 def _least_ratio(sides: Iterable[tuple[np.ndarray, np.ndarray]], floor: float) -> float:
     """Return the smallest ratio of the larger to the smaller side, where the smaller
-    side exceeds `floor`.
+    side exceeds `floor` and the larger one is finite.
+
+    `sides` are pairs (smaller, larger). Each must have an entry like this.
     """
     least = np.inf
     for smaller, larger in sides:

@@ -72,7 +72,9 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray) -> list[Claim]:
     Our constants L_min and L_max are the losses if every sample attends only to its
     token of the best score, or of the worst. They are tested at `matrices` (m, runs, d,
     d_z), and far along the directions of the SVMs for these two selections, where they
-    are attained.
+    are attained. The measured values are the smallest L / L_min and the largest
+    L / L_max. The loss is logistic. Raises svm.Infeasible if one of the SVMs has no
+    solution.
     """
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
@@ -103,7 +105,9 @@ def _two_misclassified_tokens() -> TokenSet:
 
 
 def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
-    """Yield ||grad L||_{q,q} / G of Lemma 18 at each of the matrices, (runs,)."""
+    """Yield ||grad L||_{q,q} / G of Lemma 18 at each of the `matrices` (m, runs, d,
+    d_z), (runs,) each.
+    """
     score_ranges = np.ptp(attention.scores(tokens, tokens.u), axis=-1)
     G = (score_ranges * spread(tokens, q)).mean(-1) / 4
     for W in matrices:
@@ -137,7 +141,8 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """Return L(W) minus the loss of attending only to the opt tokens, (runs,).
 
-    The difference is exact even if it is as small as e^-300.
+    The loss is logistic, and W is (runs, d, d_z). The difference keeps its relative
+    accuracy even if it is as small as e^-300.
     """
     logits = attention.logits(tokens, W)
     scores = attention.scores(tokens, tokens.u)
@@ -151,10 +156,12 @@ def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 class Steps:
     """All recorded pairs of consecutive iterates W, W+ of lp-AttGD, as flat vectors.
 
-    The arrays W, W+ and the gradient are (runs, pairs, D), with D entries of W; the
-    step sizes eta are divided by ||grad L||_{q,q} if steps are normalised. Gradients
-    and losses are computed again from the recorded W. So the claims also test the
-    training loop, and not only the algebra.
+    The arrays W, W+ (`later`) and the gradient are (runs, pairs, D), with D entries of
+    W. `eta` is the rule's step size, and if steps are normalised it is divided by
+    ||grad L||_{q,q}, (runs, pairs). `losses` are the `_excess_loss` before and after
+    each step, (runs, pairs) each, and `loss_rise` (runs,) is the history's. Gradients
+    and losses are computed again from the recorded W, with the logistic loss. So the
+    claims also test the training loop, and not only the algebra.
     """
 
     def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent) -> None:
@@ -222,7 +229,7 @@ def lemma14(
     """Return the sides of y s <= (p-1)/p (x^p - y^p) <= x s, with s = x^{p-1} -
     y^{p-1}.
 
-    Here x >= y >= 0. Each inequality is a pair.
+    Here x >= y >= 0, elementwise. Each inequality is a pair.
     """
     middle = (p - 1) / p * (x**p - y**p)
     rise = x ** (p - 1) - y ** (p - 1)
@@ -235,7 +242,8 @@ def lemma15(
     """Return the sides of y^{p-2} s <= x^{p-1} - y^{p-1} <= x^{p-2} s, with s =
     (p-1)(x-y).
 
-    For p < 2 the inequalities are reversed.
+    Here x >= y >= 0, elementwise. For p < 2 the inequalities are reversed, and y must
+    be positive. Each inequality is a pair.
     """
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
@@ -247,7 +255,8 @@ def lemma15(
 def lemma4(steps: Steps) -> Claim:
     """Check Lemma 4: ||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}.
 
-    Measured is the left side divided by the right side, at its largest.
+    The measured value is the left side divided by the right side, at its largest over
+    all runs and steps.
     """
     bound = steps.eta * norm(steps.gradient, dual_exponent(steps.p))
     return claim("lemma4", (_growth(steps) / bound).max(), steps.p)
@@ -261,10 +270,12 @@ def step_claims(steps: Steps) -> list[Claim]:
         eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1},
         (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>.
 
-    (Lemma 23 is Lemma 24 for V = 0.) Measured is the right side minus the left side,
-    divided by the term with the gradient. For Lemma 25, measured is eta (L - L+)
-    divided by <nabla psi(W) - nabla psi(W+), W - W+>. This is 1 for small eta; we set
-    it to -inf if L rises in any step.
+    (Lemma 23 is Lemma 24 for V = 0.) For these two we measure the right side minus the
+    left side, divided by the absolute value of the term with the gradient. A tiny
+    multiple of a power of ||W|| is added to the divisor, to allow for rounding. For
+    Lemma 25 we measure eta (L - L+) divided by <nabla psi(W) - nabla psi(W+), W - W+>.
+    This is 1 for small eta; we set it to -inf if L rises in any step of the whole
+    training. Each measured value is the smallest over runs and steps.
     """
     W = steps.W
     later = steps.later
@@ -295,7 +306,8 @@ def lemma30(
     from which we derive the slope dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r). We
     require that every run has at least 0.9 times this slope. A second claim, our own,
     is that the median run has this slope. `size` (runs,) is ||W_mm||. `stay` (runs,) is
-    True for the runs that still select its tokens at the end.
+    True for the runs that still select its tokens at the end; only these are used. If
+    there are none, the measured values are NaN, and the claims fail.
     """
     late = history.iterations >= since
     slope = (
@@ -347,7 +359,7 @@ def locally_optimal(selection: Selection) -> np.ndarray:
     """Return whether each run's selection is locally optimal (Definition 3), (runs,).
 
     Definition 3 says that every selected token scores higher than the support tokens of
-    its sample. A support token is one whose margin is exactly 1.
+    its sample. A support token has the margin 1, here up to SUPPORT.
     """
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
@@ -360,7 +372,7 @@ def locally_optimal(selection: Selection) -> np.ndarray:
 
 def _delta(selection: Selection):
     """Return delta of Eq. 4, (runs,): (m - 1)/2, with m the least margin of a token
-    that is no support token.
+    that is no support token. It is infinite if there is no such token.
     """
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
@@ -407,7 +419,8 @@ def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
     """Go from W_mm/||W_mm|| along E until D = mu, and return the direction there.
 
     E is (draws, runs, entries), and so is the result: W_mm/||W_mm|| + s E at the
-    smallest s > 0 with D = mu, scaled to norm 1.
+    smallest s > 0 with D = mu, scaled to norm 1. log s goes from -25 to 10. If D stays
+    below mu there, the result is the direction at the largest s that was tried.
     """
     direction = selection.direction
     p = selection.p
@@ -476,7 +489,8 @@ def _slack(selection: Selection, mu: np.ndarray):
 def lemma19(selection: Selection) -> Claim:
     """Check Lemma 19: Eqs. 12a-c hold in the cone {D <= mu_0}.
 
-    The claim also says up to which 10^k mu_0 they hold.
+    The measured value is `_slack` at mu_0. The claim also says up to which 10^k mu_0
+    they hold, for k up to 4.
     """
 
     def slack(k: Any):
@@ -494,7 +508,7 @@ def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
     """Return <-grad L(W), V> as a factor and the logarithm of a scale, (runs,) each.
 
     The product is the factor times e^{log scale}; in this form it does not underflow. W
-    and V = `toward` are flat, (runs, entries).
+    and V = `toward` are flat, (runs, entries). The loss is logistic.
     """
     tokens = selection.tokens
     shape = selection.solution.W.shape
@@ -522,7 +536,8 @@ def lemma20(
     test it at `draws` random pairs of directions W and V on the edge of the cone, with
     ||W|| = multiple ||W_mm||/delta, where delta is `_nearness`. c is the smallest
     constant at one of the ascending `multiples` (m,). It must nowhere be smaller than
-    at the first of them.
+    at the first of them. The measured values are the smallest inner product, up to a
+    positive factor, and the smallest log c minus that at the first multiple.
     """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive = np.inf
@@ -556,9 +571,11 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     """Check Lemma 21: for every pi there is an R_pi ~ (C/pi) log(C/pi).
 
     This means that the largest pi that occurs at radius R falls at least like log R /
-    R. So we compute pi R / log R at the radii of `lemma20`; it must not be largest at
-    the last radius. The directions of W are on the edges of cones from mu_0 to 10^-10
-    mu_0, because pi is largest for directions near that of W_mm.
+    R. So we compute pi R / log R at the radii of `lemma20`, with R = ||W||/||W_mm||; it
+    must not be largest at the last radius. The measured value is its value there minus
+    the largest earlier one, in the worst run. The directions of W are on the edges of
+    cones from mu_0 to 10^-10 mu_0, because pi is largest for directions near that of
+    W_mm.
     """
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii = _radii(selection, multiples)
@@ -705,7 +722,8 @@ def lemma27(
     -------
     Claim
         About the smallest value of left side minus right side of Eq. 25, divided by the
-        left side. It is NaN, and the claim fails, if a run does not start in the cone.
+        absolute value of the left side. It is NaN, and the claim fails, if a run does
+        not start in the cone.
 
     Notes
     -----
@@ -757,10 +775,10 @@ def _turning(
     least: np.ndarray,
 ):
     """Return whether record k is in the cone, and left minus right side of Eq. 25,
-    divided by its left side.
+    divided by the absolute value of its left side.
 
     Both are (runs,). `mu` and `least` (runs,) are the cone's largest D and its smallest
-    ||W||.
+    ||W||. Record k + 1 must be the next iteration.
     """
     tokens = selection.tokens
     p = selection.p
@@ -852,6 +870,13 @@ def found_selections(
     Selection
         The data sets of the runs that are kept, with the tokens they select at the last
         iteration as opt tokens. It usually has fewer runs than `tokens`.
+
+    Raises
+    ------
+    svm.Infeasible
+        If no W selects the tokens that a run ends with.
+    ValueError
+        If a run has ended early, and so selects no tokens.
     """
     start = gaussian_start(tokens, seeds)
     rule = relative_rule(start, p, 0.02)
@@ -888,7 +913,7 @@ def from_cone(
 
     Each run of the selection has `draws` starts. The rule is change(rule), where `rule`
     is `relative_rule` with the relative step `share`. Returns the history and the data,
-    both with draws times runs data sets.
+    both with draws times runs data sets: first those of the first draw.
     """
     solution = selection.solution
     runs = len(selection.direction)
@@ -916,7 +941,8 @@ def theory(p: float) -> tuple[float, float, str]:
 def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
     """Fit the power of r = ||W|| with which the divergence (runs, k) falls, (runs,).
 
-    The fit is over the second half of the range of log r.
+    The fit is over the second half of the range of log r. A divergence below 1e-16,
+    which is rounding, counts as 1e-16.
     """
     log_r = np.log(history.own_norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
@@ -931,12 +957,14 @@ def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
 def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
     """Check that D falls at least like Lemma 29's bound over the second half of log r.
 
-    A second claim is our own: D falls like r^{-2 min(p - 1, 1)}. The reason is that D
-    is quadratic in the error of the direction, and this error has two parts. The part
-    of the mirror image of W_0 that is orthogonal to all constraints stays constant,
-    which causes an error of order 1/||W||^{p-1}. And the minimiser of the loss on a
-    sphere of radius ||W|| differs from the direction of W_mm by an error of order
-    1/||W||. `divergence` (runs, records) is D.
+    The measured value is D divided by the bound at the last record, over the same ratio
+    in the middle of the range of log r, in the worst run. A second claim is our own: D
+    falls like r^{-2 min(p - 1, 1)}. The reason is that D is quadratic in the error of
+    the direction, and this error has two parts. The part of the mirror image of W_0
+    that is orthogonal to all constraints stays constant, which causes an error of order
+    1/||W||^{p-1}. And the minimiser of the loss on a sphere of radius ||W|| differs
+    from the direction of W_mm by an error of order 1/||W||. `divergence` (runs,
+    records) is D.
     """
     a, b, _ = theory(p)
     log_r = np.log(history.own_norm)
@@ -974,7 +1002,7 @@ def local_claims(
     """Check that runs from the thinnest cone still select its tokens in the end.
 
     From the widest cone, not all of them should. `fractions` has the results of
-    `captured` by p.
+    `captured` by p, for the ascending `mus`.
     """
     return [
         claim(id, kept[k], p, multiple, say=(f"{mus[k]:.1g}",))

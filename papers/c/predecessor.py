@@ -41,10 +41,14 @@ def _alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 def _ranks(W: np.ndarray) -> np.ndarray:
+    """Return the rank of each matrix of W (..., d, d), relative to RANK."""
     return np.linalg.matrix_rank(W, rtol=RANK)
 
 
-def _unit(a: np.ndarray):  # a zero matrix stays zero
+def _unit(a: np.ndarray):
+    """Divide each matrix of a (runs, r, c) by its Frobenius norm; a zero matrix stays
+    zero.
+    """
     size = np.linalg.norm(a, axis=(1, 2), keepdims=True)
     return a / np.where(size > 0, size, 1.0)
 
@@ -57,7 +61,7 @@ def train_key_query(
     record: Sequence[int],
 ) -> np.ndarray:
     """Train keys and queries, and return W = K Q^T (runs, k, d, d_z) at iterations
-    `record`.
+    `record`, in ascending order and each once.
 
     The head is fixed and the loss logistic. A step of normalised gradient descent is K
     <- K - eta grad_K L / ||grad_K L||_F and Q <- Q - eta grad_Q L / ||grad_Q L||_F, so
@@ -99,14 +103,20 @@ def keys_against_weights(
     """Train (K, Q) in one run and W in another, and measure how both align with the
     SVMs of the tokens they select.
 
-    The entries of the starts are uniform in [-1/sqrt(d), 1/sqrt(d)].
+    The entries of the starts are uniform in [-1/sqrt(d), 1/sqrt(d)]. Queries must have
+    the dimension of the tokens, and `record` must be ascending.
 
     Returns
     -------
     tuple
         First the alignments (runs, k), by ("K, Q" or "W", norm of the SVM). Second,
-        (runs,), the sum of the r largest singular values of K Q^T divided by the sum of
-        all, where r is the rank of the nuclear-norm solution.
+        (runs,), the sum of the r largest singular values of the last K Q^T divided by
+        the sum of all, where r is the rank of the nuclear-norm solution.
+
+    Raises
+    ------
+    svm.Infeasible
+        If no W selects the tokens that a run ends with.
     """
     d = tokens.shape[-1]
     solutions = {}
@@ -142,7 +152,8 @@ def rank_by_dimension(
 ) -> np.ndarray:
     """Return the mean rank of the solutions of nuclear-norm token SVMs, (dimensions,).
 
-    It is NaN if no data set of a dimension has a solution.
+    The mean is over the data sets whose SVM has a solution. It is NaN if no data set of
+    a dimension has one.
     """
 
     def rank(kept: TokenSet):
@@ -195,7 +206,8 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
     W = argmin ||W||_F such that (x_t - x_s)^T W z_i = 0 for chosen tokens t and s, and
     (x_t - x_s)^T W z_i >= 1 for a chosen token t and a token s that is not chosen.
     `chosen` (n, T) is True for at least one token per sample. Raises svm.Infeasible if
-    no W exists, and ValueError if a sample has no chosen token or only chosen ones.
+    no W exists, and ValueError if a sample has no chosen token or if every token of
+    every sample is chosen.
 
     Returns
     -------
@@ -248,7 +260,8 @@ def several_tokens(
     it selects, (runs,).
 
     The part of W that does not change which tokens it selects, along the equations of
-    the SVM, is left out. The alignment is NaN if the SVM has no solution.
+    the SVM, is left out. A token is selected if its softmax weight exceeds SELECTED.
+    The alignment is NaN if the SVM has no solution, or if every token is selected.
     """
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
@@ -274,7 +287,8 @@ def _on_the_sphere(
 ):
     """Minimise `function`, which returns its value and gradient, over ||w||_p = R.
 
-    Returns the minimiser, of the shape of `start`, and the minimum (float).
+    `start` (D,) may have any norm but zero. Returns the local minimiser (D,) that
+    L-BFGS finds, and its value (float).
     """
 
     def objective(w: np.ndarray):
@@ -291,7 +305,8 @@ def _on_the_sphere(
 def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
     """Return log(L - L*) of the first run and its gradient at a flat W (d d_z,).
 
-    It is exact down to e^-30000.
+    L* is the loss of attending only to the opt tokens. The result is accurate even if
+    L - L* is as small as e^-30000.
     """
     logits = attention.logits(tokens, W.reshape(1, tokens.shape[-1], -1))
     slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
@@ -307,8 +322,8 @@ def _solve(
     `radii`.
 
     Each W_R minimises log(L - L*) over ||W||_{p,p} = R. The search starts from all
-    `starts` (starts, d, d_z) and from the solution at the previous radius; the end with
-    the smallest loss is returned.
+    `starts` (starts, d, d_z), which must not be zero, and from the solution at the
+    previous radius; the end with the smallest loss is returned.
     """
     path = []
     function = partial(_log_gap_and_gradient, tokens)
@@ -324,8 +339,8 @@ def _candidates(tokens: TokenSet, p: float):
     """Solve the head SVM and the token SVM of every selection for which both have a
     solution.
 
-    Returns a list of pairs (head, token), sorted by the label margin of the head, the
-    largest first.
+    `tokens` has one run, and all T^n selections are tried. Returns a list of pairs
+    (head, token), sorted by the label margin of the head, the largest first.
     """
     pairs = []
     (_, n, T, _) = tokens.shape
@@ -342,9 +357,10 @@ def _candidates(tokens: TokenSet, p: float):
 def solve_jointly(
     tokens: TokenSet, p: float, multiple: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Minimise the loss of the first run over v (d,) and W (d, d_z) on two spheres.
+    """Minimise the loss of one run over v (d,) and W (d, d_z) on two spheres.
 
-    The radii of the spheres are r = multiple ||v_mm|| and R = multiple ||W_mm||. The
+    The radii of the spheres are r = multiple ||v_mm|| and R = multiple ||W_mm||, with
+    the SVM solutions of the selection with the largest label margin. The
     loss is minimised over v and over W in turn, starting from the SVM solutions of
     every selection. The v and W with the smallest loss are returned.
     """
@@ -381,7 +397,7 @@ def _in_turn(
     """Minimise the loss over v and over W in turn, ROUNDS times, from a pair of SVM
     solutions.
 
-    Returns log L, v (d,) of norm near r, and W (d, d_z) of norm R.
+    Returns log L, v (d,) of norm r up to rounding, and W (d, d_z) of norm R.
     """
     head, weights = pair
     v = head.value[0]
@@ -401,7 +417,8 @@ def joint_claims(
     """Check that v and W point along the SVM solutions of the selection with the
     largest label margin.
 
-    Measured is the divergence between their directions.
+    The measured values are the divergences between their directions. `tokens` has one
+    run, v is (d,) and W is (d, d_z).
     """
     claims = []
     for name, end, solution in zip(
@@ -461,7 +478,9 @@ def claims_on_parents(
 
     `aligned` and `share` are the results of `keys_against_weights`, `several` has those
     of `several_tokens` by dimension, and `followed` those of `path_against_descent` by
-    p.
+    p. Alignments are measured at the last iteration, as medians over runs. On the path
+    we measure the largest last divergence, and the largest ratio of a divergence to the
+    one at the previous radius, from the second ratio on.
     """
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}
     small = min(several)

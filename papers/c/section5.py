@@ -109,7 +109,11 @@ def bregman_claims(
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
-    """Check our last divergences (runs,), by q, against the means of REFERENCE."""
+    """Check our last divergences (runs,), by q, against the means of REFERENCE.
+
+    Returns two claims: on the largest factor between the means, and on the share of the
+    q for which the mean in REFERENCE lies in the middle 95 % of ours.
+    """
 
     def factor(share: float):  # of the mean of the smallest `share` of the values
         kept = {
@@ -166,7 +170,9 @@ def joint_claims(
     """Check joint training against the authors' runs and against theory.
 
     Joint training must select the same tokens as the authors' runs. Its `probabilities`
-    must be near one, and W and v must turn to the solutions of their l_p SVMs.
+    must be near one, that of the selected tokens at iteration 15 and that of the labels
+    at iteration 30. W and v must turn to the solutions of their l_p SVMs. `tokens` has
+    one run.
     """
     made = []
     for p, history in histories.items():
@@ -189,7 +195,11 @@ def joint_claims(
 
 
 def path_claims(histories: Any, ends: Any) -> list[Claim]:
-    """Check that each path from W_0 = 0 ends nearest to the SVM of its own exponent."""
+    """Check that the first run of each path from W_0 = 0 ends nearest to the SVM of its
+    own exponent.
+
+    `histories` are by p, and `ends` are the `end_points`.
+    """
     made = []
     for p, history in histories.items():
         last = {q: history.divergence(ends[p][q].W, p)[0, -1] for q in histories}

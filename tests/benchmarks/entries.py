@@ -65,8 +65,8 @@ def _memory(name, workload, limit):
 
 
 def _problem(data):
-    """Return a token set in minimal coordinates, its W_mm there, and the seconds on one
-    thread.
+    """Return a token set in minimal coordinates, its W_mm there, and the seconds that
+    both took on one thread.
     """
     with threads(1):
         began = time.perf_counter()
@@ -248,9 +248,10 @@ def mirror_runs() -> Entry:
 
 
 def _along(name, bar, table):
-    """Time rules of `engine` on unit tokens.
+    """Time the rules of `table` on unit tokens.
 
-    The reference is autograd along the direction that a rule's maker builds.
+    `table` has, by name, a rule and a function that builds its direction D(-gradient).
+    The reference is autograd along this direction.
     """
     rules = {kind: rule for kind, (rule, _) in table.items()}
     steps = 5000

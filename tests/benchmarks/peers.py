@@ -73,8 +73,8 @@ SOLVERS = {"DAQP": by_daqp, "PIQP": by_piqp, "scipy nnls": by_nnls}
 def jax_ngd(tokens: TokenSet, step_size: float, steps: int):
     """Build NGD on W of all runs by `vmap`, `scan` and `jit`, in float64.
 
-    The returned function gives ||W|| (runs,). The loss is exponential, and its gradient
-    is written out.
+    The returned function trains for `steps` steps from zero, and gives ||W|| (runs,).
+    The loss is exponential, and its gradient is written out. Masks are not read.
     """
     import jax
     from jax import numpy as jnp

@@ -43,8 +43,9 @@ def train(
 ) -> list[np.ndarray]:
     """Train W, and u if `joint`; return them at the iterations `record`.
 
-    They are (k, d, d_z) and (k, d). `step` changes one of them in place, given its
-    gradient. W_0 is `start` or zero, u_0 is zero.
+    The result is a list of W (k, d, d_z) and, if `joint`, u (k, d), in the order of the
+    iterations. `step` changes one of them in place, given its gradient. W_0 is `start`
+    or zero, and u_0 is zero.
     """
     if start is None:
         W = np.zeros((model.X.shape[-1], model.z.shape[-1]))

@@ -62,9 +62,10 @@ def _pytest(copy: Path, tests: tuple[str, ...], cache: str, seconds: int) -> Non
 
 
 def _run(copy: Path, mutant: Mutant, seconds: int = SECONDS) -> str:
-    """Return the test that fails with `mutant` in `copy`.
+    """Return the first test that fails with `mutant` in `copy`.
 
-    The result is "late" after `seconds` of processor time, and "" if no test fails.
+    The result is "" if no test fails. It is "late" if the process ends without a test
+    that failed, as it does after `seconds` of processor time.
     """
     path = copy / mutant.file
     before = path.read_text(encoding="utf-8")

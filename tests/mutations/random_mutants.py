@@ -1,8 +1,8 @@
 """Random mutants: `python -m tests.mutations --random 60 --seed 1`.
 
 Each mutant changes one operator, comparison, number, index, sign or minimum in a
-function of `lib` or `papers`. All places have equal chances. The tests that import its
-module should notice.
+function of `lib`, `companion` or `papers`. All places have equal chances. The tests
+that import its module should notice.
 """
 
 import ast
@@ -82,7 +82,8 @@ def draw(
 ) -> list[tuple[str, tuple[str, ...], str, str]]:
     """Draw `count` mutants: the file, the tests that import it, its text, its new text.
 
-    Files are those whose path has one of the `words`, or all files.
+    Files are those whose path has one of the `words`, or all files. Those with a word of
+    WITHOUT are left out. Raises ValueError if there are fewer than `count` places.
     """
     places = []
     for path in sorted(
@@ -122,6 +123,9 @@ def _importing(file: Path) -> tuple[str, ...]:
 
 
 def line(old: str, new: str) -> tuple[str, str]:
-    """Return the first line in which two texts differ, as each text has it."""
+    """Return the first line in which two texts differ, as each text has it.
+
+    If all common lines agree, the whole texts are returned.
+    """
     pairs = zip(old.splitlines(), new.splitlines(), strict=False)
     return next(((a.strip(), b.strip()) for a, b in pairs if a != b), (old, new))

@@ -31,8 +31,9 @@ def caught_after(things, claims_of, changes):
 
 
 def but(record, **changes):
-    """Copy nested records with parts changed: but(c, law__norm=2.0), or by a
-    function.
+    """Copy nested records with parts changed, as in but(c, law__norm=2.0).
+
+    A change that is a function is applied to the part.
     """
     changed = copy(record)
     for path, change in changes.items():

@@ -78,7 +78,7 @@ def write_race(plan, folder, slower=1.5):
 
 
 def seed_file(plan, seed, steps):
-    """Write the runs of one seed; steps(rule, seed) says how many steps each needs."""
+    """Return the runs of one seed; steps(rule, seed) says how many steps each needs."""
     runs = []
     for rule in plan.rules(seed):
         runs.append(run_to(plan, rule, seed, steps(rule, seed), cap=cap_of(plan, rule)))
@@ -86,7 +86,10 @@ def seed_file(plan, seed, steps):
 
 
 def write_study(name, folder, steps, seeds=None):
-    """Write the race and the seeds of a study below `folder`, by default all seeds."""
+    """Write the race and the seeds of a study below `folder`, by default all seeds.
+
+    steps(rule, seed) says how many steps each run needs. Returns the plan.
+    """
     plan = plans()[name]
     write_race(plan, folder)
     for seed in plan.numbers if seeds is None else seeds:
