@@ -467,7 +467,8 @@ def _slack(selection: Selection, mu: np.ndarray):
     margins under a W of norm ||W_mm||, m_t the margin of a support token, and m_tau
     that of another token. The result is the smallest of (m_tau - m_t)/delta for (12a),
     (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c). It is the smallest
-    over all tokens, runs and directions of `_margin_edges`.
+    over all tokens, runs and directions of `_margin_edges`. If all tokens of a run are
+    support tokens, delta is infinite, and the result is NaN.
     """
     tokens = selection.tokens
     solution = selection.solution
