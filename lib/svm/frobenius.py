@@ -574,7 +574,7 @@ def _proximal(K: np.ndarray, length: np.ndarray, constraints: Constraints):
     nearest = bounded.sum(1)
     # Initial support: the half of the constraints that the sum of all rows satisfies
     # least.
-    support = nearest <= np.median(nearest)
+    support = nearest <= _lower_median(nearest)
     for rho in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-10, 1e-10):
         np.fill_diagonal(bounded, diagonal + rho)
         new = block_pivoting(bounded, b + rho * x, support)
@@ -675,6 +675,12 @@ def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
     )
 
 
+def _lower_median(values: np.ndarray) -> float:
+    """Return the smaller of the two middle entries of `values` (m,), or the middle."""
+    middle = (len(values) - 1) // 2
+    return np.partition(values, middle)[middle]
+
+
 def block_pivoting(
     K: np.ndarray, b: np.ndarray | None = None, support: np.ndarray | None = None
 ) -> np.ndarray | None:
@@ -688,7 +694,7 @@ def block_pivoting(
     b = np.ones(len(K)) if b is None else b
     if support is None:
         total = K.sum(1)
-        support = total <= np.median(total)
+        support = total <= _lower_median(total)
     beta, ended = _exchanged(K, b, support.copy())
     if ended:
         return beta if beta.size else None

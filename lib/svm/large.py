@@ -41,6 +41,7 @@ ROUGH = 1e-3  # largest violation at which descent ends and the exact solve begi
 ROUNDS = 60  # exchanges of the support, at most
 PATIENCE = 10  # exchanges without progress, at most
 RIDGE = 1e-10  # added to the diagonal of a singular Gram matrix of unit rows
+ALWAYS_THERE = 1e7  # bytes; to ask how much is free takes longer than a small problem
 REFINED = 3  # solves of one system; each one corrects the error of those before
 MISSED = 1e-12  # a constraint violated by less than this counts as satisfied
 ITERATIONS = 50  # iterations of the interior point, at most
@@ -675,11 +676,15 @@ def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:
         If the method needs more memory than is available. The message states both
         amounts, and the number of samples that would fit.
     """
+    needed = memory_of(n, S, r, q, method)
+    if needed <= ALWAYS_THERE:
+        return
+    there = memory.available()
     fits = n
-    while fits > 1 and memory_of(fits, S, r, min(q, fits), method) > memory.available():
+    while fits > 1 and memory_of(fits, S, r, min(q, fits), method) > there:
         fits = fits * 9 // 10
     memory.require(
-        memory_of(n, S, r, q, method),
+        needed,
         f"a token SVM of {n * S:,} constraints in {r * q:,} unknowns ({method})",
         f"about {fits:,} samples would fit",
     )

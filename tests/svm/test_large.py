@@ -152,6 +152,7 @@ def test_thousands_of_constraints_are_solved():
 
 def test_what_does_not_fit_is_refused_with_numbers(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 1e5)
+    monkeypatch.setattr(large, "ALWAYS_THERE", 1e5)
     with pytest.raises(MemoryError) as caught:
         svm.token_svm(drawn(3, 400, 11, 5, 5))
     sentence = str(caught.value)
