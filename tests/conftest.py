@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 from lib import files
 
+# On a slow machine a notebook under nbval may take so long that a bar would appear.
+os.environ["TQDM_DISABLE"] = "1"
+
 # No test may fail because a machine is slow.
 slow = dict(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("patient", settings.default, **slow)

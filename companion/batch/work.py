@@ -231,6 +231,7 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
     }
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         changes[name] = threads
+    changes["TQDM_DISABLE"] = 1  # no bars in what is stored
     changes |= _data_folder()
     streams = {number: os.dup(number) for number in (1, 2)}
     with open(job.work / "kernel.log", "wb") as log:

@@ -8,12 +8,42 @@ Ctrl-C.
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
+
+from lib import progress
+
+# The entries of the array by which a running call and the main thread tell each other
+# something: whether to stop, the step that the call has reached, and its last step.
+STOP, STEP, LAST = range(3)
+LOOK = 0.5  # seconds between two looks at the steps, once a bar is shown
+
+
+def new_signals(calls: int = 1) -> np.ndarray:
+    """Return the signals of some calls.
+
+    Parameters
+    ----------
+    calls : int, optional
+        The number of calls.
+
+    Returns
+    -------
+    ndarray of int (calls, 3)
+        Zeros. A row belongs to one call; its entries are STOP, STEP and LAST.
+
+    Examples
+    --------
+    >>> from lib.compiled import threads
+    >>> threads.new_signals(2).shape
+    (2, 3)
+    """
+    # Rows of 128 bytes: cores would hand a shared cache line to and fro at each step.
+    return np.zeros((calls, 16), np.int64)[:, :3]
 
 
 def count() -> int:
@@ -50,10 +80,13 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     Parameters
     ----------
     kernel : numba dispatcher
-        A function compiled with ``nogil=True``. Its last argument is `stop`, an array
-        (1,) of int: the function returns soon after ``stop[0]`` is set to one.
+        A function compiled with ``nogil=True``. Its last argument is `signals`, an
+        array (3,) of int. The function returns soon after ``signals[STOP]`` is set to
+        one. It may write its step into ``signals[STEP]`` and its last one into
+        ``signals[LAST]``, from which a bar is drawn after ten seconds.
     calls : sequence of tuple
-        The arguments of each call, without `stop`. All calls must have the same types.
+        The arguments of each call, without `signals`. All calls must have the same
+        types.
 
     Returns
     -------
@@ -71,24 +104,44 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     >>> import numba
     >>> from lib.compiled import threads
     >>> @numba.njit(nogil=True)
-    ... def double(x, stop):
+    ... def double(x, signals):
     ...     return 2 * x
     >>> threads.call_each(double, [(1,), (2,)])
     [2, 4]
     """
     if not calls:
         return []
-    stop = np.zeros(1, np.int64)
+    signals = new_signals(len(calls))
     # Compile in this thread, so that Ctrl-C works during compilation too.
-    kernel.compile(tuple(numba.typeof(argument) for argument in (*calls[0], stop)))
+    first = (*calls[0], signals[0])
+    kernel.compile(tuple(numba.typeof(argument) for argument in first))
     pool = _pool(count())
     running: list[Future] = []
     try:
-        running += [pool.submit(kernel, *arguments, stop) for arguments in calls]
+        running += [
+            pool.submit(kernel, *arguments, row)
+            for arguments, row in zip(calls, signals, strict=True)
+        ]
+        if wait(running, progress.DELAY, FIRST_EXCEPTION).not_done:
+            _show(running, signals)
         return [call.result() for call in running]
     finally:
         # After an exception, no thread may continue to write into the arrays.
-        stop[0] = 1
+        signals[:, STOP] = 1
         for call in running:
             call.cancel()
         wait(running)
+
+
+def _show(running: list[Future], signals: np.ndarray) -> None:
+    """Show a bar until all calls have returned, or one of them has failed.
+
+    `signals` is (calls, 3). Calls that have not begun count as long as the longest.
+    """
+    with progress.bar(0, delay=0.0) as bar:
+        while wait(running, LOOK, FIRST_EXCEPTION).not_done:
+            last = signals[:, LAST]
+            done = np.array([call.done() for call in running])
+            bar.total = int(np.where(last > 0, last, last.max()).sum())
+            bar.n = int(np.where(done, last, signals[:, STEP]).sum())
+            bar.refresh()

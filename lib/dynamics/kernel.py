@@ -19,6 +19,7 @@ import numpy as np
 
 from lib.compiled import exponentials, gram, softmax, threads
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.threads import LAST, STEP, STOP
 from lib.dynamics import rules as update_rules
 
 # Columns of the table of rules, as `BuiltIn.numbers` fills them.
@@ -208,9 +209,9 @@ def _train_group(
     records: Records,
     status: np.ndarray,
     ended: np.ndarray,
-    stop: np.ndarray,
+    signals: np.ndarray,
 ) -> None:
-    """Train `jobs` side by side, or return early once `stop` (1,) is not zero.
+    """Train `jobs` side by side, or return early once `signals` say so.
 
     It fills the jobs' records at the iterations `times` (k,). For each job it writes
     into `status` (jobs,) how the run ended, and into `ended` (jobs,) when.
@@ -261,8 +262,10 @@ def _train_group(
     alive = np.ones(count, np.bool_)
     living = count
     record = 0
+    signals[LAST] = times[-1]
     for t in range(times[-1] + 1):
-        if stop[0] != 0:
+        signals[STEP] = t
+        if signals[STOP] != 0:
             return
         # One softmax serves all runs of the group; the rest is done run by run.
         recording = record < times.size and times[record] == t

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lib import attention
+from lib import attention, progress
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
 from lib.dynamics import recording
@@ -54,7 +54,7 @@ def run(
     state: dict[str, Any] = {}
     W = W_0
     alive = np.ones(len(W), bool)
-    for t in range(times[-1] + 1):
+    for t in progress.steps(times[-1] + 1):
         _, gradient, _ = attention.gradients(tokens, W, tokens.u, loss)
         if t in places:
             at = attention.slopes(attention.logits(tokens, W), scores, loss)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from lib import attention, blas, memory
+from lib import attention, blas, memory, progress
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import gram, softmax
@@ -392,7 +392,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
     alive = np.ones(runs, bool)
     records = {int(t): k for k, t in enumerate(times)}
     raw["ended"][:] = times[-1]
-    for t in range(times[-1] + 1):
+    for t in progress.steps(times[-1] + 1):
         logits = np.concatenate(
             [np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1
         )

@@ -16,6 +16,7 @@ import numpy as np
 
 from lib.compiled import exponentials, softmax, threads
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.threads import LAST, STEP, STOP
 
 # The compiler may reorder sums, so that they fill vector registers.
 _REORDER = {"reassoc", "contract", "nsz"}
@@ -230,9 +231,9 @@ def _train_run(
     times: np.ndarray,
     parameters: tuple,
     records: tuple,
-    stop: np.ndarray,
+    signals: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Train one run in place; leave early once `stop` (1,) is not zero.
+    """Train one run in place; leave early once `signals` say so.
 
     The arguments are those of `run_jobs` for one job, without the first axis. `rule` is
     (p, step_size, 1.0 if normalised). Returns the status, the last iteration, and the
@@ -263,8 +264,10 @@ def _train_run(
     record = 0
     rise = -1
     last = math.inf
+    signals[LAST] = times[-1]
     for t in range(times[-1] + 1):
-        if stop[0] != 0:
+        signals[STEP] = t
+        if signals[STOP] != 0:
             break
         _margins(problem, W, of_sample, flat_margins)
         softmax.scatter(0, n, all_margins, work.margins)

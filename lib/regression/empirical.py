@@ -10,6 +10,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, threads
+from lib.compiled.threads import STOP
 from lib.regression.problem import real
 
 QUERIES = 128  # the number of queries in one piece of work
@@ -143,7 +144,7 @@ def empirical_gradients(
         for part in range(parts)
     ]
     if parts == 1:  # handing it to another thread would take longer
-        _some(*calls[0], np.zeros(1, np.int64))
+        _some(*calls[0], threads.new_signals()[0])
     else:
         threads.call_each(_some, calls)
     grad_A = partial_A.sum(1) / m
@@ -162,9 +163,9 @@ def _some(
     partial_sums: tuple,
     first: int,
     end: int,
-    stop: np.ndarray,
+    signals: np.ndarray,
 ) -> None:
-    """Fill the partial sums of the pieces `first` to `end`; end early at `stop`.
+    """Fill the partial sums of the pieces `first` to `end`, unless told to stop.
 
     `partial_sums` are arrays (runs, pieces, k, d) and (runs, pieces, d, d).
     """
@@ -173,7 +174,7 @@ def _some(
     (partial_A, partial_B) = partial_sums
     pieces = partial_A.shape[1]
     for task in range(first, end):
-        if stop[0] != 0:
+        if signals[STOP] != 0:
             return
         run = task // pieces
         piece = task % pieces

@@ -8,6 +8,7 @@ import numpy as np
 
 from lib.compiled import exponentials, softmax
 from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.threads import LAST, STEP, STOP
 from lib.dynamics.in_coordinates import (
     codes,
     entrywise,
@@ -247,8 +248,8 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 
 @numba.njit(nogil=True, cache=True)
-def run_job(problem, rule, times, W, path, logs, s, stop):
-    """Train W (d, d_z) in place; leave early once `stop` (1,) is not zero. At the
+def run_job(problem, rule, times, W, path, logs, s, signals):
+    """Train W (d, d_z) in place; leave early once `signals` say so. At the
     iterations `times` (k,) it fills path (k, d, d_z) with W, and logs (k, 2) with
     log(L - L*) and log ||grad L||. Returns the status and the last iteration. The
     status is STALLED if the gradient is zero.
@@ -267,8 +268,10 @@ def run_job(problem, rule, times, W, path, logs, s, stop):
         entrywise.signed_power(W.ravel(), rule.p - 1.0, w.work, w.first) <= LONGEST
     ):
         return DIVERGED, 0
+    signals[LAST] = times[-1]
     for t in range(times[-1] + 1):
-        if stop[0] != 0:
+        signals[STEP] = t
+        if signals[STOP] != 0:
             break
         gradients.margins(problem, W, image, lanes.margins)
         softmax.slopes(lanes, 1, problem.logistic, True, scales)
@@ -322,9 +325,9 @@ def _move_factor(factor, D, step):
 
 
 @numba.njit(nogil=True, cache=True)
-def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, stop):
-    """Train W = K Q^T by moving K and Q in place; leave early once `stop` (1,) is not
-    zero. At the iterations `times` (k,) it fills K_path (k, d, m), Q_path (k, d_z, m),
+def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, signals):
+    """Train W = K Q^T by moving K and Q in place; leave early once `signals` say so.
+    At the iterations `times` (k,) it fills K_path (k, d, m), Q_path (k, d_z, m),
     and logs (k,) with log(L - L*). Returns the status and the last iteration.
     """
     n, _, d = problem.delta.shape
@@ -333,8 +336,10 @@ def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, st
     scales = np.zeros((2, n))
     record = 0
     graded = Graded(np.zeros((n, d)), np.full(n, -math.inf))
+    signals[LAST] = times[-1]
     for t in range(times[-1] + 1):
-        if stop[0] != 0:
+        signals[STEP] = t
+        if signals[STOP] != 0:
             break
         gradients.margins(problem, K @ Q.T, image, lanes.margins)
         softmax.slopes(lanes, 1, problem.logistic, True, scales)
