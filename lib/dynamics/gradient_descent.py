@@ -44,7 +44,8 @@ def run(
     tokens : TokenSet or Minimal
         The data sets.
     rules : mapping of str to Rule
-        Rules with a `log_step`.
+        Rules with a `log_step`. Those of this library are trained in the compiled loop
+        if the loss is one of ``attention.COMPILED_LOSSES``, all others in numpy.
     times : mapping of str to ndarray of int (k,)
         The iterations to record, by rule.
     start : Start, ndarray (runs, d, d_z) or None
@@ -56,7 +57,7 @@ def run(
     loss : str
         One of ``attention.LOSSES``.
     product : {"gram", "factored"} or None
-        The form of the product with the Gram matrix.
+        The form of the product with the Gram matrix; None takes the cheaper one.
 
     Returns
     -------
@@ -66,8 +67,11 @@ def run(
     Raises
     ------
     ValueError
-        If a target and W_0 (or u_0) both leave the span of the tokens. Outside the
-        span only norms are stored, so that their angle is not known.
+        If in some run a target and W_0 (or a head target and u_0) both leave the span
+        of the tokens. Outside the span only norms are stored, so that their angle is
+        not known. Also if the start has the wrong shape or size.
+    MemoryError
+        If the Gram matrix or the records would not fit.
     """
     problem = coordinates.minimal(tokens)
     start = _start(problem, start)
@@ -94,7 +98,9 @@ def run(
         built_in: dict[Any, BuiltIn] = {}
         for name in names:
             rule = rules[name]
-            if fast and isinstance(rule, BuiltIn):
+            # A subclass can have its own `log_step`, which the compiled loop lacks.
+            overridden = type(rule).log_step is not BuiltIn.log_step
+            if fast and isinstance(rule, BuiltIn) and not overridden:
                 built_in[name] = rule
         if built_in:
             compiled = run_compiled(reduced, list(built_in.values()), times[names[0]])
@@ -113,7 +119,7 @@ def run(
 def _alike(times: Mapping[Any, np.ndarray]) -> list[list[Any]]:
     """Return lists of names of rules that record the same iterations.
 
-    The rules of one list are trained together.
+    `times` has the iterations (k,) by rule. The rules of one list are trained together.
     """
     groups: dict[bytes, list[Any]] = {}
     for name, at in times.items():
@@ -122,7 +128,11 @@ def _alike(times: Mapping[Any, np.ndarray]) -> list[list[Any]]:
 
 
 def _start(problem: coordinates.Minimal, start: Start | np.ndarray | None) -> Start:
-    """Return W_0 as a Start, zero by default."""
+    """Return W_0 as a Start, zero by default.
+
+    An array is (runs, d, d_z). Raises ValueError if a shape is wrong, or an entry is
+    not finite or exceeds 1e100.
+    """
     if start is None:
         return zero_start(problem)
     runs, d, r = problem.token_basis.shape
@@ -146,7 +156,9 @@ def _derive(
 ) -> History:
     """Return the History that follows from the raw records at `times` (k,).
 
-    `start` is W_0 and `first_head` is u_0, from which the records' coefficients count.
+    `raw` has the fields that `run_compiled` lists; its arrays are changed in place.
+    `start` is W_0, and `first_head` is u_0 with `inside` (runs, r). The coefficients of
+    the records are those of W_t - W_0 and u_t - u_0.
     """
     path = Coefficients(
         W_0=start.inside,
@@ -226,6 +238,7 @@ def _descent(
     """Return <-grad_W L/||grad_W L||, V>/||V|| (runs, k) by the name of the target V.
 
     The coefficients of the gradient are computed from the recorded margins and scores.
+    The result is NaN where the gradient is zero.
     """
     if not targets:
         return {}

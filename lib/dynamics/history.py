@@ -53,10 +53,11 @@ class Coefficients(Shapes):
     u_0 : ndarray (runs, r)
         The start of the head.
     signed : ndarray (runs, n, T, r)
-        The tokens times their labels. It is empty, with no run, if the head is fixed.
+        The tokens times their labels, the opt token first. It is empty, with no run, if
+        the head is fixed.
     b : ndarray (runs, k, n, T)
         The coefficients in u_t = u_0 + sum_{i,t} b_{it} signed_{it}, at each of the k
-        records.
+        records. They are zero if the head is fixed.
     """
 
     W_0: np.ndarray
@@ -73,7 +74,7 @@ class Coefficients(Shapes):
         return self.W_0.shape[1:]
 
     def transposed_weights(self, records: slice) -> np.ndarray:
-        """W^T at the records, (runs, k, q, r)."""
+        """Return W^T at the records of a slice, (runs, k, q, r)."""
         pulled = np.swapaxes(self.alpha[:, records], 1, 2) @ self.delta
         runs, n, k, r = pulled.shape
         moved = np.swapaxes(self.z, 1, 2) @ pulled.reshape(runs, n, k * r)
@@ -81,11 +82,11 @@ class Coefficients(Shapes):
         return np.add(np.swapaxes(self.W_0, 1, 2)[:, None], moved, order="C")
 
     def weights(self, records: slice) -> np.ndarray:
-        """W at the records, (runs, k, r, q)."""
+        """Return W at the records of a slice, (runs, k, r, q)."""
         return np.swapaxes(self.transposed_weights(records), -1, -2)
 
     def head(self, records: slice) -> np.ndarray:
-        """U at the records, (runs, k, r)."""
+        """Return the head u at the records of a slice, (runs, k, r)."""
         runs, k, n, T = self.b[:, records].shape
         if not len(self.signed):  # the head is fixed
             return np.repeat(self.u_0[:, None], k, 1)
@@ -114,11 +115,11 @@ class Weights(Shapes):
         return self.W.shape[2:]
 
     def weights(self, records: slice) -> np.ndarray:
-        """W at the records, (runs, k, d, d_z)."""
+        """Return W at the records of a slice, (runs, k, d, d_z)."""
         return self.W[:, records]
 
     def head(self, records: slice) -> np.ndarray:
-        """U at the records, (runs, k, d)."""
+        """Return the head u at the records of a slice, (runs, k, d)."""
         return self.u[:, records]
 
 
@@ -146,11 +147,11 @@ class Factors(Shapes):
         return self.K.shape[2], self.Q.shape[2]
 
     def weights(self, records: slice) -> np.ndarray:
-        """W at the records, (runs, k, d, d_z)."""
+        """Return W at the records of a slice, (runs, k, d, d_z)."""
         return self.K[:, records] @ np.swapaxes(self.Q[:, records], -1, -2)
 
     def head(self, records: slice) -> np.ndarray:
-        """U at the records, (runs, k, d)."""
+        """Return the head u at the records of a slice, (runs, k, d)."""
         return self.u[:, records]
 
 
@@ -162,11 +163,12 @@ class History(Shapes):
     r"""The records of every run at the recorded iterations.
 
     All fields are arrays, or dicts of arrays by the name of a target V. If a run ends
-    early, its later entries are NaN. Quantities that were not measured are NaN too: the
-    step sizes of rules that see coordinates, the quantities called "own" of all rules
-    but `MirrorDescent`, and the margins and score gaps of a masked token. A history can
-    be pickled and copied deeply; `save` writes it as one npz file, and `to_dataframe`
-    returns it as a table.
+    early, its later entries are NaN, but the score gaps and the head stay as they are
+    if the head is fixed. Quantities that were not measured are NaN too: the step sizes
+    of rules that see coordinates; `loss_rise` and the quantities called "own" of all
+    rules but `MirrorDescent` on all samples; and the margins and score gaps of a masked
+    token. A history can be pickled and copied deeply; `save` writes it as one npz file,
+    and `to_dataframe` returns it as a table.
 
     Rules that step along the gradient train in minimal coordinates, in the span of the
     tokens; all other rules train in the coordinates of the tokens. `coordinates` says
@@ -175,24 +177,26 @@ class History(Shapes):
 
     Parameters
     ----------
-    iterations : ndarray (k,)
+    iterations : ndarray of int (k,)
         The recorded iterations, ascending.
-    status : ndarray (runs,)
+    status : ndarray of str (runs,)
         How each run ended. A "completed" run took all its steps; a "stalled" run
         reached a gradient of zero; a "diverged" run left the range of float64. The opt
-        tokens need not lead in a completed run: `repr` lists the runs in which they do
-        not, and `margins` says by how much.
-    ended : ndarray (runs,)
-        The iteration at which each run ended.
+        tokens need not lead in a completed run: `repr` says in how many they do not at
+        the last record, and names up to three of them. `margins` says by how much.
+    ended : ndarray of int (runs,)
+        The iteration at which each run ended. A completed run ends at the last recorded
+        iteration.
     log_gap : ndarray (runs, k)
         log(L - L*), where L* is the loss at the largest scores; log L in joint
         training.
     log_gradient : ndarray (runs, k)
         log ||grad_W L||.
     log_step : ndarray (runs, k)
-        The logarithm of the step size of the step that follows the record.
+        The logarithm of the step size of the step that follows the record. It is given
+        at the last record too, from which no step is taken.
     norm : ndarray (runs, k)
-        ||W_t||.
+        ||W_t||, in the Frobenius norm.
     margins : ndarray (runs, k, n, T-1)
         The logit of the opt token minus the logits of the other tokens.
     log_miss : ndarray (runs, k, n)
@@ -207,15 +211,19 @@ class History(Shapes):
     descent : dict of ndarray (runs, k)
         <-grad_W L/||grad_W L||, V>/||V||.
     log_gradient_head : ndarray (runs, k)
-        log ||grad_u L||, in joint training.
+        log ||grad_u L||, in joint training by a rule along the gradient. With a fixed
+        head such rules give -inf here; all other rules give NaN.
     log_step_head : ndarray (runs, k)
-        The logarithm of the head's step size, in joint training.
+        The logarithm of the head's step size, in joint training by a rule along the
+        gradient. With a fixed head it repeats `log_step`; all other rules give NaN.
     head_norm : ndarray (runs, k)
-        ||u_t||, in joint training.
+        ||u_t||, in joint training; NaN if the head is fixed.
     head_direction_error : dict of ndarray (runs, k)
-        The `direction_error` of the head, || u_t/||u_t|| - v/||v|| ||.
+        The `direction_error` of the head, || u_t/||u_t|| - v/||v|| ||, by the name of a
+        head target v. It is empty if the head is fixed.
     head_alignment : dict of ndarray (runs, k)
-        The `alignment` of the head, <u_t, v>/(||u_t|| ||v||).
+        The `alignment` of the head, <u_t, v>/(||u_t|| ||v||). It is empty if the head
+        is fixed.
     path : Coefficients, Weights or Factors
         W_t and u_t in the form that the engine stores. Read them by `weights` and
         `head`, or by `W` and `u`.
@@ -224,15 +232,18 @@ class History(Shapes):
         ``MirrorDescent(p)``.
     log_own_gradient, log_own_gradient_head : ndarray (runs, k)
         The logarithms of the norms of the gradients for W and u, in the dual of the
-        rule's own norm.
+        rule's own norm. The second is -inf if the head is fixed.
     loss_rise : ndarray (runs,)
         Under `MirrorDescent`, the first iteration whose loss is above the loss of the
-        iteration before it; -1 if the loss never rises. A rise contradicts paper C's
-        Lemma 25.
+        iteration before it, by more than rounding; -1 if the loss never rises. A rise
+        contradicts paper C's Lemma 25.
     moments : dict of ndarray
-        The state of a rule that sees coordinates after its last step, up to a factor:
-        "second" (runs, d, d_z) are the moments of G^2; "left" (runs, d, d) and "right"
-        (runs, d_z, d_z) are Shampoo's L and R, or the bases of SOAP.
+        The state of a compiled rule that sees coordinates after its last step, up to a
+        positive factor in each run: "second" (runs, d, d_z) are the moments of G^2, or
+        under SOAP those of the squares of Q_L^T G Q_R; "left" (runs, d, d) and "right"
+        (runs, d_z, d_z) are Shampoo's L and R, or the bases of SOAP. Arrays that the
+        rule does not use are zero. For all other rules the dict is empty, also for
+        `MirrorDescent` on all samples.
 
     Examples
     --------
@@ -331,6 +342,8 @@ class History(Shapes):
         ------
         ValueError
             If a run had ended before this record.
+        IndexError
+            If there is no such record.
 
         Examples
         --------
@@ -345,8 +358,8 @@ class History(Shapes):
             r = int(np.argmax(ended))
             raise ValueError(
                 f"k = {k}: run {r} had ended by then, {self.status[r]} at iteration "
-                f"{self.ended[r]}; its last record is "
-                f"{np.flatnonzero(~np.isnan(self.norm[r]))[-1]}"
+                f"{self.ended[r]}; it has only the first "
+                f"{(~np.isnan(self.norm[r])).sum()} records"
             )
         margins = self.margins[:, k]  # (runs, n, T-1), NaN for masked tokens
         margins = np.where(np.isnan(margins), np.inf, margins)
@@ -436,8 +449,8 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, d, d_z) or (runs, r, q)
-            W. In minimal coordinates, the part of W_0 outside the span of tokens and
-            queries is missing from it.
+            W; it is NaN for a run that had ended before. In minimal coordinates, the
+            part of W_0 outside the span of tokens and queries is missing from it.
 
         Raises
         ------
@@ -457,7 +470,8 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, d) or (runs, r)
-            The head.
+            The head. In minimal coordinates, the part of u_0 outside the span of the
+            tokens is missing from it.
 
         Raises
         ------
@@ -470,12 +484,12 @@ class History(Shapes):
         """Compute the Bregman divergence of each W's direction from that of a target.
 
         It is D_psi(V/||V||, W/||W||), where W is the iterate, V is the target, and
-        psi = ||.||_p^p / p.
+        psi = ||.||_p^p / p. All norms are l_p norms of the entries.
 
         Parameters
         ----------
         target : ndarray (runs, d, d_z)
-            The target V, for example the solution of a token SVM, in the coordinates of
+            The target V, for example ``svm.token_svm(tokens).W``, in the coordinates of
             the tokens.
         p : float
             The exponent of psi and of the norms, 1 < p < inf.
@@ -483,13 +497,15 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, k)
-            The divergence at the recorded iterations, NaN where W = 0.
+            The divergence at the recorded iterations. It is NaN where W = 0, and after
+            the end of a run.
 
         Raises
         ------
         ValueError
-            If the target is zero, not finite or of another shape, if p is out of range,
-            or if W is in minimal coordinates, in which l_p norms differ.
+            If the target is not finite or of another shape, or zero in some run; if p
+            is out of range; or if W is in minimal coordinates, in which l_p norms
+            differ.
 
         Notes
         -----
@@ -520,6 +536,7 @@ class History(Shapes):
         return self._divergence(self.u, target, p)
 
     def _divergence(self, path: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
+        """Compute `divergence` for a path (runs, k, ...) and a target V (runs, ...)."""
         if self.coordinates != "tokens":
             raise ValueError(
                 "the history is in minimal coordinates, in which l_p norms differ: "
@@ -533,7 +550,10 @@ class History(Shapes):
         )
 
     def _only(self, k: int) -> slice:
-        """Return the slice of record k alone; a negative k counts from the end."""
+        """Return the slice of record k alone; a negative k counts from the end.
+
+        Raises IndexError if there is no such record.
+        """
         count = len(self.iterations)
         if not -count <= k < count:
             raise IndexError(
@@ -542,13 +562,17 @@ class History(Shapes):
         return slice(k % count, k % count + 1)
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Return all that was measured per run and iteration as a tidy table.
+        """Return the quantities with one number per run and iteration as a tidy table.
+
+        These are `opt_score` and the fields (runs, k), with or without a target. The
+        margins, `log_miss` and the score gaps of single samples are not among them.
 
         Returns
         -------
         pandas.DataFrame
             Columns `run`, `iteration`, `quantity`, `target` and `value`. A quantity
-            that was not measured has no rows. `target` is empty if a quantity has none.
+            that is NaN in all runs and iterations has no rows. `target` is an empty
+            text if a quantity has none.
         """
         import pandas as pd  # imported here: it takes half a second
 
@@ -578,7 +602,8 @@ class History(Shapes):
         Parameters
         ----------
         path : str or Path
-            The file; `History.load` reads it. A name without a suffix gets ".npz".
+            The file; `History.load` reads it. ".npz" is added to a name that does not
+            end with it.
         """
         np.savez_compressed(path, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
 
@@ -594,16 +619,18 @@ class History(Shapes):
         Returns
         -------
         History
-            Equal to the saved one in every entry.
+            Equal to the saved one in every entry, if its targets are named by texts.
 
         Raises
         ------
         ValueError
             If the file holds something else.
+        FileNotFoundError
+            If there is no such file.
         """
         path = Path(path)
-        if not path.suffix:
-            path = path.with_suffix(".npz")  # as np.savez names it
+        if not path.name.endswith(".npz"):
+            path = path.with_name(path.name + ".npz")  # as np.savez names it
         try:
             with open(path, "rb") as file, np.load(file) as saved:
                 arrays = {name: saved[name] for name in saved.files}
@@ -617,7 +644,7 @@ class History(Shapes):
 def _flat(history: History) -> dict[str, np.ndarray]:
     """Return the arrays of a history by name.
 
-    An array in a dict gets the name "field/key".
+    An array in a dict or in the path gets the name "field/key".
     """
     arrays = {}
     for field in fields(history):

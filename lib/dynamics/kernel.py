@@ -40,7 +40,7 @@ def _step(
     """Move run r by one step along c (m,), in place.
 
     The step is the momentum times the last step, plus eta c. The array `moving` is
-    (3, jobs, m), see `_moving`.
+    (3, jobs, m), see `_moving`; its row MOVE is not used if the momentum is zero.
     """
     if momentum == 0.0:
         for m in range(c.size):
@@ -79,19 +79,19 @@ class Jobs(NamedTuple):
     Parameters
     ----------
     data : ndarray of int (jobs,)
-        For each job, the index of its Gram matrices in K and G.
+        For each job, the index of its Gram matrices in K and G, and of its factors.
     K : ndarray (data, m, m)
-        The packed Gram matrices for W, m = n (T-1), or (data, m, 0) if they are not
-        formed.
+        The Gram matrices for W as `gram.pack` returns them: m is n (T-1), rounded up to
+        a multiple of `gram.WIDTH`. It is (data, m, 0) if they are not formed.
     G : ndarray (data, m_u, m_u)
-        The packed Gram matrices for a trained head, m_u = n T, or (data, m_u, 0) if
-        they are not formed.
+        The same for a trained head: m_u is n T, rounded up. It is (data, m_u, 0) if
+        they are not formed, and (data, 0, 0) if the head is fixed.
     v, w, pairs, first : ndarray
         The fields of `gram.Factors` for K.
     v_head, w_head, pairs_head, first_head : ndarray
         The fields of `gram.Factors` for G.
     margins : ndarray (jobs, n, T-1)
-        Margins at the start.
+        Margins at the start, the logit of the opt token minus those of the others.
     scores : ndarray (jobs, n, T)
         Scores at the start.
     rules : ndarray (jobs, 6)
@@ -134,8 +134,9 @@ class Records(NamedTuple):
     b : ndarray (jobs, k, n, T)
         Coefficients of the head; empty for a fixed head.
     logs : ndarray (jobs, k, 5)
-        The five columns are log(L - L*), log ||grad_W L||, log ||grad_u L||, and the
-        logarithms of the step sizes for W and for u.
+        The five columns are log(L - L*), or log L in joint training; log ||grad_W L||;
+        log ||grad_u L||, which is -inf for a fixed head; and the logarithms of the step
+        sizes for W and for u, which are equal for a fixed head.
     """
 
     margins: np.ndarray
@@ -161,7 +162,11 @@ def _write(
     head_fixed: bool,
     records: Records,
 ) -> None:
-    """Write margins, scores and coefficients of run r into its record `record`."""
+    """Write margins and alpha of run r into its record `record`.
+
+    If the head is trained, also write its scores and b. `work` holds the lanes of all
+    runs; alpha (jobs, m) and b (jobs, m_u) are ordered by token first.
+    """
     n = records.margins.shape[2]
     T = records.margins.shape[3] + 1
     softmax.by_sample(work.margins, r * n, n, records.margins[r, record])
@@ -182,11 +187,12 @@ def _gradient(
     c: np.ndarray,
     k: np.ndarray,
 ) -> float:
-    """Return the logarithm of run r's gradient norm, divided by the run's scale.
+    """Return the logarithm of run r's gradient norm, minus the log of the run's scale.
 
-    It also fills c (m,) with the coefficients of this gradient, which it reads from
-    `lanes`, and k (m,) with K c. `of` holds the Gram matrices, their factors and the
-    memory for a product; `number` is the index of the run's matrix in them.
+    The result is -inf if the gradient is zero. The function also fills c (m,) with the
+    coefficients of this gradient, which it reads from `lanes`, and k (m,) with K c.
+    `of` holds the Gram matrices, their factors and the memory for a product; `number`
+    is the index of the run's matrix in them.
     """
     K, factors, room = of
     softmax.gather(r, n, lanes, c)
@@ -213,8 +219,10 @@ def _train_group(
 ) -> None:
     """Train `jobs` side by side, or return early once `signals` say so.
 
-    It fills the jobs' records at the iterations `times` (k,). For each job it writes
-    into `status` (jobs,) how the run ended, and into `ended` (jobs,) when.
+    It fills the jobs' records at the iterations `times` (k,), and leaves records after
+    the end of a run as they are. For each job it writes into `status` (jobs,) how the
+    run ended, and into `ended` (jobs,) when. A diverged run ends at the iteration whose
+    step it did not take.
     """
     data = jobs.data
     K = jobs.K
@@ -356,9 +364,9 @@ def run_jobs(
     jobs : Jobs
         The runs.
     times : ndarray of int (k,)
-        The iterations to record, ascending.
+        The iterations to record, ascending. Training ends at the last one.
     records : Records
-        Filled at each of the times.
+        Filled at each of the times, up to the end of each run.
 
     Returns
     -------

@@ -22,11 +22,15 @@ ROUNDING = 1e-12
 
 
 class Target(Start):
-    """A direction V of W or of the head, in two parts: inside and outside the span."""
+    """A direction V of W or of the head, in two parts: inside and outside the span.
+
+    `inside` has the shape of W (runs, r, q), or of the head (runs, r), in the
+    coordinates of the path that V is compared with. `outside` (runs,) is a norm.
+    """
 
     @property
     def norm(self) -> np.ndarray:
-        """||V||, (runs,)."""
+        """The norm of both parts together, ||V||, (runs,)."""
         inside = np.linalg.norm(self.inside.reshape(len(self.inside), -1), axis=1)
         return np.hypot(inside, self.outside)
 
@@ -41,7 +45,7 @@ def checked_targets(
     Parameters
     ----------
     given : mapping of str to MaxMargin or ndarray, or None
-        The targets.
+        The targets. None gives an empty dict.
     data : TokenSet
         The tokens that are trained on, in the coordinates of the targets.
     of_head : bool, optional
@@ -50,15 +54,16 @@ def checked_targets(
     Returns
     -------
     dict of str to ndarray
-        Arrays (runs, d, d_z), or (runs, d) for the head.
+        Float arrays (runs, d, d_z), or (runs, d) for the head.
 
     Raises
     ------
     TypeError
-        If the targets have no names.
+        If the targets are not a mapping.
     ValueError
-        If a target has another shape, is zero or not finite, or was solved for other
-        tokens.
+        If a target has another shape; if in some run its norm is zero, NaN or beyond
+        the range of float64; if a MaxMargin was solved for other tokens, queries or
+        another mask. Its labels, head and selected tokens are not compared.
     """
     if of_head:
         shape = data.u.shape
@@ -104,6 +109,8 @@ def in_span(
 ) -> dict[str, Target]:
     """Split each target into its part in the span of the tokens, and the rest.
 
+    For W this is the span of tokens and queries.
+
     Parameters
     ----------
     targets : mapping of str to ndarray
@@ -118,7 +125,9 @@ def in_span(
     Returns
     -------
     dict of str to Target
-        The targets in two parts.
+        The targets in two parts: `inside` (runs, r, q), or (runs, r) for the head, and
+        `outside` (runs,). If `tokens` is a Minimal, or if the part outside is at most
+        ROUNDING times the norm, `outside` is zero.
     """
     split = {}
     for name, target in targets.items():
@@ -146,21 +155,24 @@ def directions(
     Parameters
     ----------
     vectors : callable
-        A function that returns the vectors (runs, k, ...) of a slice of the records.
+        A function that returns the vectors (runs, k, ...) of a slice of k records.
     count : int
-        The number of records.
+        The number of all records.
     outside : ndarray (runs,)
         The norm of a constant part that belongs to every vector, but is orthogonal to
         the span and not contained in `vectors`.
     targets : dict of str to Target
-        The targets.
+        The targets V. Their `inside` has the shape (runs, ...) of a vector. In each
+        run, `outside` may be above zero for a target or for the vectors, but not for
+        both, because the angle between these two parts is not known.
 
     Returns
     -------
-    norm : ndarray (runs, k)
-        The norms.
-    error, alignment : dict of ndarray (runs, k)
-        Direction errors and alignments, by the name of the target.
+    norm : ndarray (runs, count)
+        The norms ||v||, which include the part outside the span.
+    error, alignment : dict of str to ndarray (runs, count)
+        || v/||v|| - V/||V|| || and <v, V>/(||v|| ||V||), by the name of the target.
+        They are NaN for a vector of zero.
     """
     runs = outside.size
     outside = outside[:, None]
@@ -204,7 +216,7 @@ def not_measured(runs: int, k: int) -> dict[str, Any]:
     Returns
     -------
     dict of str to ndarray
-        The fields by name.
+        The fields by name: `loss_rise` is (runs,), all others are (runs, k).
     """
     names = (
         "log_gradient",
@@ -240,19 +252,22 @@ def of_weights(
     times : ndarray of int (k,)
         The iterations of the records.
     raw : dict
-        What the engine recorded: the path; status, as a number, and ended (runs,);
-        log_gap (runs, k); and any other fields of a History.
+        What the engine recorded: the path, as Weights or Factors; status, as a code of
+        `lib.compiled.status`, and ended (runs,); log_gap (runs, k); and any other
+        fields of a History. These replace the fields that are computed here.
     head : {"fixed", "joint"}
         Whether the head was trained.
     loss : str
         One of ``attention.LOSSES``.
     targets, head_targets : mapping of str to ndarray
-        The targets of W and of the head, as `checked_targets` returns them.
+        The targets of W and of the head, as `checked_targets` returns them. Those of
+        the head are not used if it was fixed.
 
     Returns
     -------
     History
-        The records, and all that follows from W and u.
+        The records, and all that follows from W and u. Fields that neither the engine
+        nor W and u give are NaN; the gradient of the head is one of them.
     """
     raw = dict(raw)
     runs, n, T, _ = tokens.shape

@@ -38,7 +38,7 @@ def run(
     tokens : TokenSet
         The data sets. Their head u stays fixed, or joint training starts from it.
     rules : mapping of str to MirrorDescent
-        The rules.
+        The rules. Each step uses all samples; `in_coordinates` trains with batches.
     times : mapping of str to ndarray of int (k,)
         The iterations to record, by rule.
     W_0 : ndarray (runs, d, d_z)
@@ -55,7 +55,14 @@ def run(
         loss_rise (runs,), the first iteration with a rise of the loss, or -1; log_gap
         (runs, k); own_norm and own_head_norm (runs, k), the l_p norms; log_own_gradient
         and log_own_gradient_head (runs, k), the logs of the dual norms of both
-        gradients.
+        gradients, of which the second is -inf for a fixed head. The k of a rule is the
+        number of its `times`.
+
+    Raises
+    ------
+    ValueError
+        If the loss is another one, or if sizes leave the range that `check_sizes`
+        allows.
 
     Notes
     -----
@@ -163,7 +170,7 @@ def _of_rule(
 
 
 def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
-    """Return a token set in the form that the compiled loop needs.
+    """Return the rows of margins and scores of a token set.
 
     Parameters
     ----------
@@ -177,13 +184,15 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     Returns
     -------
     Rows
-        The rows of margins and scores. The rows of margins are only formed if they have
-        at most ``FORMED`` numbers.
+        The rows, ordered by sample, then by token. The compiled loop needs the other
+        order, which `run` makes. The rows of margins are only formed if those of a run
+        have at most ``FORMED`` numbers.
 
     Raises
     ------
     ValueError
-        If the loss is unknown, or if sizes leave the range of float64.
+        If the loss is another one, or if sizes leave the range that `check_sizes`
+        allows.
     """
     check_sizes(tokens)
     runs, n, T, d = tokens.shape

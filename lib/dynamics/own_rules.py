@@ -35,14 +35,17 @@ def run(
     Returns
     -------
     dict of str to ndarray
-        W (runs, k, d, d_z), status and ended (runs,), log_gap (runs, k).
+        W (runs, k, d, d_z), status and ended (runs,), log_gap (runs, k). Records after
+        the end of a run are NaN.
 
     Raises
     ------
     TypeError
         If a step is not an array of real numbers.
     ValueError
-        If a step has another shape than W, or the first one is NaN.
+        If a step has another shape than W; if the first step has NaN in a run whose
+        gradient is finite and not zero; if the sizes of the tokens leave the range that
+        `check_sizes` allows. A NaN in a later step ends the run as diverged.
     """
     check_sizes(tokens)
     shape = W_0.shape
@@ -70,7 +73,8 @@ def run(
 
         # Take the step in the runs that go on.
         D = _checked(rule, rule.direction(gradient, state), shape)
-        if t == 0 and np.isnan(D).any():
+        known = alive & np.isfinite(gradient).all((1, 2))
+        if t == 0 and np.isnan(D[known]).any():
             raise ValueError(
                 f"{type(rule).__name__}.direction returned NaN at its first step, of a "
                 "finite gradient"
@@ -87,7 +91,11 @@ def run(
 
 
 def _checked(rule: Rule, step: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Check the step that a rule gave; return it as floats of the gradient's shape."""
+    """Check the step that a rule gave; return it as floats (runs, d, d_z).
+
+    Raises TypeError if it contains anything but real numbers, and ValueError if it has
+    another shape.
+    """
     name = f"{type(rule).__name__}.direction"
     D = real_numbers(f"what {name} returned", step)
     if D.shape != shape:

@@ -15,14 +15,15 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     Parameters
     ----------
     steps : int
-        The last iteration.
+        The last iteration, zero or above.
     count : int, optional
-        At most `count` + 1 iterations are returned.
+        At most `count` + 1 iterations are returned. It has to be at least 2 for the
+        last one to be `steps`.
 
     Returns
     -------
-    ndarray of int
-        Iterations from 0 to `steps`, ascending.
+    ndarray of int (k,)
+        Iterations from 0 to `steps`, ascending, without repetitions.
 
     Examples
     --------
@@ -53,8 +54,9 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     Raises
     ------
     ValueError
-        If `steps` or an iteration is not a whole number, if the iterations do not
-        ascend, or if one is out of range.
+        If `steps` is not a whole number of at least 0; if there are no iterations, or
+        if they are not a flat list of integers; if they do not ascend strictly, or if
+        one is out of range.
 
     Examples
     --------
@@ -83,19 +85,20 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     Parameters
     ----------
     start : ndarray
-        W_0.
+        W_0, or one part of a Start.
     shape : tuple of int
         The shape that it needs.
 
     Returns
     -------
     ndarray
-        W_0 as floats.
+        The start as floats, a copy.
 
     Raises
     ------
     ValueError
-        Unless the start has this shape and finite entries of at most 1e100.
+        Unless the start has this shape and finite entries of absolute value at most
+        1e100.
     """
     start = as_array("start", start).astype(float)
     if start.shape != shape or not np.isfinite(start).all():
@@ -118,12 +121,13 @@ def end_where_not_finite(
 ) -> None:
     """End each run as diverged at its first record that is not finite.
 
-    This record and the later ones become NaN. All arrays are changed in place.
+    This record and the later ones become NaN. All arrays are changed in place. Records
+    after the end of a run are not checked, since the engines leave them NaN.
 
     Parameters
     ----------
     status, ended : ndarray of int (runs,)
-        How and when each run ended.
+        How each run ended, as a code of `lib.compiled.status`, and when.
     times : ndarray of int (k,)
         The iterations of the records.
     finite : sequence of ndarray (runs, k, ...)
@@ -171,7 +175,7 @@ def unwritten(
     Parameters
     ----------
     status : int
-        The status that every run has at first.
+        The status that every run has at first, a code of `lib.compiled.status`.
     runs : int
         Number of runs.
     **shapes : tuple of int
@@ -180,7 +184,8 @@ def unwritten(
     Returns
     -------
     dict of str to ndarray
-        status and ended (runs,), and each record (runs, ...).
+        status and ended, which is zero at first, both int (runs,); and each record,
+        float (runs, ...).
     """
     records = {name: np.full((runs, *shape), np.nan) for name, shape in shapes.items()}
     return {"status": np.full(runs, status), "ended": np.zeros(runs, int)} | records

@@ -44,7 +44,7 @@ def cheapest_form(n: int, S: int, r: int, q: int) -> str:
     Returns
     -------
     str
-        "gram" or "factored".
+        "gram" or "factored"; "gram" if both cost the same.
 
     Examples
     --------
@@ -65,8 +65,8 @@ class GramProduct:
     The matrix W = sum_m c_m v_m w_m^T, summed over all m = (i, t), has the margins
     K c: their entry m is v_m^T W w_m. And c^T K c = ||W||^2. Training needs this
     product twice: as `Reduced.K` for pairs of tokens, and as `Reduced.G` for tokens
-    times their labels. K is formed if its product is then cheaper than by the factors
-    v and w; `cheapest_form` compares the two costs.
+    times their labels. Either K is formed, or products are computed from the factors v
+    and w; `cheapest_form` says which is cheaper.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class GramProduct:
     w : ndarray (runs, n, q)
         The vector w_i, which all v_{it} of sample i are multiplied with.
     first : ndarray of int (runs, n, S)
-        For each vector, the index of the first vector of its sample that equals it
+        For each vector, the index 0 ... S-1 of the first of its sample that equals it
         (its own index, if none before it does). Every product copies the entry of this
         first vector, so that equal vectors have the same entry to the bit.
     matrix : ndarray (runs, n S, n S)
@@ -91,7 +91,10 @@ class GramProduct:
     def of(
         cls, v: np.ndarray, w: np.ndarray, first: np.ndarray, form: str
     ) -> "GramProduct":
-        """Make the product from its vectors, in one of FORMS ("gram" forms K)."""
+        """Make the product from the first three fields, in one of FORMS.
+
+        The form "gram" forms K, and raises MemoryError if K would not fit.
+        """
         runs, n, S, _ = v.shape
         if form == "factored":
             matrix = np.zeros((runs, n * S, 0))
@@ -137,7 +140,9 @@ class GramProduct:
     def factors(self) -> gram.Factors:
         """Return the arrays from which the compiled loop multiplies with K.
 
-        They are empty if K is formed, because the loop then reads K itself.
+        They are empty if K is formed, because the loop then reads K itself. Otherwise
+        `pairs` is only formed if there are few samples, so that it costs less than
+        products with w, and `first` only if two vectors are equal.
         """
         runs, n, S, _ = self.v.shape
         if self.formed:
@@ -166,7 +171,7 @@ class Reduced:
     Parameters
     ----------
     delta : ndarray (runs, n, T-1, r)
-        Opt token minus the others.
+        Opt token minus the others; zero for a masked token.
     signed : ndarray (runs, n, T, r)
         The tokens times their labels, y_i x_{i,t}. It is empty, with no run, if the
         head is fixed.
@@ -178,7 +183,7 @@ class Reduced:
         The product with the Gram matrix of the tokens in `signed`. It has no vectors
         if the head is fixed.
     margins : ndarray (runs, n, T-1)
-        The margins at the start.
+        The margins at the start, `softmax.FAR` for a masked token.
     scores : ndarray (runs, n, T)
         The scores at the start.
     head_fixed : bool
@@ -224,6 +229,11 @@ def reduce(
     -------
     Reduced
         The problem.
+
+    Raises
+    ------
+    MemoryError
+        If a Gram matrix would not fit.
     """
     runs, n, T, r = tokens.shape
     q = tokens.z.shape[2]
@@ -278,8 +288,9 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
     """Return unwritten records of k iterations, as a dict of arrays by name.
 
-    The names and shapes are those of `kernel.Records`, and status and ended (runs,).
-    Raises MemoryError if the records would not fit.
+    The names and shapes are those of `kernel.Records`, with runs in place of jobs, and
+    status and ended (runs,). A fixed head has no iterations of scores and b. Raises
+    MemoryError if the records would not fit.
     """
     # How many numbers one iteration records.
     numbers = runs * n * (2 * T if head_fixed else 4 * T)
@@ -314,8 +325,16 @@ def run_compiled(
     Returns
     -------
     list of SimpleNamespace
-        The raw records of each rule. They have the fields of `kernel.Records`, and two
-        more: `status` and `ended`, both (runs,).
+        The raw records of each rule, in the order of `rules`. They have the fields of
+        `kernel.Records`, complete for a fixed head too, and two more: `status` and
+        `ended`, both (runs,). Entries after the end of a run are NaN.
+
+    Raises
+    ------
+    ValueError
+        If the loss is not one of ``attention.COMPILED_LOSSES``.
+    MemoryError
+        If the records would not fit.
     """
     runs, n, T = problem.scores.shape
     every = len(rules), 1, 1
@@ -350,10 +369,11 @@ def run_compiled(
 
 
 def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
-    """Return the filled records as attributes, complete for a fixed head too.
+    """Return the records that training filled as attributes, for a fixed head too.
 
     The loop records neither scores nor b for a fixed head. Its scores are the same at
-    all records, (runs, k, n, T), and its coefficients b are zero.
+    all records, (runs, k, n, T), and its coefficients b are zero. Both then are
+    read-only, and are put into `filled` too.
     """
     if problem.head_fixed:
         shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
@@ -380,6 +400,20 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
     -------
     SimpleNamespace
         The raw records, with the same fields as those of `run_compiled`.
+
+    Raises
+    ------
+    TypeError
+        If the rule returns a step size that is not a real number.
+    ValueError
+        If the rule returns neither one step size nor one per run, or NaN at the first
+        step.
+    MemoryError
+        If the records would not fit.
+
+    Notes
+    -----
+    The kernel adds the steps of W by Kahan's sum. Here they are added plainly.
     """
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)

@@ -27,17 +27,24 @@ class Rule:
     r"""What all update rules share.
 
     A rule is a frozen dataclass. Its `formula` says in TeX what it does, and its `repr`
-    evaluates to an equal rule. A subclass of your own defines one of two methods:
+    evaluates to an equal rule if its settings are numbers or texts. A subclass of your
+    own defines one of two methods:
 
     * `log_step` gives log eta_t, and W moves along the gradient. Training then runs in
-      the span of the tokens and is exact at any horizon.
+      the span of the tokens and is exact at any horizon. A field `momentum` of your own
+      is used as beta.
     * `direction` gives the whole step of W, W_{t+1} = W_t + D_t. Training then runs in
       numpy, on W in the coordinates of the tokens, with a fixed head.
 
     Raises
     ------
     TypeError
-        If a subclass defines neither of the two methods, or both.
+        If a subclass defines neither of the two methods, or both; if `step_size` or
+        `max_step` is not a number.
+    ValueError
+        If one of these fields is outside its range: `step_size` has to be positive and
+        finite, `max_step` positive, `momentum` in [0, 1), and `decay` finite, zero or
+        above. Fields of other names are not checked.
 
     Notes
     -----
@@ -82,7 +89,7 @@ class Rule:
 
     @property
     def decay(self) -> float:
-        """The exponent p of the factor (t + 1)^-p; zero for a rule without it."""
+        """The exponent of the factor (t + 1)^-decay; zero for a rule without it."""
         return 0.0
 
     @property
@@ -92,7 +99,10 @@ class Rule:
 
     @property
     def joint(self) -> bool:
-        """Whether joint training divides both gradients by their common norm."""
+        """Whether joint training by NGD divides both gradients by their common norm.
+
+        All other rules get the common norm in joint training, whatever this says.
+        """
         return False
 
     def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
@@ -102,20 +112,22 @@ class Rule:
         ----------
         t : int
             The iteration.
-        log_gap : float or ndarray
-            log(L - L*), the logarithm of the loss minus its limit L*.
-        log_norm : float or ndarray
-            log ||grad L||.
+        log_gap : float or ndarray (runs,)
+            log(L - L*), the logarithm of the loss minus its limit L*; log L in joint
+            training. It is -inf if the loss is at its limit.
+        log_norm : float or ndarray (runs,)
+            log ||grad L||, in joint training of both gradients together. It is -inf if
+            the gradient is zero. `NGD` without `joint` gets the norm of one gradient.
 
         Returns
         -------
-        float or ndarray
-            The logarithm of the step size, in the shape of the arguments.
+        float or ndarray (runs,)
+            The logarithm of the step size: one number, or one per run.
 
         Raises
         ------
         NotImplementedError
-            If the rule is not a multiple of the gradient.
+            If the rule has no `log_step` of its own.
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not move along the gradient and has no step "
@@ -128,8 +140,8 @@ class Rule:
         Parameters
         ----------
         gradient : ndarray (runs, d, d_z)
-            grad_W L in the coordinates of the tokens. It is zero once it leaves the
-            range of float64.
+            grad_W L in the coordinates of the tokens. It is zero once it is too small
+            for float64. Runs that have ended are still in it.
         state : dict
             Where the rule stores what it needs at later steps. The dict is empty at
             the first step of each training, and the same dict is passed at every step.
@@ -137,12 +149,13 @@ class Rule:
         Returns
         -------
         ndarray (runs, d, d_z)
-            The step.
+            The step. That of a run that has ended is not used.
 
         Raises
         ------
         NotImplementedError
-            If the rule is one of this library, because those are compiled.
+            If the rule has no `direction` of its own. No rule of this library has one,
+            because they are compiled or have a `log_step`.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no direction in numpy: pass the rule to train, "
@@ -172,7 +185,7 @@ class Rule:
         self._check()
 
     def _check(self) -> None:
-        """Raise TypeError or ValueError if a setting is not a number in its range."""
+        """Raise the errors that the class lists, for the methods and the settings."""
         name = type(self).__name__
         if not (self.steps_along_gradient or self.has_direction):
             raise TypeError(
@@ -199,7 +212,10 @@ class Rule:
 
 
 def _written(value: Any) -> str:
-    """Return a setting as an expression that Python evaluates without any import."""
+    """Return a number or text as an expression that Python evaluates without import.
+
+    Any other setting, such as a function, is returned as its `repr`.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -224,7 +240,8 @@ class BuiltIn(Rule):
         Returns
         -------
         tuple of float
-            (code, log step_size, log max_step, momentum, decay, joint).
+            (code, log step_size, log max_step, momentum, decay, joint). A rule without
+            `step_size` has log step_size = 0, and joint is 0 or 1.
         """
         log_size = math.log(getattr(self, "step_size", 1.0))
         log_cap = math.log(self.max_step)
@@ -284,9 +301,10 @@ class NGD(BuiltIn):
     Parameters
     ----------
     step_size : float
-        eta, positive and finite: the length of a step that the cap does not shorten.
+        eta, positive and finite: the length of a step without `decay` and `momentum`
+        that the cap does not shorten.
     max_step : float, optional
-        eta_max, the cap on the step size.
+        eta_max, the cap on the step size, positive.
     momentum : float, optional
         beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
     decay : float, optional
@@ -336,7 +354,7 @@ class Polyak(BuiltIn):
     Parameters
     ----------
     max_step : float, optional
-        eta_max, the cap on the step size.
+        eta_max, the cap on the step size, positive.
 
     Raises
     ------
@@ -346,7 +364,7 @@ class Polyak(BuiltIn):
     Notes
     -----
     This is paper A's Eq. 3. For a fixed head, L* is the loss at the largest scores; in
-    joint training, L* = 0.
+    joint training, L* = 0, and grad L consists of both gradients.
 
     Examples
     --------
@@ -371,7 +389,9 @@ class Custom(Rule):
     ----------
     law : callable
         The function f of t, gap = L - L* and norm = ||grad L||. Gap and norm are
-        numbers or arrays (runs,).
+        numbers or arrays (runs,). In training they are arrays, and f returns one number
+        or one per run, zero or above. In joint training L* = 0, and grad L consists of
+        both gradients.
     logarithmic : bool, optional
         Whether `law` works with logarithms instead, log eta_t = f(t, log(L - L*),
         log ||grad L||). In long runs, gap and norm fall below the smallest float64;
@@ -382,14 +402,15 @@ class Custom(Rule):
     Raises
     ------
     TypeError
-        If `law` cannot be called, or returns no real numbers.
+        If `law` cannot be called; in training, if it returns no real numbers.
     ValueError
-        If the momentum is outside its range, or the law returns a negative step size.
+        If the momentum is outside its range; in training, if the law returns a negative
+        step size, neither one number nor one per run, or NaN at the first step.
 
     Notes
     -----
     A rule can be pickled if its law can: a function defined in a module can be pickled,
-    a lambda cannot.
+    a lambda cannot. The `repr` of this rule shows the law, but cannot be evaluated.
 
     Examples
     --------
@@ -450,7 +471,7 @@ def own_log_step(
     Returns
     -------
     ndarray (runs,)
-        log eta_t.
+        log eta_t of every run, as floats.
 
     Raises
     ------
@@ -458,7 +479,7 @@ def own_log_step(
         If the rule returns no real numbers.
     ValueError
         If the rule returns neither one number nor one number per run, or if it returns
-        NaN at its first step.
+        NaN at t = 0 for a run with a finite log_gap and log_norm.
     """
     log_eta = rule.log_step(t, log_gap.copy(), log_norm.copy())
     name = type(rule).__name__
@@ -490,12 +511,15 @@ def real_numbers(name: str, value: Any) -> np.ndarray:
     Returns
     -------
     ndarray
-        The numbers.
+        The numbers, integers or floats as they were given. NaN and infinity are
+        accepted; bools are not.
 
     Raises
     ------
     TypeError
         If the value contains anything but real numbers.
+    ValueError
+        If it has masked entries, or holds sequences of different lengths.
     """
     numbers = as_array(name, value)
     if numbers.dtype.kind not in "iuf":
@@ -522,18 +546,21 @@ def log_step(
     code : float
         The `code` of the rule's class.
     log_size, log_cap : float
-        The logarithms of the rule's step size and of the cap on it.
+        The logarithms of the rule's step size and of the cap on it. POLYAK_CODE does
+        not use the first.
     decay : float
-        The exponent p of the factor (t + 1)^-p.
+        The exponent p of the factor (t + 1)^-p, zero or above. POLYAK_CODE does not use
+        it.
     t : int
         The iteration.
-    log_gap, log_norm : float or ndarray
-        log(L - L*) and log ||grad L||.
+    log_gap, log_norm : float or ndarray (runs,)
+        log(L - L*) and log ||grad L||. Only POLYAK_CODE uses the first; GD_CODE uses
+        neither.
 
     Returns
     -------
-    float or ndarray
-        log eta_t.
+    float or ndarray (runs,)
+        log eta_t; one number for GD_CODE.
     """
     shrink = decay * math.log(t + 1.0) if decay > 0 else 0.0
     if code == GD_CODE:

@@ -14,12 +14,15 @@ from lib.seeds import gaussian, stream
 class Start(Shapes):
     """W_0 in two parts: inside the span of tokens and queries, and the rest.
 
+    A `Start` does not check its arrays; `train` does.
+
     Parameters
     ----------
     inside : ndarray (runs, r, q)
         The part within the span, in minimal coordinates.
     outside : ndarray (runs,)
-        The norm of the part outside the span. Training never changes this part.
+        The norm of the part outside the span, zero or above. Training never changes
+        this part.
 
     Examples
     --------
@@ -45,7 +48,7 @@ def zero_start(problem: coordinates.Minimal) -> Start:
     Returns
     -------
     Start
-        A start of zeros, in the shape of W in minimal coordinates.
+        A start of zeros: `inside` (runs, r, q) and `outside` (runs,).
 
     Examples
     --------
@@ -74,14 +77,19 @@ def gaussian_start(
     problem : Minimal
         The problem, from `attention.minimal`.
     std : float
-        The standard deviation of an entry of W_0 (d, d_z).
+        The standard deviation of an entry of W_0 (d, d_z), zero or above.
     seeds : sequence of int
-        A seed per run.
+        One seed per run of `problem`. Only `train` checks how many there are.
 
     Returns
     -------
     Start
-        The drawn start.
+        The drawn start: `inside` (runs, r, q) and `outside` (runs,).
+
+    Raises
+    ------
+    ValueError
+        If a seed is no whole number, or if there are no seeds.
 
     Notes
     -----

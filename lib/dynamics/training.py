@@ -76,11 +76,12 @@ def train(
     steps : int or mapping of str to int
         The number of iterations, for all rules or by the name of the rule.
     record : sequence of int, optional
-        The iterations to record, ascending, within 0 ... `steps`. If the steps are
-        given by name, each rule records those within its own. Default:
-        ``log_spaced(steps)``.
+        The iterations to record, ascending, within 0 ... `steps`. Training ends at the
+        last of them. If the steps are given by name, each rule records those within its
+        own. Default: ``log_spaced(steps)``.
     start : Start or ndarray (runs, d, d_z), optional
-        W_0. Default: zero. Only rules along the gradient accept a Start.
+        W_0. Default: zero. Only rules along the gradient accept a Start. An array is in
+        the coordinates of the TokenSet, also if `tokens` is a Minimal.
     targets : mapping of str to MaxMargin or ndarray, optional
         Directions to compare W_t with, for example ``{"W_mm": svm.token_svm(tokens)}``.
         An array has the shape of W: (runs, d, d_z) for a TokenSet, (runs, r, q) for a
@@ -91,6 +92,7 @@ def train(
     head_targets : mapping of str to MaxMargin or ndarray, optional
         Directions to compare u_t with, for example ``{"u_mm": svm.head_svm(tokens)}``.
         An array has the shape of u: (runs, d) for a TokenSet, (runs, r) for a Minimal.
+        With a fixed head they are checked, but not compared.
     loss : str
         One of ``attention.LOSSES``; for `MirrorDescent` and the compiled rules that see
         coordinates one of ``attention.COMPILED_LOSSES``.
@@ -103,20 +105,29 @@ def train(
     Returns
     -------
     History or dict of str to History
-        What was recorded. A run whose gradient is zero ends as "stalled", one that
-        leaves the range of float64 as "diverged"; its later entries are NaN. For
-        ``History.log_gap``, L* is the loss at the largest scores if the head is fixed,
-        and 0 in joint training.
+        What was recorded: one history for a rule, a dict for a mapping. A run whose
+        gradient is zero ends as "stalled", one that leaves the range of float64 as
+        "diverged"; its later entries are NaN. For ``History.log_gap``, L* is the loss
+        at the largest scores if the head is fixed, and 0 in joint training.
 
     Raises
     ------
     ValueError
-        If `record`, `start` or a target has the wrong shape or order; if a target was
-        solved for other tokens; if a target and W_0 both leave the span of tokens and
+        If `loss`, `head` or `product` is unknown; if `steps` is not a whole number or
+        lacks a rule; if `record`, `start` or a target has the wrong shape or order, or
+        numbers that are not finite; if a target is zero, or was solved for other
+        tokens; if the sizes of tokens, queries or head lie outside 1e-100 ... 1e100; if
+        a target and W_0 (or a head target and u_0) both leave the span of tokens and
         queries, where their angle is not known; if a rule does not accept the given
-        loss, head, start or kind of tokens.
+        loss, head, start or kind of tokens, has batches larger than n, or blocks that
+        do not divide the rows of W; if a rule of your own returns a step of the wrong
+        shape, or NaN at the first step.
     TypeError
-        If `rules` contains anything that is not a Rule.
+        If `rules` contains anything that is not a Rule; if `tokens` is neither a
+        TokenSet nor a Minimal; if targets are not a mapping; if a rule of your own
+        returns something other than real numbers.
+    MemoryError
+        If the Gram matrix or the records of rules along the gradient would not fit.
 
     Examples
     --------
@@ -179,7 +190,7 @@ def train(
         raws = _in_coordinates(data, others, engines, times, start, head, loss)
         for name, raw in raws.items():
             W, u = raw.pop("W"), raw.pop("u", None)
-            if u is None:  # the head is fixed
+            if u is None:  # only `mirror_descent` can train the head, and returns it
                 u = np.repeat(data.u[:, None], W.shape[1], 1)
             raw["path"] = Weights(W, u)
             histories[name] = of_weights(data, times[name], raw, **measured)
@@ -192,12 +203,13 @@ def _engine(rule: Any) -> str:
     """Return the name of a rule's engine; raise TypeError if it is not a Rule."""
     if not isinstance(rule, Rule):
         raise TypeError(f"rules holds {rule!r}; it takes rules such as lib.NGD(0.1)")
+    # A subclass of a compiled rule can have its own `direction`, so this comes first.
+    if rule.has_direction:
+        return OWN
     if isinstance(rule, MirrorDescent) and not rule.batch_size:
         return IN_MIRROR
     if isinstance(rule, InCoordinates | MirrorDescent):
         return COMPILED
-    if rule.has_direction:
-        return OWN
     return ALONG_GRADIENT
 
 
@@ -206,7 +218,11 @@ def _times(
     steps: int | Mapping[Any, int],
     record: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Return the iterations (k,) to record under one rule, none beyond its steps."""
+    """Return the iterations (k,) to record under one rule, none beyond its steps.
+
+    Raises ValueError if `steps` is a mapping without this name, or as `record_times`
+    does; also if none of the iterations is within the rule's own steps.
+    """
     if not isinstance(steps, Mapping):
         return record_times(record, steps)
     if name not in steps:
@@ -253,8 +269,9 @@ def _in_coordinates(
 ) -> dict[Any, dict[str, Any]]:
     """Train with the engines that see coordinates; return their records by rule.
 
-    Each record is a dict of arrays by name, with W (runs, k, d, d_z) and, if the head
-    is trained, u (runs, k, d).
+    Each record is a dict of arrays by name, with W (runs, k, d, d_z), status and ended
+    (runs,), and log_gap (runs, k). `mirror_descent` adds u (runs, k, d), whether or not
+    the head is trained. Raises ValueError if `start` is a Start or has another shape.
     """
     shape = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
     if isinstance(start, Start):

@@ -1,10 +1,10 @@
 """Directions computed entry by entry: steepest descent in l_p norms, Adam and similar.
 
 Arrays are flat. Each stands for e^log times a mantissa, so that moments of e^-30000
-keep their digits. Entries smaller than e^-700 times the largest are lost. Every
-direction fills D from the mantissa G and its log `top`. It returns the log of the
-factor by which D has to be multiplied, or -inf if nothing moves. An entry with 0/0 does
-not move.
+keep their digits. Entries smaller than e^-700 times the largest are lost. A log of -inf
+stands for an array of zeros. Every direction fills D from the mantissa G and its log
+`top`. It returns the log of the factor by which D has to be multiplied, or -inf if
+nothing moves. An entry with 0/0 does not move.
 """
 
 import math
@@ -21,7 +21,7 @@ SMALL = 1e-60  # a mantissa whose largest entry is below this is scaled back to 
 
 @numba.njit
 def log(value):
-    """Return log value, or -inf for zero."""
+    """Return log value, or -inf unless the value is above zero."""
     return math.log(value) if value > 0.0 else -math.inf
 
 
@@ -44,7 +44,7 @@ def dot(a, b):
 
 @numba.njit(fastmath=REORDER)
 def largest(x):
-    """Return the largest absolute value of the entries of x (m,)."""
+    """Return the largest absolute value of the entries of x (m,), which ignores NaN."""
     top = 0.0
     for j in range(x.size):
         top = max(top, abs(x[j]))
@@ -53,8 +53,9 @@ def largest(x):
 
 @numba.njit
 def copy(x, out):
-    """Copy x into the first entries of `out`, along each axis. With `out[:] = x` numba
-    would also compile error messages, which took a tenth of all compilation.
+    """Copy x into the first entries of `out` along each axis, of which `out` may have
+    more. With `out[:] = x` numba would also compile error messages, which took a tenth
+    of all compilation.
     """
     for place, value in np.ndenumerate(x):
         out[place] = value
@@ -71,7 +72,9 @@ def divide(x, size, out):
 def mix(x, x_log, a, y, y_log, b, squared=False):
     """Replace x by a x + b y, or by a x + b y^2 if `squared`; return the new log.
 
-    x and y (m,) are mantissas with the logs x_log and y_log. x is changed in place.
+    x and y (m,) are mantissas; a and b are zero or above. x_log is the log of x, and
+    y_log is that of y, or that of y^2 if `squared`. x is changed in place. If it
+    becomes zero, the new log is -inf.
     """
     old = add_logs(x_log, log(a))
     new = add_logs(y_log, log(b))
@@ -107,7 +110,8 @@ def sign(G, D):
 def steepest(G, top, p, work, D):
     """Fill D (m,) with the D of ||D||_p <= 1 that has the largest <G, D>.
 
-    Returns the log of this largest value, which is ||G||_q.
+    p is in [1, inf], and `work` (2, m) is work space. Returns the log of this largest
+    value, which is the norm ||e^top G||_q. If it is zero, D is zero.
     """
     size = largest(G)
     if size == 0.0 or top == -math.inf:
@@ -146,7 +150,8 @@ def steepest(G, top, p, work, D):
 def pull(G, top, p, normalised, work, D):
     """Fill D (m,) with mirror descent's direction: G, or G / ||G||_q if `normalised`.
 
-    `work` is (2, m). Returns the log of the factor that D lacks.
+    1 < p < inf, and `work` (2, m) is work space. Returns the log of the factor that D
+    lacks. If G is zero, D is zero and this log is -inf.
     """
     size = largest(G)
     if size == 0.0 or top == -math.inf:
@@ -164,7 +169,8 @@ def pull(G, top, p, normalised, work, D):
 def signed_power(x, exponent, work, out):
     """Fill `out` (m,) with sgn(x) |x|^exponent; return the log of its largest entry.
 
-    If this log exceeds LONGEST, the result is no float, and `out` is not filled.
+    The exponent is above zero, and `work` (2, m) is work space. If this log exceeds
+    LONGEST, `out` is not filled.
     """
     top = exponentials.power(x, exponent, work[0], work[1])
     if top <= LONGEST:
@@ -177,7 +183,8 @@ def signed_power(x, exponent, work, out):
 def sign_momentum(rule, G, top, m, logs, D):
     """Fill D (m,) for Signum and Lion: D = sgn(a m + (1 - a) G) with a = `first_mix`.
 
-    m is updated in place, with its log in logs[0]. Returns 0, or -inf if D is zero.
+    m (m,) is updated in place with the factor `momentum`, and has its log in logs[0].
+    Returns 0, or -inf if D is zero.
     """
     copy(m, D)
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
@@ -190,7 +197,8 @@ def sign_momentum(rule, G, top, m, logs, D):
 def quotient(m, m_log, v, v_log, epsilon, D):
     """Fill D (m,) with m / (sqrt(v) + epsilon); return the log of the factor it lacks.
 
-    Entries with v = epsilon = 0 become 0.
+    m and v >= 0, both (m,), are mantissas with the logs m_log and v_log. Entries with v
+    = epsilon = 0 become 0. If all entries do, or m is zero, the log is -inf.
     """
     root_log = 0.5 * v_log
     epsilon_log = log(epsilon)
@@ -214,9 +222,10 @@ def quotient(m, m_log, v, v_log, epsilon, D):
 
 @numba.njit
 def correction(beta, t):
-    """Return log(1 - beta^{t+1}), which corrects a mean for its start at zero.
+    """Return log(1 - beta^{t+1}), for beta in [0, 1).
 
-    It is for the mean after step t.
+    Subtract it from the log of a mean with the factor beta after step t = 0, 1, ...,
+    because the mean started at zero.
     """
     if beta > 0.0:
         return math.log(-math.expm1((t + 1.0) * math.log(beta)))
@@ -227,7 +236,8 @@ def correction(beta, t):
 def adaptive(rule, t, G, top, m, v, logs, D):
     """Fill D for Adam, RMSprop and AdaGrad; return the log of the factor that it lacks.
 
-    m and v, whose logs are in `logs` (2,), are updated in place by one gradient.
+    G, m, v and D are (m,). The moments m and v, whose logs are in `logs` (2,), are
+    updated in place by one gradient.
     """
     beta = rule.momentum
     memory = rule.memory

@@ -32,7 +32,8 @@ def small_start(
     m : int
         The number of columns of K and Q.
     size : float, optional
-        The standard deviation of the entries, times sqrt(m).
+        The standard deviation of the entries, times sqrt(m). An entry of K Q^T then has
+        the standard deviation size^2 / sqrt(m).
 
     Returns
     -------
@@ -44,7 +45,8 @@ def small_start(
     Raises
     ------
     ValueError
-        If m < 1, or if the number of seeds is not the number of runs.
+        If m < 1, if the number of seeds is not the number of runs, or if a seed is no
+        whole number.
     """
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
@@ -72,8 +74,8 @@ def train(
     tokens : TokenSet
         The data sets.
     rules : mapping of str to InCoordinates
-        Plain rules without matrix moments: steepest descent, `SignDescent`, `Adam`,
-        `RMSprop`, `AdaGrad`, `Signum`, `Lion`.
+        Plain rules without matrix moments: `SteepestDescent`, `SignDescent`, `Adam`,
+        `RMSprop`, `AdaGrad`, `Signum`, `Lion`, and `Muon` without momentum.
     K : ndarray (runs, d, m)
         The keys at the start.
     Q : ndarray (runs, d_z, m)
@@ -86,15 +88,17 @@ def train(
     Returns
     -------
     dict of str to History
-        The histories, whose `path` contains K and Q. A run also ends as "stalled" if
-        neither factor moves, for example from K = Q = 0.
+        The histories, whose `path` contains K and Q, without targets. Norms and
+        gradients in them are those of W. A run also ends as "stalled" if neither factor
+        moves, for example from K = Q = 0.
 
     Raises
     ------
     ValueError
-        If the loss is another one; if K or Q has the wrong shape or is not finite; if a
-        rule has momentum of polar factors, matrix moments, batches, blocks, a radius or
-        weight decay.
+        If the loss is another one; if K or Q has the wrong shape or is not finite; if
+        `record` is not as in `dynamics.train`; if a rule has momentum of polar factors,
+        matrix moments, batches, blocks, a radius, weight decay, or the signs of polar
+        factors.
     """
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape
@@ -127,6 +131,7 @@ def _is_plain(numbers: codes.Numbers) -> bool:
         or numbers.blocks > 1
         or numbers.log_radius < math.inf
         or numbers.weight_decay
+        or numbers.signed  # the loop has no signs of polar factors
     )
     return numbers.kind in _KINDS and not momentum_of_polar and not more
 
@@ -134,7 +139,7 @@ def _is_plain(numbers: codes.Numbers) -> bool:
 def _of_factors(
     tokens: TokenSet, times: np.ndarray, raw: dict[str, np.ndarray], loss: str
 ) -> History:
-    """Return the History that follows from the raw records `raw` of K and Q."""
+    """Return the History that follows from what `_train_rule` returned."""
     u = np.repeat(tokens.u[:, None], len(times), 1)
     records = {
         "path": Factors(K=raw["K"], Q=raw["Q"], u=u),

@@ -56,9 +56,10 @@ class Space(NamedTuple):
 
 @numba.njit
 def expand(vector, basis, rank, coefficients):
-    """Fill `coefficients`, unless it is empty, with the coordinates of `vector` in the
-    first `rank` rows of `basis`. If the vector leaves their span, add one row to the
-    basis. Returns the new rank. `vector` may be overwritten.
+    """Fill `coefficients`, unless it is empty, with the coordinates of `vector` (e,) in
+    the orthonormal rows of `basis` (r, e), of which the first `rank` are filled. If the
+    vector leaves their span by more than DEPENDENT times its length, and r > rank,
+    first fill one more row. Returns the new rank. `vector` may be overwritten.
     """
     coefficients[:] = 0.0
     # A full basis spans the vector: its products with the rows are all that is needed.
@@ -101,10 +102,10 @@ def descending(values):
 
 @numba.njit(inline="always")
 def _factorise(graded, z, s):
-    """Fill the fields of s from of_z to R. Column c of C belongs to row c of of_z, and
-    has the factor e^{scale_c}. Returns the indices (count,) of the columns that are not
-    zero, from large to small, and `made`: entry k is how many rows of of_c the first k
-    of these columns need.
+    """Fill the fields of s from of_z to R, for the graded sum with the rows z (n, e).
+    Column c of C belongs to row c of of_z, and has the factor e^{scale_c}. Returns the
+    indices (count,) of the columns that are not zero, by scale from large to small, and
+    the ints `made`: entry k is how many rows of of_c the first k of these columns need.
     """
     n = graded.logs.size
     rank = 0
@@ -160,9 +161,10 @@ def rotate(x, y, cosine, sine):
 
 @numba.njit
 def jacobi(A, V, count, width):
-    """Rotate the rows of A (count, width) in place until they are orthogonal. V (count,
-    count) is filled with the rotations: A = V A_0, where A_0 is A before. A row that
-    keeps less than VANISHED of its length becomes zero.
+    """Rotate the rows of A (count, width) in place until they are orthogonal, in 60
+    sweeps at most. V (count, count) is filled with the rotations: A = V A_0, where A_0
+    is A before. A row that keeps less than VANISHED of its length becomes zero. Both
+    arrays may be larger; their other entries are not used.
     """
     length = np.zeros(count)
     for c in range(count):
@@ -202,8 +204,10 @@ def jacobi(A, V, count, width):
 
 @numba.njit(inline="always")
 def _decompose(s, scale, made, first, last):
-    """Decompose the block of the columns from `first` to `last`. Its singular vectors
-    go to s.block and s.V, its singular values to s.sigma. Returns the largest value.
+    """Decompose the block of the columns from `first` up to `last`, without its factor
+    e^{scale_first}. Its singular values go to s.sigma, unsorted. The rows of s.block
+    become the left singular vectors times these values, and the rows of s.V the right
+    ones. Returns the largest value. `scale` and `made` follow the order of the columns.
     """
     before = made[first]
     count = last - first
@@ -234,7 +238,9 @@ def _decompose(s, scale, made, first, last):
 
 @numba.njit
 def _weight(rule, sigma, norm):
-    """Return f(sigma) for a singular value sigma > 0 of a matrix with this norm."""
+    """Return f(sigma) for a singular value sigma > 0 of a matrix with this Frobenius
+    norm. f is Muon's polynomial, applied `iterations` times to sigma / norm, or else 1.
+    """
     if rule.shape == codes.NEWTON_SCHULZ:
         weight = sigma / norm
         for _ in range(int(rule.iterations)):  # Muon's polynomial
@@ -246,8 +252,10 @@ def _weight(rule, sigma, norm):
 
 @numba.njit
 def direction(rule, graded, z, s, D):
-    """Fill D (d, d_z) with U f(S) V^T. Returns the log of the dual norm of G, or -inf if
-    G is zero: the largest singular value for codes.LEADING, or else their sum.
+    """Fill D (d, d_z) with U f(S) V^T for the graded sum G with the rows z (n, d_z).
+    For codes.LEADING, f is 1 for one of the largest singular values and 0 for all
+    others. Returns the log of the dual norm of G: of the largest singular value for
+    codes.LEADING, or else of their sum. If G is zero, D is zero and the log is -inf.
     """
     if min(D.shape) >= LARGE:
         value = _even(rule, graded, z, D)
@@ -259,7 +267,7 @@ def direction(rule, graded, z, s, D):
 @numba.njit
 def _even(rule, graded, z, D):
     """Do what `direction` does, with LAPACK. If the singular values of G differ too much
-    for it, return -inf.
+    for it, or if G is zero, return -inf and leave D as it is.
     """
     logs = graded.logs
     top = logs.max()
@@ -321,7 +329,7 @@ def _uneven(rule, graded, z, s, D):
 
 @numba.njit
 def _keep_largest(sigma, top):
-    """Set all entries of `sigma` to zero, but the first that equals `top`."""
+    """Set all entries of `sigma` (count,) to zero, but the first that equals `top`."""
     taken = False
     for l in range(sigma.size):
         if taken or sigma[l] != top:
@@ -331,8 +339,9 @@ def _keep_largest(sigma, top):
 
 @numba.njit(inline="always")
 def _add(s, columns, rows, D):
-    """Add a block's part to D, the sum over l of s.sigma_l times the outer product of
-    row l of s.block and row l of s.V.
+    """Add a block's part to D (d, d_z), the sum over l of s.sigma_l times the outer
+    product of row l of s.block and row l of s.V. The entries of the first are
+    coordinates in `rows` (width, d), those of the second in s.of_z[columns].
     """
     count = columns.size
     along = np.empty(count)

@@ -1,8 +1,8 @@
 """The gradient of one run as a graded sum, -grad L = sum_i e^{s_i} b_i z_i^T, compiled.
 
-The largest entry of b_i (d,) is 1, and s_i is the log of the factor that was divided
-out. So the part of a sample with a small gradient does not underflow beside that of a
-sample with a large one.
+The largest absolute value of an entry of b_i (d,) is 1, and s_i is the log of the
+factor that was divided out. So the part of a sample with a small gradient does not
+underflow beside that of a sample with a large one.
 """
 
 import math
@@ -18,8 +18,8 @@ from lib.dynamics.in_coordinates.entrywise import REORDER
 
 class Problem(NamedTuple):
     """The data of one run: delta (n, T-1, d) with rows x_opt - x_t, z (n, d_z), scores
-    (T, n), and hidden (n, T-1), which is True for pairs with a masked token. hidden is
-    (n, 0) if no token is masked.
+    (T, n) with the opt token first, and hidden (n, T-1), which is True for pairs with a
+    masked token. hidden is (n, 0) if no token is masked.
     """
 
     delta: np.ndarray
@@ -78,8 +78,9 @@ def margins(problem, W, image, out):
 
 @numba.njit(fastmath=REORDER)
 def pulls(problem, c, scales, out):
-    """Fill `out`, a Graded, with the negative gradient of the mean loss. c (T-1, lanes)
-    are its coefficients, up to the log factors `scales` (n,).
+    """Fill `out`, a Graded, with the negative gradient of the mean loss. Column i of c
+    (T-1, lanes), times e^scales_i, has the coefficients of sample i in the negative
+    gradient of its own loss.
     """
     delta = problem.delta
     n, S, d = delta.shape
@@ -95,7 +96,9 @@ def pulls(problem, c, scales, out):
 
 @numba.njit
 def unit(graded):
-    """Divide each b_i by its largest entry, and add this entry's log to logs_i."""
+    """Divide each b_i by its largest absolute value, and add the log of this to logs_i,
+    in place. A part that is zero gets the log -inf.
+    """
     for i in range(len(graded.b)):
         largest = entrywise.largest(graded.b[i])
         if largest == 0.0 or graded.logs[i] == -math.inf:
@@ -108,7 +111,9 @@ def unit(graded):
 
 @numba.njit
 def keep(graded, first, size):
-    """Keep only the `size` samples from `first` on, and make the sum their mean."""
+    """Keep only the `size` samples from `first` on, and make the mean over n samples
+    the mean over these, in place.
+    """
     n = graded.logs.size
     more = math.log(n / size)
     for i in range(n):
@@ -118,8 +123,8 @@ def keep(graded, first, size):
 
 @numba.njit
 def reduce(anchor, graded, first, size):
-    """Replace `graded` by anchor + (n / size) (graded - anchor). The difference is only
-    taken on the `size` samples from `first` on.
+    """Replace `graded` by anchor + (n / size) (graded - anchor), in place. The
+    difference is only taken on the `size` samples from `first` on.
     """
     n = graded.logs.size
     more = n / size
@@ -163,7 +168,7 @@ def mix(into, a, other, b, graded):
 @numba.njit(fastmath=REORDER)
 def dense(graded, z, out):
     """Fill `out` (d, d_z) with the graded sum divided by e^top, where top is its largest
-    log; return top.
+    log; return top. If the sum is zero, top is -inf and `out` is zero.
     """
     out[:] = 0.0
     largest = graded.logs.max()

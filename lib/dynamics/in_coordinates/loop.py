@@ -29,7 +29,8 @@ from lib.dynamics.in_coordinates.gradients import Graded
 
 
 class _Part(NamedTuple):
-    """A matrix (d, e) with e = d_z that moves as one: W, a block of W, or a factor.
+    """A matrix (d, e) that moves as one: W or a block of its rows, with e = d_z, or a
+    factor K or Q of W, with e columns.
     `graded` is its negative gradient as a graded sum, G the mantissa of the sum, and D
     the direction. `first` and `second` are the moments, with their `logs`; in mirror
     descent `first` is the mirror image of W. `work` and `svd` are work space.
@@ -46,9 +47,10 @@ class _Part(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The state of an optimiser in one run, and its work space. `momentum` is the mean
-    of gradients, `looked` is Nesterov's look ahead, and `anchor` is the gradient at the
-    anchor of variance reduction.
+    """The state of an optimiser in one run, and its work space. `whole` is for W, and
+    `block` for one block of its rows at a time. `momentum` is the mean of gradients for
+    spectral rules and rules with blocks, `looked` is Nesterov's look ahead, and
+    `anchor` is the gradient at the anchor of variance reduction.
     """
 
     whole: _Part
@@ -60,13 +62,15 @@ class _State(NamedTuple):
 
 
 def part(n: int, d: int, e: int) -> _Part:
-    """Return a Part of zeros for n samples and a matrix (d, e)."""
+    """Return a Part for n samples and a matrix (d, e). Its logs are -inf, all else is
+    zero.
+    """
     r = min(n, e)
     return gradients.zeros(_Part, n=n, d=d, e=e, r=r, m=d * e, two=2)
 
 
 def state(rule: codes.Numbers, n: int, d: int, e: int) -> _State:
-    """Return a State of zeros for n samples and W (d, e)."""
+    """Return a State for n samples and W (d, e). Its logs are -inf, all else is 0."""
     block = part(n, d // int(rule.blocks), e)
     momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
     sides = gradients.zeros(preconditioners.Sides, d=d, e=e, two=2)
@@ -99,7 +103,8 @@ def _seen(rule, s):
 @numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
     """Fill D (d, d_z) block by block of rows; each block has its own logs. Returns the
-    log of the dual norm of the whole gradient.
+    log of the dual norm of the whole gradient, the sum over the blocks. `s` is the work
+    space for one block.
     """
     height = len(s.D)
     value = -math.inf
@@ -120,7 +125,9 @@ def _by_blocks(rule, graded, z, s, D):
 
 @numba.njit(inline="always")
 def _plain(rule, t, top, s):
-    """Fill s.D from s.G by an entrywise rule; return the log of the factor it lacks."""
+    """Fill s.D from s.G, whose log is `top`, by an entrywise rule at step t. Returns
+    the log of the factor that s.D lacks, or -inf if nothing moves.
+    """
     G = s.G.ravel()
     D = s.D.ravel()
     if rule.kind == codes.ENTRYWISE:
@@ -135,8 +142,10 @@ def _plain(rule, t, top, s):
 
 @numba.njit(inline="always")
 def _direction(rule, t, z, answers, basis, S, s):
-    """Fill s.whole.D by the rule. Returns the log of the factor that D lacks, or -inf
-    if nothing moves.
+    """Fill s.whole.D by the rule at step t, from the graded sum s.whole.graded. Returns
+    the log of the factor that D lacks, or -inf if nothing moves. The natural gradient
+    also needs the answers f_i (n,); AdaGrad with the full matrix needs `basis` (r, d
+    d_z) and its sum S (r, r).
     """
     w = s.whole
     kind = rule.kind
@@ -186,8 +195,10 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D, in place. Returns the log of the largest
-    entry of W, or of its norm if the rule has a radius; it may be NaN.
+    """Move W, flat, to shrink W + length D, in place; for mirror descent move its
+    `image` so. Returns the log of the largest absolute value in W, or of the norm of W
+    if the rule has a radius. It can be NaN, or miss an entry that is NaN; the records
+    of such a run end at the first that is not finite.
     """
     # Mirror descent moves the mirror image of W, from which W follows.
     if rule.kind == codes.MIRROR:
@@ -206,8 +217,10 @@ def _move(rule, t, shrink, length, D, image, work, W):
 
 @numba.njit
 def _rescale(rule, t, largest, W):
-    """Scale W, flat, into the ball of the phase of step t. The first step of a phase is
-    scaled onto the sphere. Returns the log of the norm of W, or inf if it overflows.
+    """Scale W_{t+1}, flat and in place, into the ball of phase k = (t + 1) // every. If
+    iteration t + 1 is the first of a phase k > 0, it is scaled onto the sphere.
+    `largest` is the largest absolute value in W. Returns the log of the norm of W, or
+    inf if radius or factor exceed e^LONGEST.
     """
     phase = (t + 1) // int(rule.every)
     log_radius = rule.log_radius + phase * rule.log_growth
@@ -238,7 +251,7 @@ def _lanes(problem):
 @numba.njit(inline="always")
 def _record(problem, lanes, graded, G, W, path, logs):
     """Fill `path` (d, d_z) with W, and `logs` (2,) with log(L - L*) and log ||grad L||
-    over all samples.
+    over all samples. G (d, d_z) is work space.
     """
     copy(W, path)
     top = gradients.dense(graded, problem.z, G)
@@ -252,7 +265,8 @@ def run_job(problem, rule, times, W, path, logs, s, signals):
     """Train W (d, d_z) in place; leave early once `signals` say so. At the
     iterations `times` (k,) it fills path (k, d, d_z) with W, and logs (k, 2) with
     log(L - L*) and log ||grad L||. Returns the status and the last iteration. The
-    status is STALLED if the gradient is zero.
+    status is STALLED if the gradient over all samples is zero, and DIVERGED if a step
+    or W leaves the range of float64. `s` is the rule's State, which is changed.
     """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)
@@ -303,8 +317,8 @@ def run_job(problem, rule, times, W, path, logs, s, signals):
 
 @numba.njit(inline="always")
 def _factor_direction(rule, t, graded, z, s):
-    """Fill s.D, the direction of a factor, from the graded sum with the rows z. Returns
-    the log of the factor that D lacks, or -inf if nothing moves.
+    """Fill s.D (d, m), the direction of a factor, from the graded sum with the rows z
+    (n, m). Returns the log of the factor that D lacks, or -inf if nothing moves.
     """
     if rule.kind == codes.SPECTRAL:
         value = graded_svd.direction(rule, graded, z, s.svd, s.D)
@@ -317,7 +331,7 @@ def _factor_direction(rule, t, graded, z, s):
 @numba.njit
 def _move_factor(factor, D, step):
     """Add e^step D to `factor`, flat and in place. Returns the log of the factor's
-    largest entry, or 0 if this log is negative.
+    largest absolute value, or 0 if this log is negative.
     """
     for j in range(factor.size):
         factor[j] += math.exp(step) * D[j]
@@ -328,7 +342,10 @@ def _move_factor(factor, D, step):
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, signals):
     """Train W = K Q^T by moving K and Q in place; leave early once `signals` say so.
     At the iterations `times` (k,) it fills K_path (k, d, m), Q_path (k, d_z, m),
-    and logs (k,) with log(L - L*). Returns the status and the last iteration.
+    and logs (k,) with log(L - L*). Returns the status and the last iteration. The
+    status is STALLED if neither factor moves, and DIVERGED if a step or a factor
+    leaves the range of float64. `of_K` and `of_Q` are the Parts of the factors, which
+    are changed.
     """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)

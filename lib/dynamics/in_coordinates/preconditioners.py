@@ -22,8 +22,8 @@ VANISHED = 1e-13  # a pivot below this, relative to its diagonal entry, is zero
 
 @numba.njit
 def natural(rule, graded, z, answers, D):
-    """Fill D = (F + lambda I)^{-1} G; returns the log of the factor that it lacks, or
-    -inf.
+    """Fill D (d, d_z) with (F + lambda I)^{-1} G; returns the log of the factor that it
+    lacks, or -inf if nothing moves.
 
     The answer of the model on sample i is f_i = y_i u^T X_i^T softmax(X_i W z_i), with
     gradient j_i = grad f_i. G = sum_i p_i is a sum over samples with n p_i = |l'(f_i)|
@@ -36,8 +36,9 @@ def natural(rule, graded, z, answers, D):
 
     The entries of C are of order one, and all differences of scale are on the diagonal.
     So the matrix loses no digits if it is scaled to a diagonal of ones. `answers` (n,)
-    are the f_i. If the p_i of a sample lies, up to rounding, in the span of the p_i of
-    larger samples, the sample is left out, because the larger ones decide there.
+    are the f_i. With batches, n is the number of samples of a batch. If the p_i of a
+    sample lies, up to rounding, in the span of the p_i of larger samples, the sample is
+    left out, because the larger ones decide there.
     """
     D[:] = 0.0
     samples, C, weight = _gather(rule, graded, z, answers)
@@ -64,8 +65,8 @@ def natural(rule, graded, z, answers, D):
 
 @numba.njit(inline="always")
 def _gather(rule, graded, z, answers):
-    """Return the indices (m,) of the m samples with a gradient, from large to small,
-    and for these samples the matrix C (m, m) and the log weights w (m,).
+    """Return the indices (m,) of the m samples with a gradient, from large to small by
+    sqrt(w_i) e^{s_i}, and for these samples the matrix C (m, m) and log w (m,).
     """
     weight = np.zeros(len(z))
     size = np.zeros(len(z))
@@ -92,7 +93,8 @@ def _gather(rule, graded, z, answers):
 @numba.njit(inline="always")
 def _scale(rule, C, logs, weight):
     """Return -1/2 times the logs of the diagonal (m,), the right-hand side (m,) after
-    scaling to a diagonal of ones, and the log of the factor that it lacks.
+    scaling to a diagonal of ones, and the log of the factor that it lacks. `logs` (m,)
+    are the s_i and `weight` (m,) the log w_i, in the order of C (m, m).
     """
     damping = entrywise.log(rule.damping)
     if rule.relative:
@@ -116,8 +118,8 @@ def _scale(rule, C, logs, weight):
 
 @numba.njit(inline="always")
 def _solve(C, half, right):
-    """Return y (m,), the unknowns after scaling, by Cholesky's method. An unknown whose
-    pivot vanishes is 0.
+    """Return y (m,), the unknowns after scaling, by Cholesky's method, from C (m, m)
+    and what `_scale` returned. An unknown whose pivot vanishes is 0.
     """
     count = len(C)
     kept = 0
@@ -150,7 +152,8 @@ def _solve(C, half, right):
 
 class Sides(NamedTuple):
     """L is `left`, the sum or decaying mean of G G^T; R is `right`, that of G^T G. Both
-    are mantissas with the `logs`. The other two fields are SOAP's bases.
+    are mantissas with the `logs`. The other two fields are SOAP's bases, whose columns
+    are the basis vectors.
     """
 
     left: Annotated[np.ndarray, "d d"]
@@ -175,7 +178,9 @@ def product(A, B):
 
 @numba.njit
 def _accumulate(rule, G, top, sides):
-    """Add one more gradient to L and R, in place."""
+    """Add one more gradient to the sums or means L and R, in place. G (d, d_z) is the
+    mantissa of the gradient, and `top` its log.
+    """
     a, b = (1.0, 1.0) if rule.summed else (rule.memory, 1.0 - rule.memory)
     left = product(G, G.T).ravel()
     right = product(G.T, G).ravel()
@@ -186,7 +191,7 @@ def _accumulate(rule, G, top, sides):
 
 @numba.njit
 def _eigen(A):
-    """Return the eigenvectors of a symmetric A >= 0 (m, m), as columns, and the
+    """Return the eigenvectors (m, m) of a symmetric A >= 0 (m, m), as columns, and the
     eigenvalues (m,), both from large to small.
     """
     m = len(A)
@@ -218,7 +223,10 @@ def _power(A, B, exponent):
 
 @numba.njit
 def shampoo(rule, G, top, sides, D):
-    """Fill D with L^{-1/4} G R^{-1/4}; return the log of the factor that D lacks."""
+    """Fill D (d, d_z) with L^{-1/4} G R^{-1/4}, after adding G to L and R. Returns the
+    log of the factor that D lacks. If G is zero, D is zero, L and R stay as they are,
+    and the log is -inf.
+    """
     if top == -math.inf:
         D[:] = 0.0
         return -math.inf
@@ -266,7 +274,9 @@ def _begin(A, Q):
 
 @numba.njit
 def _turned(M, sides):
-    """Return Q_L^T M Q_R, flat. Entries below FLOOR times the largest one are 0."""
+    """Return Q_L^T M Q_R, flat, for M (d, d_z). Entries of at most FLOOR times the
+    largest one, both as absolute values, become 0.
+    """
     turned = product(product(sides.left_basis.T, M), sides.right_basis).ravel()
     least = FLOOR * entrywise.largest(turned)
     for j in range(turned.size):
@@ -276,8 +286,11 @@ def _turned(M, sides):
 
 @numba.njit
 def soap(rule, t, G, top, sides, m, v, logs, D):
-    """Fill D by Adam in the bases from before this step, then update the bases. m and v
-    are flat and updated in place. Returns the log of the factor that D lacks.
+    """Fill D (d, d_z) by Adam in the bases from before this step, then update L, R and
+    the bases. At the first step the bases are those of G. m, the mean of G, and v, the
+    mean of squares in the bases, are flat and updated in place. Returns the log of the
+    factor that D lacks. If G is zero, D is zero, nothing is updated, and the log is
+    -inf.
     """
     if top == -math.inf:
         D[:] = 0.0
@@ -308,8 +321,8 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
 
 @numba.njit
 def span(problem, wanted):
-    """Return an orthonormal basis (r, d d_z) of the span of all delta_{i,t} z_i^T. It
-    has no rows unless it is `wanted`.
+    """Return an orthonormal basis (r, d d_z) of the span of all delta_{i,t} z_i^T, as
+    rows. There are none unless the basis is `wanted`.
     """
     n, S, d = problem.delta.shape
     size = d * problem.z.shape[1]
@@ -326,9 +339,10 @@ def span(problem, wanted):
 
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
-    """Fill D, flat, with S^{-1/2} vec(G), as a power of the pseudo-inverse. Returns the
-    log of the factor that D lacks. S (r, r) is the sum of vec(G) vec(G)^T in `basis`
-    (r, d d_z), which spans all delta_{i,t} z_i^T. The log of S is logs[0].
+    """Fill D with S^{-1/2} vec(G), as a power of the pseudo-inverse, after adding G to
+    S. G and D are flat. Returns the log of the factor that D lacks; if G is zero, -inf,
+    and D is zero. S (r, r) is the sum of vec(G) vec(G)^T in `basis` (r, d d_z), which
+    spans all delta_{i,t} z_i^T. S is updated in place, and its log is logs[0].
     """
     D[:] = 0.0
     if top == -math.inf:

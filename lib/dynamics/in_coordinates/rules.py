@@ -31,12 +31,12 @@ def _need_number(
 
 
 def _is_size(value: float) -> bool:
-    """Return whether a number can be a step size."""
+    """Return whether a number can be a step size: positive and finite."""
     return 0 < value < inf
 
 
 def _need_whole(name: str, value: Any, least: int) -> None:
-    """Raise ValueError unless a setting is a whole number of at least `least`."""
+    """Raise ValueError unless a setting is an integer of at least `least`."""
     if not isinstance(value, Integral):
         raise ValueError(f"{name} = {value!r}; it must be a whole number")
     if value < least:
@@ -53,15 +53,16 @@ class MirrorDescent(Rule):
     Parameters
     ----------
     p : float
-        The exponent of the potential, 1 < p < inf. p = 2 is gradient descent.
+        The exponent of the potential, 1 < p < inf. p = 2 is gradient descent, with
+        normalised steps by default.
     step_size : float, optional
         eta, positive and finite.
     normalised : bool, optional
         Whether the gradient is divided by its dual norm.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples. With batches the head stays fixed.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples. With batches the head stays fixed.
 
     Raises
     ------
@@ -71,7 +72,8 @@ class MirrorDescent(Rule):
     Notes
     -----
     This is the rule of paper C, Section 2. In joint training each gradient is divided
-    by its own norm.
+    by its own norm. On all samples a history also has the l_p norms (`own_norm`, ...)
+    and `loss_rise`; with batches these are NaN.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class MirrorDescent(Rule):
     batch_size: int = field(default=0, kw_only=True)
 
     def _check(self) -> None:
+        """Raise TypeError or ValueError if a setting is not a number in its range."""
         _need_number("p", self.p, lambda p: 1 < p < inf, "above 1 and finite")
         _need_number("step_size", self.step_size, _is_size, "positive and finite")
         _need_whole("batch_size", self.batch_size, 0)
@@ -117,7 +120,10 @@ class MirrorDescent(Rule):
 class InCoordinates(Rule, ABC):
     """A rule of the compiled loop that depends on the entries of W; the head is fixed.
 
-    Each subclass has a `step_size`.
+    Each subclass has a `step_size`. If it has settings of the names in `_check`, their
+    ranges are checked there. The rows of W, and the samples, are only known to `train`,
+    which raises ValueError if blocks do not divide the rows, or if a batch is larger
+    than the number of samples.
     """
 
     decay: float = field(default=0.0, kw_only=True)
@@ -126,6 +132,7 @@ class InCoordinates(Rule, ABC):
     variance_reduced: bool = field(default=False, kw_only=True)
 
     def _check(self) -> None:
+        """Raise TypeError or ValueError if a setting is not a number in its range."""
         size = vars(self)["step_size"]
         _need_number("step_size", size, _is_size, "positive and finite")
         _need_number("decay", self.decay, math.isfinite, "finite")
@@ -166,7 +173,10 @@ class InCoordinates(Rule, ABC):
 
     @abstractmethod
     def _own_numbers(self) -> dict[str, float]:
-        """Return the rule's kind, and those settings that other rules do not have."""
+        """Return the fields of `codes.Numbers` that `numbers` does not set itself.
+
+        These are the rule's kind and the settings that not all rules have.
+        """
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,25 +195,29 @@ class SteepestDescent(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
         anchor is W at the beginning of the epoch.
     normalised : bool, optional
-        Whether D has N(D) = 1. Otherwise D is multiplied by N*(G).
+        Whether D has N(D) = 1. Otherwise D is multiplied by N*(G). If G = 0, D is zero.
     blocks : int, optional
         The number of equal parts of W's rows, each of which moves by itself. The norm
-        is then max_b N(W_b) over the parts, and its dual is sum_b N*(G_b).
+        is then max_b N(W_b) over the parts, and its dual is sum_b N*(G_b). `blocks`
+        must divide the number of rows.
     radius, growth : float, optional
-        Training has phases of `every` steps each. In phase k, W stays in the ball ||W||
-        <= radius growth^k of the Frobenius norm. A step that would leave this ball is
-        scaled back onto its sphere. The first step of each phase k > 0 always ends on
-        the sphere. A run whose radius exceeds e^600 ends as "diverged".
+        Phase k = 0, 1, ... consists of `every` iterations, t = k every, ..., (k + 1)
+        every - 1. There W_t stays in the ball ||W|| <= radius growth^k of the Frobenius
+        norm, with radius > 0 and growth >= 1: if a step leaves this ball, W_t is scaled
+        back onto its sphere. The first W_t of each phase k > 0 is always scaled onto
+        the sphere; with every = 1 this is each W_t after the start. A run whose radius
+        exceeds e^600 ends as "diverged". By default the radius is infinite, and W is
+        never scaled.
     every : int, optional
         The number of steps in a phase.
 
@@ -242,6 +256,7 @@ class SteepestDescent(InCoordinates):
     every: int = field(default=1, kw_only=True)
 
     def _check(self) -> None:
+        """Raise TypeError or ValueError if a setting is not in its range."""
         named = self.norm in ("frobenius", "spectral", "nuclear")
         if not named and not (isinstance(self.norm, Real) and self.norm >= 1):
             raise ValueError(
@@ -272,7 +287,7 @@ class SteepestDescent(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class SignDescent(InCoordinates):
-    r"""Steepest descent in the largest entry: every entry takes a step of one length.
+    r"""Steepest descent in the largest entry: all entries take steps of one length.
 
     .. math:: D=\mathrm{sgn}(G)
 
@@ -283,11 +298,11 @@ class SignDescent(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -301,7 +316,7 @@ class SignDescent(InCoordinates):
     Notes
     -----
     The rule equals ``SteepestDescent(inf, step_size)``. It also equals `Signum` without
-    momentum.
+    momentum. An entry whose gradient is zero does not move.
 
     Examples
     --------
@@ -335,11 +350,11 @@ class Adam(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -349,8 +364,8 @@ class Adam(InCoordinates):
     memory : float, optional
         beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
     epsilon : float, optional
-        The number that is added to the square root of v. If beta_2 = epsilon = 0, an
-        entry whose gradient is zero does not move.
+        The number that is added to the square root of v, zero or above. If
+        beta_2 = epsilon = 0, an entry whose gradient is zero does not move.
 
     Raises
     ------
@@ -404,11 +419,11 @@ class RMSprop(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -416,7 +431,7 @@ class RMSprop(InCoordinates):
     memory : float, optional
         beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
     epsilon : float, optional
-        The number that is added to the square root of v.
+        The number that is added to the square root of v, zero or above.
 
     Raises
     ------
@@ -465,17 +480,17 @@ class AdaGrad(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
         anchor is W at the beginning of the epoch.
     epsilon : float, optional
-        The number that is added to the square root of v.
+        The number that is added to the square root of v, zero or above.
 
     Raises
     ------
@@ -519,11 +534,11 @@ class FullAdaGrad(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -537,7 +552,8 @@ class FullAdaGrad(InCoordinates):
     Notes
     -----
     Duchi, Hazan and Singer (2011). Each step computes an eigendecomposition of a matrix
-    of size n (T - 1).
+    with as many rows as the span of all gradients has dimensions, at most n (T - 1) and
+    at most d d_z. The negative power is that of the pseudo-inverse.
 
     Examples
     --------
@@ -573,11 +589,11 @@ class Signum(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -631,11 +647,11 @@ class Lion(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -692,11 +708,11 @@ class Muon(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -706,11 +722,12 @@ class Muon(InCoordinates):
     nesterov : bool, optional
         Whether D is the polar factor of mu M + (1 - mu) G, instead of that of M.
     newton_schulz : int, optional
-        The number of steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X, from
-        M / ||M||, that replace the exact polar factor. Zero means the exact one.
+        The number of steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X that replace
+        the exact polar factor. They start from the matrix divided by its Frobenius
+        norm. Zero means the exact polar factor.
     blocks : int, optional
         The number of equal parts of W's rows, each of which moves by itself. The
-        heads of a layer are such parts.
+        heads of a layer are such parts. `blocks` must divide the number of rows.
 
     Raises
     ------
@@ -741,6 +758,7 @@ class Muon(InCoordinates):
     blocks: int = field(default=1, kw_only=True)
 
     def _check(self) -> None:
+        """Raise TypeError or ValueError if a setting is not in its range."""
         super()._check()
         _need_whole("newton_schulz", self.newton_schulz, 0)
 
@@ -769,11 +787,11 @@ class OLion(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -828,11 +846,11 @@ class Shampoo(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -890,11 +908,11 @@ class SOAP(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
@@ -956,19 +974,19 @@ class NaturalGradient(InCoordinates):
     decay : float, optional
         The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay; eta lambda must be below 1.
+        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step. The batches of an epoch follow one another in
-        the order of the samples; an incomplete last batch is left out. With zero each
-        step uses all samples.
+        The number of samples per step, at most n. The batches of an epoch follow one
+        another in the order of the samples; an incomplete last batch is left out. With
+        zero each step uses all samples.
     variance_reduced : bool, optional
         Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
         the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
         anchor is W at the beginning of the epoch.
     damping : float, optional
-        lambda, which multiplies the identity that is added to F. With zero the inverse
-        is a pseudo-inverse. D is then as large as the inverse of the smallest gradient,
-        so that training soon diverges unless `normalised` is set.
+        lambda >= 0, which multiplies the identity that is added to F. With zero the
+        inverse is a pseudo-inverse. D is then as large as the inverse of the smallest
+        gradient, so that training soon diverges unless `normalised` is set.
     relative : bool, optional
         Whether lambda is `damping` times the trace of F.
     normalised : bool, optional

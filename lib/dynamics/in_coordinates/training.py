@@ -41,13 +41,15 @@ def run(
     -------
     dict of str to dict
         By rule: W (runs, k, d, d_z), status and ended (runs,), log_gap and log_gradient
-        (runs, k), and moments, a dict of the rule's moments after the last step.
+        (runs, k), and moments, a dict of the arrays that `_moments` describes, with the
+        runs as first axis. The two logs are those of all samples, also with batches.
 
     Raises
     ------
     ValueError
-        If the loss is another one, if a batch has more samples than there are, or if
-        the blocks of a rule do not divide the rows of W.
+        If the loss is another one, if a batch has more samples than there are, if the
+        blocks of a rule do not divide the rows of W, or if sizes leave the range that
+        `check_sizes` allows.
     """
     data = problems(tokens, loss)
     _, n, _, d = tokens.shape
@@ -111,8 +113,10 @@ def _moments(
 ) -> dict[str, np.ndarray]:
     """Return the moments of a rule after the last step of one run.
 
-    These are second, in the `shape` (d, d_z) of W; and left (d, d) and right (d_z,
-    d_z), which are Shampoo's L and R, or the bases of SOAP.
+    These are "second", in the `shape` (d, d_z) of W, in SOAP's bases for SOAP; and
+    "left" (d, d) and "right" (d_z, d_z), which are Shampoo's L and R, or the bases of
+    SOAP. Moments, L and R lack the factors whose logs the state holds. Arrays that the
+    rule does not use are zero.
     """
     left, right = state.sides.left, state.sides.right
     if rule.kind == codes.SOAP:
@@ -129,8 +133,9 @@ def _of_rule(
 ) -> dict[str, Any]:
     """Return the records of one rule by the names of `run`.
 
-    `kept` lists what `_moments` returned for each run. From a run's first record that
-    is not finite, its records are NaN.
+    `raw` has W (runs, k, d, d_z), logs (runs, k, 2), status and ended (runs,); it is
+    changed in place. `kept` lists what `_moments` returned for each run. From a run's
+    first record that is not finite, its records are NaN.
     """
     logs = raw.pop("logs")
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [logs])
@@ -163,7 +168,8 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     Raises
     ------
     ValueError
-        If the loss is another one, or if sizes leave the range of float64.
+        If the loss is another one, or if sizes leave the range that `check_sizes`
+        allows.
     """
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
