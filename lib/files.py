@@ -75,7 +75,9 @@ def dumps(value: Any) -> str:
     Raises
     ------
     ValueError
-        If the value contains NaN or infinity.
+        If the value contains NaN or infinity, or itself.
+    TypeError
+        If a key of a dict is neither text, a plain number, a bool nor None.
 
     Examples
     --------
@@ -137,7 +139,7 @@ def read_table(path: Path) -> dict:
     Returns
     -------
     dict
-        The tables by name.
+        The content of the file: its tables and top-level values by name.
 
     Raises
     ------
@@ -184,8 +186,9 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
     """Write several files or, if one of them fails, none.
 
     If one fails, all files get their old content back. Each file is replaced by a
-    single rename. Temporary files are removed that an earlier write of the same file
-    left behind because its process was killed.
+    single rename: a symbolic link becomes a file of its own, and a new file has the
+    permissions of the process, not those of the old one. Temporary files are removed
+    that an earlier write of the same file left behind because its process was killed.
 
     Parameters
     ----------
@@ -302,7 +305,13 @@ def remove(path: Path) -> None:
     Parameters
     ----------
     path : Path
-        The file or folder. If it is a symbolic link, only the link is removed.
+        The file or folder. If it is a symbolic link, only the link is removed. What
+        cannot be removed from a folder stays, without an error.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be removed.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -321,7 +330,8 @@ def sentence(error: BaseException) -> str:
     Returns
     -------
     str
-        The message of the system, and the name of the file if there is one.
+        The message of the system, and the name of the file if there is one. For an
+        error that is not of the system, it is `str(error)`.
 
     Examples
     --------

@@ -13,6 +13,13 @@ STATUS = 130  # the status that a shell reports for a command that Ctrl-C has en
 def end_in_a_sentence() -> None:
     """Let Ctrl-C or SIGTERM end this process, and all that it started, in one sentence.
 
+    The sentence goes to stderr, and the exit status is `STATUS`.
+
+    Raises
+    ------
+    ValueError
+        If it is not called in the main thread, where alone Python handles signals.
+
     Notes
     -----
     A traceback would not help a user, and not all child processes receive the
@@ -47,7 +54,7 @@ def is_own_command(words: list[str]) -> bool:
     Returns
     -------
     bool
-        Whether it is.
+        Whether the module is in `lib`, `companion` or `papers`, or is one of them.
 
     Examples
     --------
@@ -69,7 +76,10 @@ def is_own_command(words: list[str]) -> bool:
 
 
 def _kill_children() -> None:
-    """Kill all child processes of this one, and their children."""
+    """Kill all child processes of this one, and their children.
+
+    It does nothing if psutil is not installed.
+    """
     try:
         import psutil
 

@@ -15,7 +15,8 @@ def available() -> float:
     -------
     float
         On Linux, the system's estimate of how much can be used without swapping. On
-        other systems all of the machine's memory, or infinity if that is not known.
+        other systems all of the machine's memory, or infinity if that is not known. A
+        smaller limit of a container or a job is not seen.
 
     Examples
     --------

@@ -26,6 +26,11 @@ def digest(parts: Mapping) -> str:
     -------
     str
         16 hex digits.
+
+    Raises
+    ------
+    TypeError
+        If JSON cannot represent a value, for example one of numpy.
     """
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
@@ -41,7 +46,8 @@ def git(*arguments: str) -> str | None:
     Returns
     -------
     str or None
-        The output of git; None if git or the repository is missing, or git fails.
+        The output of git, with its line breaks; None if git or the repository is
+        missing, or git fails.
     """
     if not (
         ROOT / "notebooks"
@@ -63,8 +69,9 @@ def commit() -> str | None:
     Returns
     -------
     str or None
-        12 hex digits, followed by "-dirty" if files other than figures and .ipynb
-        differ from the commit. None if git or the repository is missing, or git fails.
+        At least 12 hex digits, followed by "-dirty" if files other than figures and the
+        .ipynb of notebooks/ differ from the commit or are untracked. None if git or the
+        repository is missing, or git fails.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
@@ -97,7 +104,7 @@ def peak_memory_mb() -> float | None:
     Returns
     -------
     float or None
-        The memory in MB; None on systems other than Linux.
+        The memory in MB, millions of bytes; None on systems other than Linux.
     """
     # getrusage would include the memory of the parent process.
     status = Path("/proc/self/status")

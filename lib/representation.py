@@ -10,12 +10,14 @@ import numpy as np
 class Shapes:
     """The base of a dataclass with arrays, made with repr=False and eq=False.
 
-    Two records are equal if they are of one class and all their fields are equal.
-    Arrays are compared entry by entry, and NaN equals NaN. A record has no hash.
+    Two records are equal if they are of one class and all their fields are equal,
+    except fields with compare=False. Arrays are compared entry by entry; they need the
+    same dtype, and in arrays of numpy NaN equals NaN. A record has no hash.
 
     The `repr` shows the shapes of arrays and the sizes of other fields. An array of one
     number is shown as this number, and an array of words by the distinct words. Floats
-    have 4 digits, words are shown in full, and functions are left out.
+    have 4 digits, words are shown in full, and of a mapping the keys. None, functions
+    and other values without a size are left out.
 
     Examples
     --------
@@ -56,7 +58,7 @@ class Shapes:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether two fields have equal values."""
+    """Return whether two fields have one type and equal values (arrays: one dtype)."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Mapping):
@@ -74,7 +76,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _size(value: Any) -> str:
-    """Return the size of one field as text; an empty text if it has none."""
+    """Return what `Shapes` shows of one field; an empty text if it has no size."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return " | ".join(np.unique(value))
     shape = tuple(getattr(value, "shape", ()))

@@ -85,7 +85,7 @@ def stream(seed: int, role: str) -> np.random.Generator:
     Parameters
     ----------
     seed : int
-        The seed.
+        The seed, at least 0.
     role : str
         One of `ROLES`.
 
@@ -97,7 +97,7 @@ def stream(seed: int, role: str) -> np.random.Generator:
     Raises
     ------
     ValueError
-        If the role is unknown, or the seed is no whole number.
+        If the role is unknown, or the seed is not a whole number of at least 0.
 
     Examples
     --------
@@ -124,21 +124,24 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     Parameters
     ----------
     seed : int
-        The seed.
+        The seed, at least 0.
     role : str
         One of `ROLES`.
     *place : int
-        The numbers of the place, such as the epoch and the step.
+        The numbers of the place, such as the epoch and the step, each at least 0.
 
     Returns
     -------
     numpy.random.Generator
-        The stream.
+        The stream, at its beginning.
 
     Raises
     ------
     ValueError
-        If the role is unknown, or the seed is no whole number.
+        If the role is unknown, the seed is not a whole number of at least 0, or a
+        number of the place is negative.
+    TypeError
+        If a number of the place is not an integer.
 
     Notes
     -----
@@ -169,7 +172,7 @@ def gaussian(
     Raises
     ------
     ValueError
-        If a seed is no whole number.
+        If there is no seed, or one is not a whole number of at least 0.
     """
     return np.stack(
         [std * stream(seed, "start").standard_normal(shape) for seed in seeds]

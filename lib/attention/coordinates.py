@@ -28,14 +28,15 @@ class Minimal(Shapes):
     ----------
     tokens : TokenSet
         The token set in minimal coordinates: X (runs, n, T, r), z (runs, n, q) and u
-        (runs, r).
+        (runs, r). Labels, opt tokens and mask are those of the given set.
     token_basis : ndarray (runs, d, r)
         Orthonormal columns: a token is `token_basis` times its minimal coordinates.
     query_basis : ndarray (runs, d_z, q)
         Orthonormal columns: a query is `query_basis` times its minimal coordinates.
     head_outside : ndarray (runs,)
-        Norm of the head's part outside the tokens' span. Training never changes this
-        part and no score sees it, but it counts in the head's norm and direction.
+        Norm of the head's part outside the tokens' span; zero if it is at most 1e-12 of
+        the head's norm. Training never changes this part and no score sees it, but it
+        counts in the head's norm and direction.
 
     Examples
     --------
@@ -121,8 +122,9 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """Express a token set in orthonormal bases of the spans of its tokens and queries.
 
     The bases come from Gram-Schmidt in the order given. Scores, norms and angles stay
-    the same, so that training costs r = min(nT, d) and q = min(n, d_z) coordinates
-    instead of d and d_z.
+    the same up to rounding, so that training costs r = min(nT, d) and q = min(n, d_z)
+    coordinates instead of d and d_z. With a mask, nT is the number of real tokens in
+    the run that has most of them.
 
     Parameters
     ----------
@@ -140,7 +142,8 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     TypeError
         If `tokens` is anything else.
     ValueError
-        If the sizes of tokens, queries or head lie outside 1e-100 ... 1e100.
+        If the largest absolute entry of X, z or u is not zero and lies outside 1e-100
+        ... 1e100.
 
     Notes
     -----
@@ -207,10 +210,11 @@ def first_equal(X: np.ndarray) -> np.ndarray:
     return first
 
 
-def _basis(rows: np.ndarray):
+def _basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find an orthonormal basis of the span of `rows` (runs, m, d).
 
-    Returns the basis (runs, d, r), and the rows in this basis (runs, m, r).
+    Returns the basis (runs, d, r) with r = min(d, m), and the rows in this basis (runs,
+    m, r). If the span has a smaller dimension, further columns complete the basis.
     """
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape
@@ -248,7 +252,7 @@ def _basis_of_shown(
     Masked tokens are copies of opt tokens. They would add coordinates, and, as
     dependent columns, make the computation slow. `tokens` is (runs, n, T, d), `mask`
     (runs, n, T) and `opt` (runs, n). Returns the basis (runs, d, r), and all tokens in
-    this basis, (runs, n T, r).
+    this basis, (runs, n T, r), in which a masked token is again its sample's opt token.
     """
     runs, n, T, d = tokens.shape
     shown = mask.reshape(runs, n * T)
@@ -265,7 +269,7 @@ def _basis_of_shown(
     return basis, X.reshape(runs, n * T, -1)
 
 
-def _in_order(columns: np.ndarray):
+def _in_order(columns: np.ndarray) -> np.ndarray:
     """Return an orthogonal matrix (r, r), by Gram-Schmidt on the columns (r, m).
 
     Columns that depend on earlier ones are skipped. If fewer than r columns remain,
@@ -292,7 +296,7 @@ def _in_order(columns: np.ndarray):
     return turn
 
 
-def _qr_by_blocks(columns: np.ndarray, block: int):
+def _qr_by_blocks(columns: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
     """Compute the QR factorisation of columns (runs, d, m), with d > block >= m.
 
     It first factorises blocks of rows, since LAPACK needs four copies of what it
@@ -358,7 +362,10 @@ def differences(
 
 
 def hidden_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray | None:
-    """Return whether each pair has a masked token, (runs, n, T-1); None if none has."""
+    """Return whether each pair's other token is masked, (runs, n, T-1).
+
+    The result is None if the token set has no mask.
+    """
     if tokens.mask is None:
         return None
     rest = others(selected, tokens.shape[2])
@@ -366,7 +373,7 @@ def hidden_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray | None:
 
 
 def shown_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
-    """Return whether each pair has a token that is not masked, (runs, n, T-1)."""
+    """Return whether each pair's other token is not masked, (runs, n, T-1)."""
     hidden = hidden_pairs(tokens, selected)
     if hidden is None:
         runs, n, T, _ = tokens.shape
@@ -388,7 +395,8 @@ def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
     """Compute ||w||_p = (sum_k |w_k|^p)^{1/p} over the last axis.
 
-    It does not overflow at large p.
+    The exponent is 1 <= p <= inf, and the entries are finite. The powers do not
+    overflow at large p.
     """
     largest = np.abs(w).max(-1, keepdims=True)
     unit = np.abs(w) / np.where(largest > 0, largest, 1.0)

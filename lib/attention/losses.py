@@ -83,7 +83,7 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
     Parameters
     ----------
-    f : ndarray (...)
+    f : ndarray of float (...)
         The margins f_i = y_i u^T X_i^T softmax(X_i W z_i).
     loss : str
         One of ``LOSSES``.
@@ -91,7 +91,7 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
     Returns
     -------
     ndarray (...)
-        The logarithm of the loss.
+        The natural logarithm of the loss, NaN where f is NaN.
 
     Raises
     ------
@@ -148,7 +148,8 @@ def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
 def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     """Compute log(l(best - epsilon) - l(best)) from log(epsilon), elementwise.
 
-    The result is exact for 0 < epsilon < 700. The gap is
+    `log_epsilon` and `best` have one shape (...), or broadcast. The result is exact up
+    to rounding for 0 < epsilon < 700, and -inf for epsilon = 0. The gap is
 
     * exponential: l(best) expm1(epsilon)
     * logistic: log1p(sigmoid(-best) expm1(epsilon))

@@ -30,7 +30,7 @@ class _Slopes(Shapes):
     log_loss : ndarray (...)
         Logarithm of the loss L.
     log_gap : ndarray (...)
-        Logarithm of L - L*, with L* the loss at p_opt = 1.
+        Logarithm of L - L*, with L* the loss at p_opt = 1; -inf if L = L*.
     pull : ndarray (..., n, T)
         Scaled derivatives by the logits: `pull` e^`log_scale` = -dL/dlogits.
     log_scale : ndarray (...)
@@ -76,9 +76,9 @@ def slopes(
         A record of arrays. ``log_weights`` (..., n, T) are the logarithms of the
         softmax weights; ``log_loss`` and ``log_gap`` (...) are those of L and L - L*.
         L* is the loss at p_opt = 1, where opt is the token of largest score. The
-        derivatives ``pull`` and ``push`` (..., n, T) have the factors ``log_scale`` and
-        ``log_push_scale`` (...): ``pull`` e^``log_scale`` = -dL/dlogits, and ``push``
-        e^``log_push_scale`` = -dL/dscores.
+        derivatives ``pull`` and ``push`` (..., n, T) have factors, whose logarithms are
+        ``log_scale`` and ``log_push_scale`` (...): ``pull`` e^``log_scale`` =
+        -dL/dlogits, and ``push`` e^``log_push_scale`` = -dL/dscores.
 
     Raises
     ------
@@ -144,11 +144,13 @@ def slopes(
     )
 
 
-def _factor(values: np.ndarray, log_factor: np.ndarray):
+def _factor(
+    values: np.ndarray, log_factor: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return values e^log_factor / n divided by the largest factor, and its logarithm.
 
     The values are (..., n, T), and log_factor is (..., n); the largest factor is taken
-    over the n samples, (...).
+    over the n samples, (...). It is 1 if all factors are zero.
     """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
@@ -156,7 +158,7 @@ def _factor(values: np.ndarray, log_factor: np.ndarray):
     return values * (np.exp(log_factor - largest[..., None]) / n)[..., None], largest
 
 
-def _log_mean(log_values: np.ndarray):
+def _log_mean(log_values: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(log_values, -1) - np.log(log_values.shape[-1])
 
 
@@ -168,13 +170,18 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     W : ndarray (runs, d, d_z)
-        The attention matrix of every run.
+        The attention matrix of every run. One matrix (1, d, d_z) serves all runs.
 
     Returns
     -------
     ndarray (runs, n, T)
         The logits. Equal tokens of a sample have equal logits, to the last bit. Masked
         tokens have -inf.
+
+    Raises
+    ------
+    ValueError
+        If W has the wrong shape.
 
     Examples
     --------
@@ -189,9 +196,19 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
             [-0.5, -0.5,  0.5]]])
     """
     W = as_array("W", W)
+    _check_shape("W", W, (len(tokens.X), tokens.shape[-1], tokens.z.shape[-1]))
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
     # einsum sums in one order, so that equal tokens get equal logits to the bit.
     return _shown(tokens, np.einsum("rntd,rnd->rnt", tokens.X, keys))
+
+
+def _check_shape(name: str, value: np.ndarray, needed: tuple[int, ...]) -> None:
+    """Raise ValueError unless a value has the needed shape; the runs may broadcast.
+
+    Without it, einsum would also broadcast an axis d of length 1.
+    """
+    if value.ndim != len(needed) or value.shape[1:] != needed[1:]:
+        raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
 
 
 def _shown(tokens: TokenSet, values: np.ndarray) -> np.ndarray:
@@ -209,13 +226,18 @@ def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     W : ndarray (runs, d, d_z)
-        The attention matrix of every run.
+        The attention matrix of every run. One matrix (1, d, d_z) serves all runs.
 
     Returns
     -------
     ndarray (runs, n, T)
         The weights, which sum to one over the tokens of a sample. Masked tokens have
-        zero.
+        zero. Weights below e^-745 underflow to zero; `slopes` returns their logarithms.
+
+    Raises
+    ------
+    ValueError
+        If W has the wrong shape.
 
     Examples
     --------
@@ -245,12 +267,18 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     u : ndarray (runs, d)
-        The head of every run, for example ``tokens.u``.
+        The head of every run, for example ``tokens.u``. One head (1, d) serves all
+        runs.
 
     Returns
     -------
     ndarray (runs, n, T)
         The scores. Masked tokens have -inf, below every score.
+
+    Raises
+    ------
+    ValueError
+        If u has the wrong shape.
 
     Examples
     --------
@@ -265,6 +293,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     array([[2, 2]])
     """
     u = as_array("u", u)
+    _check_shape("u", u, (len(tokens.X), tokens.shape[-1]))
     return _shown(tokens, tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u))
 
 

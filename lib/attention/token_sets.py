@@ -52,6 +52,9 @@ class TokenSet(Shapes):
         range; if the mask is not boolean, hides all tokens of a sample or its opt
         token, or leaves only one token in every sample of a run. The message names the
         argument.
+    TypeError
+        If a value cannot become a numpy array, such as a torch tensor that is in
+        bfloat16 or has a gradient.
 
     See Also
     --------
@@ -151,6 +154,11 @@ class TokenSet(Shapes):
         -------
         TokenSet
             The data set. It keeps the runs axis, with length 1.
+
+        Raises
+        ------
+        ValueError
+            If there is no run of this number. Numbers do not count from the end.
         """
         return self.take(slice(index, index + 1))
 
@@ -160,12 +168,20 @@ class TokenSet(Shapes):
         Parameters
         ----------
         runs : ndarray of int (m,), list of int or slice
-            The numbers of the runs, in any order and also more than once.
+            The numbers of the runs, in any order and also more than once. An array of
+            bool (runs,) selects the runs where it is True.
 
         Returns
         -------
         TokenSet
             The data sets, as m runs.
+
+        Raises
+        ------
+        IndexError
+            If a run does not exist.
+        ValueError
+            If no run is selected, or `runs` is a single number: `run` takes one.
         """
         return TokenSet(
             X=self.X[runs],
@@ -249,7 +265,10 @@ def token_set(
         If neither `opt` nor `u` is given; if two tokens tie for the largest score (the
         message names the sample); if an array is not as `TokenSet` requires; if X is a
         list of samples of different lengths that differ in dimension, or comes with a
-        mask.
+        mask; if runs have different numbers of samples.
+    TypeError
+        If a value cannot become a numpy array, such as a torch tensor that is in
+        bfloat16 or has a gradient.
 
     Examples
     --------
@@ -362,7 +381,7 @@ def _checked_mask(mask: np.ndarray, X: np.ndarray) -> np.ndarray | None:
 
 
 def _check_opt(opt: np.ndarray, T: int) -> None:
-    """Raise ValueError unless `opt` holds token indices."""
+    """Raise ValueError unless `opt` holds token indices, integers from 0 to T - 1."""
     whole = np.issubdtype(opt.dtype, np.integer)
     if not whole or opt.min() < 0 or opt.max() >= T:
         raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
@@ -390,7 +409,9 @@ def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:
 def _padded(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Pad samples of different lengths; return X and mask, or None if all are equal.
 
-    X is (n, T, d) or (runs, n, T, d), the mask the same without d.
+    The X returned is (n, T, d) or (runs, n, T, d), with zeros in the padding; the mask
+    has the same shape without d. Raises ValueError if X is an array of objects, or a
+    list that is nested in another way than `token_set` allows.
     """
     if isinstance(X, np.ndarray) and X.dtype == object:
         raise ValueError(
@@ -423,8 +444,8 @@ def _padded(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
 def _samples(sets: Sequence) -> list[np.ndarray]:
     """List the samples (T_i, d) of all runs.
 
-    Raises ValueError unless all runs have the same number of samples, and all tokens
-    the same dimension.
+    `sets` are the runs, each a sequence of samples. Raises ValueError unless all runs
+    have the same number of samples, and all tokens the same dimension.
     """
     n = len(sets[0])
     samples = []
@@ -463,7 +484,11 @@ def _depth(value: Any) -> int:
 
 
 def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
-    """Return the tokens of one sample as floats (T_i, d)."""
+    """Return the tokens of one sample as floats (T_i, d).
+
+    Raises ValueError, with the `name` of the sample, if they are not such an array, or
+    if it is empty.
+    """
     try:
         values = as_array(f"X: {name}", tokens)
     except ValueError:
@@ -475,7 +500,8 @@ def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
     return _real(f"X: {name}", values)
 
 
-def _check_axes(X: np.ndarray, *allowed: int):
+def _check_axes(X: np.ndarray, *allowed: int) -> None:
+    """Raise ValueError unless X has one of the allowed numbers of axes."""
     if X.ndim not in allowed:
         raise ValueError(
             f"X has shape {X.shape}; it needs (n, T, d) or (runs, n, T, d)"
@@ -483,7 +509,11 @@ def _check_axes(X: np.ndarray, *allowed: int):
 
 
 def _check_finite(name: str, value: np.ndarray) -> None:
-    """Raise ValueError, with the first position, if a value is NaN or infinite."""
+    """Raise ValueError if X, z or u (`name`) holds NaN or infinity.
+
+    The message has the run of the first such value, and its sample and token if it has
+    these axes.
+    """
     wrong = ~np.isfinite(value)
     if wrong.any():
         place = np.argwhere(wrong)[0]
@@ -500,6 +530,10 @@ def _kind(value: np.ndarray) -> str:
 
 
 def _real(name: str, value: ArrayLike):
+    """Return a value as float64; raise ValueError if it does not hold real numbers.
+
+    Booleans and integers are accepted. The array is copied only if its type changes.
+    """
     value = as_array(name, value)
     if value.dtype.kind not in "biuf":
         if name == "y":
@@ -513,7 +547,11 @@ def _real(name: str, value: ArrayLike):
 
 
 def as_array(name: str, value: ArrayLike) -> np.ndarray:
-    """Return a value as an array, or raise an error that names it."""
+    """Return a value as an array of the type that it has, or raise an error.
+
+    It raises ValueError if entries are masked or sequences differ in length, and
+    TypeError if numpy cannot convert the value. The message contains `name`.
+    """
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; give each of them a value")
     try:
@@ -532,7 +570,8 @@ def as_array(name: str, value: ArrayLike) -> np.ndarray:
 def check_sizes(tokens: TokenSet) -> None:
     """Raise ValueError if the sizes of tokens, queries or head lie outside `SIZES`.
 
-    Every training function calls this first.
+    A size is the largest absolute entry of X, z or u, over all runs; zero is allowed.
+    Every training function calls this before it starts.
     """
     for name in ("X", "z", "u"):
         values = getattr(tokens, name)

@@ -25,8 +25,9 @@ def class_mean_tokens(
     orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``, with ``P`` the
     projector off ``span(mu_+, mu_-)``. The head is
     ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``. So all tokens but the opt token score zero,
-    which satisfies Assumption 2: all other tokens of a sample have one score. The query
-    is the first token, and the opt token is a random one of the rest.
+    which satisfies Assumption 2: all other tokens of a sample have one score. The
+    labels are -1 or +1 with equal probability. The query is the first token, and the
+    opt token is a random one of the rest.
 
     Parameters
     ----------
@@ -43,7 +44,8 @@ def class_mean_tokens(
     noise : float
         The standard deviation of the other tokens, positive.
     antipodal : bool
-        Whether ``mu_- = -mu_+`` instead, as in paper A's Figure 5.
+        Whether ``mu_- = -mu_+`` instead, as in paper A's Figure 5. ``P`` still projects
+        off a plane, the one that would contain two orthogonal means.
 
     Returns
     -------
@@ -111,10 +113,11 @@ def gaussian_tokens(
 ) -> TokenSet:
     """Draw Gaussian tokens; the opt token is longer than the other tokens.
 
-    Every token is N(0, noise^2 I); then the opt token is multiplied by `signal`. The
-    head u is the least-norm solution of y_i u^T x_{i,opt} = 1 and u^T x_{i,t} = 0 for
-    the other tokens, which satisfies Assumption 2: all other tokens of a sample have
-    one score. The query is the first token, which is never the opt token.
+    Every token is N(0, noise^2 I); then the opt token is multiplied by `signal`. Which
+    token it is, and the label, are random. The head u is the least-norm solution of
+    y_i u^T x_{i,opt} = 1 and u^T x_{i,t} = 0 for the other tokens, which satisfies
+    Assumption 2: all other tokens of a sample have one score. The query is the first
+    token, which is never the opt token.
 
     Parameters
     ----------
@@ -192,10 +195,10 @@ def two_token_gaussian(
     """Draw an opt token and one additional token per sample, both Gaussian.
 
     x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), and
-    y_i = sign(u_*^T x_{i,opt}) for a random u_* ~ N(0, I). The additional token occurs
-    T - 1 times, which keeps Assumption 2 true at every step: all other tokens of a
-    sample have one score, whatever the head. The opt token comes last, and the query is
-    the first token. The head is zero; training has to find it.
+    y_i = sign(u_*^T x_{i,opt}) for one random u_* ~ N(0, I) per data set. The
+    additional token occurs T - 1 times, which keeps Assumption 2 true at every step:
+    all other tokens of a sample have one score, whatever the head. The opt token comes
+    last, and the query is the first token. The head is zero; training has to find it.
 
     Parameters
     ----------
@@ -284,8 +287,8 @@ def unit_tokens(
     Notes
     -----
     These are the data in the authors' code of paper C, and of arXiv 2308.16898.
-    For d > 1 the scores are all different. So Assumption 2 (all other tokens of a
-    sample have one score) fails for T > 2.
+    For d > 1 the scores are all different with probability 1. So Assumption 2 (all
+    other tokens of a sample have one score) fails for T > 2.
 
     Examples
     --------
@@ -339,7 +342,13 @@ def two_examples() -> TokenSet:
 def _stack(
     seeds: Any,
     draw: Callable[[np.random.Generator, np.random.Generator], tuple],
-):
+) -> TokenSet:
+    """Draw one data set per seed, and return them as the runs of one token set.
+
+    `seeds` is a seed or a sequence of them. `draw` takes the random streams "data" and
+    "labels" of a seed, and returns X (n, T, d), y, z, u and opt of its data set. Raises
+    ValueError if there is no seed, or if one is not a whole number.
+    """
     if np.iterable(seeds) and not isinstance(seeds, str):
         seeds = list(seeds)
     else:
@@ -361,11 +370,13 @@ def _stack(
     return TokenSet(*stacked)
 
 
-def _sizes(n: int, T: int, d: int):
+def _sizes(n: int, T: int, d: int) -> tuple[int, int, int]:
+    """Return the sizes as ints; raise ValueError unless n >= 1, T >= 2 and d >= 1."""
     return whole_number("n", n, 1), whole_number("T", T, 2), whole_number("d", d, 1)
 
 
-def _positive(**values: float):
+def _positive(**values: float) -> None:
+    """Raise ValueError, with its name, for a value that is not positive and finite."""
     for name, value in values.items():
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} = {value}; it must be positive and finite")

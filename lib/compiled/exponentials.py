@@ -28,7 +28,7 @@ def exp_of(x: Any) -> Any:
     Returns
     -------
     float or Vector
-        e^x; 0 below e^-708.
+        e^x; 0 for x below -708, and for NaN.
 
     Notes
     -----
@@ -66,7 +66,7 @@ def exp(x: np.ndarray, out: np.ndarray) -> None:
     x : ndarray (m,)
         Numbers, each at most LONGEST.
     out : ndarray (m,)
-        Filled with e^x.
+        Filled with e^x, with 0 for NaN.
     """
     for i in range(x.size):
         out[i] = exp_of(x[i])
@@ -76,7 +76,8 @@ def exp(x: np.ndarray, out: np.ndarray) -> None:
 def _log(x: np.ndarray, factor: float, out: np.ndarray) -> None:
     """Fill `out` (m,) with factor times log|x|.
 
-    The log is exact to 2 units in the last place. It is -inf for |x| below 1e-300.
+    Here x (m,) is finite. The log is exact to 2 units in the last place. It is -inf for
+    |x| below 1e-300, and for NaN.
     Write |x| = 2^k m with m in [0.7, 1.42). Then log m = 2 atanh(s) with s = (m - 1)/(m
     + 1) and |s| < 0.176, computed by its series.
     """
@@ -116,7 +117,7 @@ def log_expm1(log_x: float) -> float:
     -------
     float
         log(e^x - 1). If x is below e^-37, it is `log_x` itself, since both round to the
-        same float there.
+        same float there. It is infinite if x is above 709, where e^x overflows.
     """
     if log_x < -37.0:
         return log_x
@@ -181,7 +182,8 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     Returns
     -------
     float
-        The logarithm of the largest power; -inf if x is zero or empty.
+        The logarithm of the largest power; -inf if x is zero or empty. NaN entries do
+        not count.
 
     Notes
     -----

@@ -45,7 +45,8 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
     Parameters
     ----------
     K : ndarray (data, m, m)
-        Gram matrices with m = n T rows, ordered by sample first, then by token.
+        Gram matrices with m = n S rows, S of each sample, ordered by sample first, then
+        by token. If the matrices are not formed, K has fewer than m columns.
     n : int
         Number of samples.
 
@@ -53,7 +54,8 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
     -------
     ndarray (data, m', m')
         The same matrices, ordered by token first. m' is m rounded up to a multiple of
-        WIDTH; the additional entries are zero.
+        WIDTH; the additional entries are zero. It is (data, m', 0) if the matrices are
+        not formed.
     """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
@@ -68,7 +70,10 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _multiply_rows(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
-    """Set out = K[s] c, eight rows at a time; K (data, m, m)."""
+    """Set out = K[s] c, eight rows at a time, for K (data, m, m) and c (m,).
+
+    Only m that are multiples of eight are treated, as `pack` makes them.
+    """
     m = c.size
     for i in range(0, m - m % 8, 8):
         s0 = 0.0
@@ -94,7 +99,7 @@ def _multiply_rows(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> Non
 
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _multiply_triangle(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
-    """Set out = K[s] c for symmetric K (data, m, m).
+    """Set out = K[s] c for symmetric K (data, m, m) and c (m,), m a multiple of four.
 
     It takes four rows of the lower triangle at a time.
     """
@@ -134,7 +139,7 @@ def multiply(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
     Parameters
     ----------
     K : ndarray (data, m, m)
-        Packed Gram matrices.
+        Gram matrices as `pack` returns them: symmetric, with m a multiple of WIDTH.
     s : int
         The index of the matrix.
     c : ndarray (m,)
@@ -173,7 +178,10 @@ class Factors(NamedTuple):
 
 @numba.njit(fastmath=_REORDER)
 def _sum_of_sample(v: np.ndarray, s: int, c: np.ndarray, b: np.ndarray) -> None:
-    """Fill b[i] = sum_t c[t n + i] v[s, i, t], four tokens at a time."""
+    """Fill b[i] = sum_t c[t n + i] v[s, i, t], four tokens at a time.
+
+    Here v is (data, n, S, r), c has n S entries or more, and b is (n, r).
+    """
     n, S, r = v.shape[1:]
     b[:] = 0.0
     for i in range(n):
@@ -200,7 +208,11 @@ def _sum_of_sample(v: np.ndarray, s: int, c: np.ndarray, b: np.ndarray) -> None:
 def _products_with_sample(
     v: np.ndarray, s: int, h: np.ndarray, out: np.ndarray
 ) -> None:
-    """Fill out[t n + i] = <v[s, i, t], h[i]>, four tokens at a time."""
+    """Fill out[t n + i] = <v[s, i, t], h[i]>, four tokens at a time.
+
+    Here v is (data, n, S, r) and h (n, r). Entries of `out` from n S on stay as they
+    are.
+    """
     n, S, r = v.shape[1:]
     for i in range(n):
         row = h[i]
@@ -245,7 +257,7 @@ def multiply_factored(
     c : ndarray (m,)
         The coefficients, by token first; entries of the padding are not used.
     out : ndarray (m,)
-        Filled with the product.
+        Filled with the product; entries of the padding stay as they are.
     room : tuple of ndarray
         The work space that `room_for` returns: b and h (n, r), and w^T b (q, r).
     """
@@ -274,7 +286,7 @@ def room_for(factors: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Returns
     -------
     tuple of ndarray
-        b and h (n, r), and w^T b (q, r).
+        b and h (n, r), and w^T b (q, r), not initialised.
     """
     n = factors[0].shape[1]
     r = factors[0].shape[3]

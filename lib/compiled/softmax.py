@@ -42,9 +42,11 @@ class _Lanes(NamedTuple):
     Parameters
     ----------
     margins, c : ndarray (T-1, lanes)
-        Margins, and the coefficients of W's gradient.
+        The margins, logit of the opt token minus logit of token t, and the coefficients
+        c = -dL/dmargins, which give minus the gradient by W.
     scores, push : ndarray (T, lanes)
-        Scores, and the coefficients of the head's gradient.
+        The scores, and the coefficients push = -dL/dscores, which give minus the
+        gradient by the head.
     w : ndarray (T, lanes)
         Work space: the weights.
     lane : ndarray (WORK_ROWS, lanes)
@@ -91,7 +93,8 @@ def slopes(
 ) -> None:
     """Compute `lib.attention.slopes` of many runs: fill `c` and `push` of the lanes.
 
-    Both are divided by their scales, whose logs go to `scales`.
+    c = -dL/dmargins = |l'(f)| p (f - score) / n, and push = -dL/dscores = |l'(f)| p /
+    n. Both are divided by their scales, whose logs go to `scales`.
 
     Parameters
     ----------
@@ -104,7 +107,8 @@ def slopes(
     head_fixed : bool
         Whether the head stays fixed; then `push` is left as it is.
     scales : ndarray (2, runs)
-        Filled with the logs of the factors by which c and push were divided.
+        Filled with the logs of the factors by which c and push were divided. A log of
+        -inf means that c is zero and was not divided.
     """
     margins, scores, c, push, w, lane = work
     lanes = scores.shape[1]
@@ -131,8 +135,8 @@ def _weigh(
 ) -> None:
     """Compute softmax weights, their sums and the mean score of WIDTH lanes.
 
-    The lanes begin at `first`. It fills w, and the rows LEVEL to LOG_SLOPE of `lane`
-    that do not depend on the loss.
+    The lanes begin at `first`. It fills w, the rows LEVEL to OVER_Z of `lane`, which do
+    not depend on the loss, and LOG_SLOPE with that of the exponential loss.
     """
     T = len(scores)
     # The token with the largest logit, and its score. Token 0 is the reference, whose
@@ -236,8 +240,8 @@ def _take_out_scales(
 ) -> None:
     """Subtract each run's largest log from its lanes, unless it is -inf.
 
-    The logs are in row `row` of `lane`. The largest log of each run goes to
-    scales[which].
+    The logs are in row `row` of `lane`, those of run r in the n lanes from r n on. The
+    largest log of each run goes to scales[which], also if it is -inf.
     """
     for r in range(scales.shape[1]):
         largest = -math.inf
@@ -274,7 +278,7 @@ def log_gap(
     Returns
     -------
     float
-        log(L - L*).
+        log(L - L*); -inf if L = L*.
     """
     scores = work.scores
     lane = work.lane
@@ -301,7 +305,7 @@ def log_gap(
 
 @numba.njit
 def _gap(log_epsilon: float, best: float, logistic: bool) -> float:
-    """Compute log(l(best - epsilon) - l(best))."""
+    """Compute log(l(best - epsilon) - l(best)), as `attention.losses.log_gap` does."""
     if logistic:
         log_slope = -exponentials.log1p_exp(best)
     else:
@@ -333,7 +337,7 @@ def gather(r: int, n: int, lanes: np.ndarray, flat: np.ndarray) -> None:
     lanes : ndarray (T, lanes)
         Lanes of all runs.
     flat : ndarray (T n + padding,)
-        Filled with the lanes of run r.
+        Filled with the lanes of run r, by token first; the padding stays as it is.
     """
     T, width = lanes.shape
     for t in range(T):

@@ -96,8 +96,8 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     Raises
     ------
     KeyboardInterrupt
-        At Ctrl-C, after every call has returned. An exception of a call is also raised
-        only after every call has returned.
+        At Ctrl-C, after every running call has returned; the others are not started. An
+        exception of a call is raised in the same way.
 
     Examples
     --------

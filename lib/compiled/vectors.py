@@ -108,12 +108,13 @@ def where(typing: Any, mask: Any, a: Any, b: Any) -> tuple:
     mask : Mask or bool
         Where to choose a.
     a, b : Vector or float
-        The numbers to choose from: vectors if the mask is one, else single numbers.
+        The numbers to choose from. With a Mask each is a vector, or a number for all
+        lanes; with a bool both are single numbers.
 
     Returns
     -------
     Vector or float
-        The chosen numbers.
+        The chosen numbers: a vector if `mask` is a Mask, otherwise a single number.
     """
     result = NUMBERS if mask == TRUTHS else types.float64
 
@@ -138,7 +139,7 @@ def load(typing: Any, array: Any, row: Any, first: Any) -> tuple:
     array : ndarray of float64 (rows, columns)
         The array, C-contiguous.
     row, first : int
-        Where the vector begins.
+        Where the vector begins. No check prevents a load from beyond the array.
 
     Returns
     -------
@@ -163,9 +164,9 @@ def store(typing: Any, array: Any, row: Any, first: Any, vector: Any) -> tuple:
     array : ndarray of float64 (rows, columns)
         The array, C-contiguous.
     row, first : int
-        Where the vector begins.
+        Where the vector begins. No check prevents a store beyond the array.
     vector : Vector
-        The numbers.
+        The numbers that are stored.
     """
 
     def lower(context: Any, builder: Any, signature: Any, values: Any):

@@ -49,7 +49,9 @@ class ImageSet(Shapes):
         Returns
         -------
         Standardise
-            The map.
+            The map. Its std is the sample standard deviation over all pixels of all
+            images, with the number of pixels minus one. A channel of one value has std
+            0, and the map gives NaN or infinity there.
         """
         import torch
 
@@ -102,17 +104,18 @@ def load(
     demo : bool, default False
         Whether not to use the hub: if there is no local copy, the stand-in is loaded.
     rows : int, optional
-        Load no more than the first `rows` images. Default: all.
+        Load no more than the first `rows` images, at least 1. Default: all.
 
     Returns
     -------
     ImageSet
-        The split.
+        The split. The images of "mnist" have one channel of 28 x 28 pixels, those of
+        "cifar10" three of 32 x 32; a stand-in may have other sizes.
 
     Raises
     ------
     ValueError
-        If the set is unknown, or if a file or an image cannot be used.
+        If the set or the split is unknown, or if a file or an image cannot be used.
     FileNotFoundError
         If the set is at none of the places. The message says how to fetch it.
     """
@@ -152,7 +155,11 @@ def _pixels(
 
 
 def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarray:
-    """Decode one image to uint8 (C, H, W); raise ValueError if that fails."""
+    """Decode one image to uint8 (C, H, W).
+
+    Raises ValueError, with the `place` of the image, if it does not decode, or if it
+    has another shape or other pixels than bytes.
+    """
     from PIL import Image
 
     channels, height, width = shape
@@ -169,4 +176,6 @@ def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarr
     if size != tuple(shape):
         has, wanted = (f"{c} channels of {w} x {h} pixels" for c, h, w in (size, shape))
         raise ValueError(f"{place}: the image has {has}, not {wanted}")
+    if pixels.dtype != np.uint8:  # black and white, or 16 bits a pixel
+        raise ValueError(f"{place}: the image has {pixels.dtype} pixels, not uint8")
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)  # (C, H, W)

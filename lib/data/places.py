@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -52,7 +52,9 @@ class _Source:
         """Return the first place that has the set.
 
         The result is the name of the place, "data_dir", "data", "hub" or "demo", and
-        the set's folder; the folder is None for the hub and the stand-in.
+        the set's folder; the folder is None for the hub and the stand-in. Raises
+        FileNotFoundError if no place has the set, or if $DATA_DIR is set and has no
+        folder for it.
         """
         if given := os.environ.get("DATA_DIR"):
             # A relative path is tried from the working folder, then the repository.
@@ -82,7 +84,7 @@ class _Source:
                 self._missing("the hub gave no answer")
         return "hub", None
 
-    def _missing(self, why: str):
+    def _missing(self, why: str) -> NoReturn:
         """Raise FileNotFoundError, with the command that fetches the set."""
         raise FileNotFoundError(
             f"{self.name} is missing: DATA_DIR is not set, data/{self.name} does not"
@@ -98,9 +100,12 @@ class _Source:
 
         `column(file, name, table)` checks a column of a file and returns its values.
         Returns one sequence of N values per column, and the labels, int64 (N,). Raises
-        FileNotFoundError if the set is at none of the places, and ValueError if a file
-        or row cannot be used.
+        FileNotFoundError if the set is at none of the places, or a file of a local copy
+        is missing, and ValueError if the split is unknown or a file or row cannot be
+        used.
         """
+        if split not in SPLITS:
+            raise ValueError(f"split must be one of {SPLITS}, not {split!r}")
         where, folder = self.place(demo)
         if where == "demo":
             stood, labels = STAND_INS[self.demo["name"]](split)
@@ -122,7 +127,9 @@ class _Source:
     def _table(self, file: Path | str, split: str):
         """Return the table of a local file, or of a split on the hub.
 
-        It contains only the columns of the set and its labels.
+        It contains only the columns of the set and its labels. Raises ValueError if
+        the file cannot be read or lacks a column, and FileNotFoundError if a download
+        breaks off.
         """
         import datasets
         from datasets.exceptions import DatasetGenerationError
@@ -159,7 +166,8 @@ class _Source:
     def _labels(self, file: object, values: list) -> list[int]:
         """Check the labels of a file, and return them as classes.
 
-        Scores become classes by the threshold.
+        Scores become classes by the threshold. Raises ValueError for a label that is
+        not a number from 0 to `classes` - 1, and whole if there is no threshold.
         """
         last = self.classes - 1
         threshold = self.threshold
@@ -270,8 +278,8 @@ def identity(name: str, *, demo: bool = False) -> dict:
 def _shards(folder: Path, split: str) -> list[Path]:
     """Return the files of `split` in order.
 
-    Each file's name says how many there are. Raises FileNotFoundError if the number is
-    another one.
+    Each file's name says how many there are. Raises FileNotFoundError if there is none,
+    or if the number is another one.
     """
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
@@ -316,8 +324,9 @@ def reachable(
     Returns
     -------
     bool
-        Whether the hub knows this commit. If HF_HUB_OFFLINE=1 is set, the hub is not
-        asked, and the result is False. A process asks once and keeps the answer.
+        Whether the hub knows this commit, and said so in time. If HF_HUB_OFFLINE=1 is
+        set, the hub is not asked, and the result is False. A process asks once for each
+        commit and keeps the answer, also a False.
 
     Notes
     -----

@@ -79,7 +79,9 @@ def _made(
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
     """Return the columns and labels of a split, with rows from `make(rng, label)`.
 
-    The numbers of rows per label differ by at most one. No row of "test" is in "train".
+    There are TRAIN_ROWS or TEST_ROWS rows, in random order; `make` returns a row as a
+    tuple of texts. The numbers of rows per label differ by at most one. No row of
+    "test" is in "train".
     """
     rng = seeds.stream(0, "data")
     rows = []
@@ -105,7 +107,8 @@ def _pair(rng: np.random.Generator, label: int) -> tuple[str, str]:
     """Return a premise and a hypothesis.
 
     With label 0 the hypothesis leaves something out. With label 1 it adds something
-    that the premise does not say. With label 2 it changes the place or the act.
+    that the premise does not say. With label 2 it changes the place or the act, or says
+    that nobody does it.
     """
     who, where, act, when = (
         _pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times")
@@ -132,9 +135,10 @@ def _pair(rng: np.random.Generator, label: int) -> tuple[str, str]:
 
 
 def _comment(rng: np.random.Generator, label: int) -> tuple[str]:
-    """Return a remark on a topic of a town, as a row of one column.
+    """Return one or two remarks on topics of a town, as a row of one column.
 
-    Label 0 is polite; 1 has an insult, without any group or person in it.
+    The last one is polite with label 0. With label 1 it has an insult, without any
+    group or person in it. The other one, if there is one, is polite.
     """
 
     def remark(kind: str) -> str:

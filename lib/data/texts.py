@@ -81,22 +81,25 @@ class TextSet(Shapes):
     def balanced(self, rows: int, characters: int) -> "TextSet":
         """Draw short rows at random, equally many per class.
 
+        The draw is the same in every call.
+
         Parameters
         ----------
         rows : int
-            The largest number of rows.
+            The largest number of rows. A class gets `rows` divided by the number of
+            classes, rounded down, or as many as the smallest class has short rows.
         characters : int
             The largest length of a row, both sentences of a pair together.
 
         Returns
         -------
         TextSet
-            The rows drawn.
+            The rows drawn, in random order.
 
         Raises
         ------
         ValueError
-            If a class gets no row.
+            If a class has no short row, or `rows` is below the number of classes.
         """
         order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
@@ -114,7 +117,7 @@ class TextSet(Shapes):
         return self.take(short[np.isin(short, chosen)])
 
     def content(self) -> str:
-        """Compute a short hash of texts and labels.
+        """Compute a short hash of texts, second sentences and labels.
 
         Returns
         -------
@@ -127,7 +130,7 @@ class TextSet(Shapes):
         return files.sha256(repr(list(rows)).encode())
 
     def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
-        """Split the rows at random into two parts.
+        """Split the rows at random into two parts, the same ones in every call.
 
         Parameters
         ----------
@@ -172,7 +175,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     Raises
     ------
     ValueError
-        If the set is unknown, or if a file or a text cannot be used.
+        If the set or the split is unknown, or if a file or a text cannot be used.
     FileNotFoundError
         If the set is at none of the places. The message says how to fetch it.
     """
@@ -182,7 +185,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
 
 
 def _texts(file: object, column: str, table: Any) -> list[str]:
-    """Return the texts of a column; raise ValueError if a value is not a text."""
+    """Return the texts of a column; raise ValueError if one is no text, or blank."""
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():

@@ -19,14 +19,19 @@ def gaussian_start(
     tokens : TokenSet
         The data sets, whose sizes give d and d_z.
     seeds : sequence of int
-        One seed per run.
+        One seed per run. Their number is not compared with that of the data sets.
     std : float, default 1.0
         Standard deviation of every entry.
 
     Returns
     -------
     ndarray (runs, d, d_z)
-        The start W_0.
+        The start W_0, one matrix per seed.
+
+    Raises
+    ------
+    ValueError
+        If there is no seed, or a seed is not a whole number of at least 0.
 
     Examples
     --------
@@ -58,8 +63,8 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     Raises
     ------
     ValueError
-        If two tokens of a sample share the largest logit. The message names run and
-        sample.
+        If two tokens of a sample share the largest logit, or if its logits are NaN. The
+        message names run and sample.
 
     Examples
     --------

@@ -105,14 +105,15 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     W : ndarray (..., D)
         First argument. Its entries may be zero.
     V : ndarray (..., D)
-        Second argument. Its entries may be zero.
+        Second argument. Its entries may be zero. Leading axes broadcast against those
+        of W.
     p : float
         Exponent, 1 < p < inf.
 
     Returns
     -------
     ndarray (...)
-        The divergence.
+        The divergence. It is at least zero, up to the rounding of its terms.
 
     Raises
     ------
@@ -121,7 +122,8 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Notes
     -----
-    This is paper C's Definition 1.
+    This is paper C's Definition 1. The three terms of each entry cancel if W is near V:
+    the result then keeps only absolute accuracy.
 
     Examples
     --------
@@ -148,22 +150,24 @@ def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Parameters
     ----------
-    W : ndarray (..., k, D)
-        A path of iterates.
-    V : ndarray (..., D)
-        The direction that solves the SVM.
+    W : ndarray (..., D)
+        Iterates, for example a path (k, D).
+    V : ndarray (D,) or (..., D)
+        The direction that solves the SVM, of any length. Leading axes broadcast against
+        those of W: for paths (runs, k, D) of several runs, V is (runs, 1, D).
     p : float
         Exponent, 1 < p < inf.
 
     Returns
     -------
-    ndarray (..., k)
-        The divergence along the path, NaN where W = 0.
+    ndarray (...)
+        The divergence of every iterate, NaN where W = 0 or W is not finite.
 
     Raises
     ------
     ValueError
-        If `V` is zero or not finite, or unless 1 < p < inf.
+        If a vector of `V` is zero or not finite, or if the shapes do not fit, or unless
+        1 < p < inf.
 
     Notes
     -----

@@ -3,9 +3,9 @@
 The loop stores each parameter (W, flat, or the head v) together with its mirror image
 U = |W|^{p-1} sgn(W). An iteration moves U by -eta times the gradient; then the power
 1/(p-1) of U gives W. W stays in the given coordinates. There the margins are A vec(W)
-with the rows A of `coordinates.constraint_rows`, and the gradient is A^T c. For large
-problems A is not formed: the margins are computed as <delta, W z>, and the gradient as
-the sum of c delta z^T.
+with the rows A of `coordinates.constraint_rows`, and minus the gradient is A^T c, with
+the c that `softmax.slopes` fills. For large problems A is not formed: the margins are
+computed as <delta, W z>, and minus the gradient as the sum of c delta z^T.
 """
 
 import math
@@ -66,7 +66,9 @@ def _pull(A: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
 def _margins(problem: "Rows", W: np.ndarray, of_sample: tuple, out: np.ndarray) -> None:
     """Fill `out` with the margins <delta, W z> of all pairs, in the order (T-1, n).
 
-    W is flat, in the order (d, d_z). `of_sample` holds work space for one sample.
+    W is flat, in the order (d, d_z). `problem` holds the data of one run, without the
+    runs axis. `of_sample` holds work space for one sample: (d,), (T-1,) and (d,).
+    Masked tokens get the margin `softmax.FAR`.
     """
     A, delta, z, hidden = problem.A, problem.delta, problem.z, problem.hidden
     if len(A) > 0:
@@ -90,7 +92,7 @@ def _sum_of_pulls(
 ) -> None:
     """Fill `out`, in the order (d, d_z), with the sum of c delta z^T over all pairs.
 
-    c is flat, in the order (T-1, n). `of_sample` holds work space for one sample.
+    c is flat, in the order (T-1, n). `problem` and `of_sample` are as in `_margins`.
     """
     A, delta, z = problem.A, problem.delta, problem.z
     if len(A) > 0:
@@ -110,7 +112,7 @@ def _sum_of_pulls(
 
 @numba.njit
 def _plus(log_value: float, log_scale: float) -> float:
-    """Return log_value + log_scale, or -inf if log_value is -inf.
+    """Return log_value + log_scale, or -inf if log_value is -inf or NaN.
 
     So a gradient of zero gives a step of zero, even if the scale is infinite.
     """
@@ -121,9 +123,10 @@ def _plus(log_value: float, log_scale: float) -> float:
 
 @numba.njit
 def _to_unit(out: np.ndarray, q: float, work: np.ndarray) -> tuple[float, float]:
-    """Divide `out` (D,) in place by its largest entry.
+    """Divide `out` (D,) in place by its largest |entry|.
 
-    Returns the log of this entry, and the log of ||out||_q before the division.
+    Returns the log of this size, and the log of ||out||_q before the division. If `out`
+    is zero, it stays so, and both are -inf. `work` is (2, D).
     """
     largest = 0.0
     for j in range(out.size):
@@ -150,7 +153,8 @@ def _move(
 ) -> float:
     """Add step times direction to U, then set W = sgn(U) |U|^exponent, both in place.
 
-    Returns the log of the largest entry of W.
+    Returns the log of the largest |entry| of W. If it exceeds LONGEST, W is left as it
+    was. U and the others are (D,), and `work` is (2, D).
     """
     for j in range(U.size):
         U[j] += step * direction[j]
@@ -170,7 +174,10 @@ def _copy(values: np.ndarray, out: np.ndarray) -> None:
 
 @numba.njit
 def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
-    """Return the mean loss over the n samples, from the rows that `slopes` filled."""
+    """Return the mean loss over the n samples, from the rows that `slopes` filled.
+
+    An exponential loss above e^LONGEST counts as e^LONGEST.
+    """
     loss = 0.0
     for i in range(n):
         f = lane[softmax.ANSWER, i]
@@ -181,7 +188,10 @@ def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
 
 @numba.njit(forceinline=True)
 def _tie(hidden: np.ndarray, n: int, scores: np.ndarray) -> None:
-    """Give masked tokens the opt token's score, to the bit."""
+    """Give masked tokens the opt token's score, to the bit.
+
+    `scores` (n T,) are ordered by token first, and the opt token is token 0.
+    """
     for m in range(hidden.size):
         if hidden[m]:
             scores[m + n] = scores[m % n]
@@ -237,7 +247,8 @@ def _train_run(
 
     The arguments are those of `run_jobs` for one job, without the first axis. `rule` is
     (p, step_size, 1.0 if normalised). Returns the status, the last iteration, and the
-    first iteration at which the loss rose (-1 if it never did).
+    first iteration at which the loss rose by more than NEGLIGIBLE_RISE (-1 if it never
+    did). The status after STOP is COMPLETED too.
     """
     signed, n, logistic, joint = problem[3:7]
     W, v, U, V = parameters
@@ -347,13 +358,15 @@ def run_jobs(
     records : tuple of ndarray
         Arrays that are filled at the k times: path (jobs, k, D) with W, head (jobs, k,
         d) with v, and logs (jobs, k, 3). The columns of logs are log(L - L*) (log L in
-        joint training), log ||grad_W L||_q and log ||grad_v L||_q.
+        joint training), log ||grad_W L||_q and log ||grad_v L||_q, with 1/p + 1/q = 1;
+        the last one is -inf if the head stays fixed. Times after the end of a run that
+        stalled or diverged are not filled.
 
     Returns
     -------
     ndarray of int (3, jobs)
         For each job: the status, the last iteration, and the first iteration at which
-        the loss rose, or -1.
+        the loss rose, relative to max(1, loss), by more than rounding error, or -1.
     """
     A, delta, z, signed, n, logistic, joint, hidden = problem
     W, v, U, V = parameters

@@ -1,6 +1,7 @@
 """Descent on paper B's layer: update rules, sources of gradients, one loop for all.
 
 A source is a function of (t, A, B) that returns the gradients of the loss for all runs.
+Here t is the iteration; a source that draws samples goes on to new ones at every call.
 The loss is that of `minibatches`, of the `population`, or the mean over fresh batches
 (`oracle`). Layers are torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
 """
@@ -151,12 +152,15 @@ def minibatches(
     Returns
     -------
     callable
-        A source for `descend`: from t, A and B to the gradients in A and in B.
+        A source for `descend`: from t, A and B to the gradients in A and in B. Every
+        call draws the next batch, whatever t is. A and B are tensors on the CPU.
 
     Raises
     ------
     ValueError
-        If `batch` does not lie between 1 and n.
+        If `batch` does not lie between 1 and n, or if there is not one seed per data
+        set. A call raises it if samples of its batch are not finite, or shapes do not
+        fit.
 
     Notes
     -----
@@ -182,6 +186,8 @@ def minibatches(
     n = X.shape[1]
     if not 1 <= batch <= n:
         raise ValueError(f"batch is {batch}; it must lie between 1 and n = {n}")
+    if len(of_seeds) != len(X):
+        raise ValueError(f"of_seeds has {len(of_seeds)} seeds; it needs {len(X)}")
     streams = [seeds.stream(seed, "batches") for seed in of_seeds]
     row = np.arange(len(X))[:, None]
 
@@ -239,18 +245,19 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
     draws : int
         Number of batches per estimate, at least 1.
     of_seeds : sequence of int
-        Seeds of the draws, one per data set.
+        Seeds of the draws, one for each seed of the layers.
 
     Returns
     -------
     callable
         A source for `descend`: from t, A and B to estimates of the expected gradients
-        in A and in B.
+        in A and in B. Every rule and seed gets new draws at every call, whatever t is.
 
     Raises
     ------
     ValueError
-        If `n` or `draws` is below 1.
+        If `n` or `draws` is below 1. A call raises it if the layers have another number
+        of seeds than `of_seeds`.
 
     Notes
     -----
@@ -290,6 +297,8 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 
     def gradients(t: int, A: Any, B: Any) -> tuple[Any, Any]:
         """Return the population's gradients plus what finite batches add to them."""
+        if A.shape[1] != len(streams):
+            raise ValueError(f"of_seeds has {len(streams)} seeds; A has {A.shape[1]}")
         mean_A, mean_B = population_gradients(problem, A, B)
         for s, stream in enumerate(streams):
             for r in range(len(A)):
@@ -307,6 +316,8 @@ def _beyond_population(
     problem: Regression, A: Any, B: Any, n: int, draws: int, stream: Any
 ) -> tuple[Any, Any]:
     """Estimate E grad L^ - grad L of one layer; return its parts (k, d) and (d, d).
+
+    The layer is A (k, d) and B (d, d), and `stream` is torch's random generator.
 
     The estimate is the mean over `draws` batches of n keys of (gradient - its limit -
     its first-order change). The limit, for infinitely many keys, and the first-order
@@ -362,9 +373,9 @@ def _beyond_population(
 
 
 def _dot(g: Any, w: Any) -> Any:
-    """Return g_i^T w_q for every draw's own keys.
+    """Return the products (draws, n) of every draw's keys with its own vector.
 
-    The shapes are g (d, draws, n), w (draws, d) -> (draws, n).
+    The keys are g (d, draws, n), and the vectors w (draws, d).
     """
     logits = g[0] * w[:, :1]
     for j in range(1, len(g)):
@@ -392,7 +403,8 @@ class RegressionHistory(Shapes):
     B : ndarray (seeds, K, d, d)
         Key-query matrices, NaN from divergence on.
     diverged : ndarray of int (seeds,)
-        The iteration whose step made an entry of A or B larger than 1e8, or -1.
+        The first iteration at which an |entry| of A or B exceeded 1e8 or was NaN, or
+        -1. From it on, A and B are NaN in the record.
 
     Examples
     --------
@@ -427,7 +439,13 @@ class RegressionHistory(Shapes):
         Returns
         -------
         ndarray (seeds, K)
-            The excess loss of every seed's problem at the recorded iterations.
+            The excess loss of every seed's problem at the recorded iterations, NaN from
+            divergence on.
+
+        Raises
+        ------
+        ValueError
+            If there is not one problem per seed, or its sizes do not fit the layers.
         """
         layers = zip(problems, self.A, self.B, strict=True)
         return np.stack([excess_loss(*each) for each in layers])
@@ -451,13 +469,15 @@ def descend(
         The rules by name. A callable takes a list of matrices and returns the torch
         optimiser that moves them; `library` makes such rules.
     starts : mapping of str to tuple of ndarray
-        The start of every rule by name, A_0 (seeds, k, d) and B_0 (seeds, d, d).
+        The start of every rule by name, A_0 (seeds, k, d) and B_0 (seeds, d, d), of
+        floats. All rules have starts of one shape; those of other names are not used.
     covariance : ndarray (seeds, d, d)
         The Sigma^ of regulariser and preconditioner.
     steps : int
         Number of iterations.
     record : sequence of int
-        The iterations to record, between 0 and `steps`.
+        The iterations to record, between 0 and `steps`, at least one of them. They are
+        recorded in ascending order, and once each.
 
     Returns
     -------
@@ -467,8 +487,9 @@ def descend(
     Raises
     ------
     ValueError
-        If a rule has no start, if `record` leaves 0 ... `steps`, or if a covariance is
-        singular.
+        If a rule has no start, or starts differ in shape; if `record` leaves 0 ...
+        `steps`; if a covariance is not finite, symmetric and positive definite. The
+        source may raise errors of its own.
 
     Examples
     --------
@@ -541,7 +562,9 @@ def _mover(
 ) -> Callable[[Any, Any], None]:
     """Build the function of gradients that takes a rule's step, in place.
 
-    It moves A (seeds, k, d) and B (seeds, d, d).
+    It moves A (seeds, k, d) and B (seeds, d, d), which are views of the loop's layers.
+    The function takes the gradients of both, in the same shapes. `covariance` is
+    (seeds, d, d).
     """
     import torch
 

@@ -22,7 +22,10 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must 
 
 
 def _check(X: np.ndarray, Y: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
-    """Raise ValueError if shapes do not fit or samples are not finite."""
+    """Raise ValueError if shapes do not fit or samples are not finite.
+
+    The check is that of their sum, so that entries whose sum leaves float64 fail too.
+    """
     m, d = X.shape[-2:]
     k = A.shape[-2]
     for name, value, needed in (("A", A, (k, d)), ("B", B, (d, d)), ("Y", Y, (m, k))):
@@ -92,12 +95,14 @@ def empirical_gradients(
     Raises
     ------
     ValueError
-        If shapes do not fit, or if samples are not finite.
+        If shapes do not fit, if samples are not finite or so large that their sum is
+        not, or if an array holds anything but real numbers.
 
     Notes
     -----
     Leading axes of the layers broadcast against those of the samples, so several layers
-    may share a data set.
+    may share a data set. The leading axes of X and Y must be equal. A layer that is not
+    finite has gradients that are NaN.
 
     Examples
     --------
@@ -165,9 +170,11 @@ def _some(
     end: int,
     signals: np.ndarray,
 ) -> None:
-    """Fill the partial sums of the pieces `first` to `end`, unless told to stop.
+    """Fill the partial sums of the tasks from `first` to before `end`.
 
-    `partial_sums` are arrays (runs, pieces, k, d) and (runs, pieces, d, d).
+    Task run * pieces + piece is one piece of QUERIES queries of one run. The function
+    returns early once `stop` (1,) is not zero. `partial_sums` are arrays (runs, pieces,
+    k, d) and (runs, pieces, d, d), which are zero before.
     """
     X, keys, radius, Y = samples
     (A, B) = layers
@@ -189,15 +196,16 @@ def _some(
 def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
     """Add to `sums` the gradients of QUERIES queries from `first` on.
 
-    They are the gradients of one data set and one layer. The function is not split,
-    because the compiler would add in another order.
+    They are the sums over these queries, not divided by m, of the gradients of one data
+    set and one layer. The function is not split, because the compiler would add in
+    another order.
 
     Four queries x are treated at a time, one in each lane:
 
     * w = (B^T x, bound), whose products with the keys are the logits;
     * e, the exponentials of the logits;
     * c = (mean of the keys under the softmax, sum of e);
-    * error = A c - y;
+    * error = A c - y, zero in lanes beyond the last query;
     * v = (A^T error, -<A^T error, c>), whose products with the keys are the slopes
       of the logits;
     * h, the sum of the keys with the weights e times slope;
@@ -330,7 +338,7 @@ def _combine(w: np.ndarray, keys: np.ndarray, out: np.ndarray) -> None:
 def _moments(e: np.ndarray, keys: np.ndarray, rows: int, out: np.ndarray) -> None:
     """Set out (4, rows) = e (4, m) keys^T (m, rows), of the first rows of keys.
 
-    Two rows are taken at a time.
+    Two rows are taken at a time: if `rows` is odd, one more column of `out` is filled.
     """
     e0 = e[0]
     e1 = e[1]

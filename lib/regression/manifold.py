@@ -67,7 +67,12 @@ class Manifold(Shapes):
     Raises
     ------
     ValueError
-        If `Sigma` is singular, or k < d.
+        If `Sigma` is not finite, symmetric and positive definite, or if k < d.
+
+    Notes
+    -----
+    That M has full rank is not checked. If it has not, the radius and the convexity of
+    `constants` are zero.
 
     Examples
     --------
@@ -101,13 +106,14 @@ class Manifold(Shapes):
         return np.linalg.inv(self._root)
 
     @cached_property
-    def _svd(self):
+    def _svd(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """U (k, d), D (d,), descending, and V (d, d) with M Sigma^{1/2} = U D V^T."""
         U, D, Vt = np.linalg.svd(self.M @ self._root, full_matrices=False)
         return U, D, Vt.T
 
     @cached_property
-    def _K(self):
-        """K = (U D^{1/2}; V D^{1/2}), with which the minima are K R.
+    def _K(self) -> np.ndarray:
+        """K = (U D^{1/2}; V D^{1/2}), (k + d, d), with which the minima are K R.
 
         The coordinates are Sbar^{1/2} Z Sigma^{1/2}.
         """
@@ -125,7 +131,7 @@ class Manifold(Shapes):
         Parameters
         ----------
         R : ndarray (d, d), optional
-            Orthogonal matrix. Default: the identity.
+            Orthogonal matrix, which is not checked. Default: the identity.
 
         Returns
         -------
@@ -150,7 +156,7 @@ class Manifold(Shapes):
         return self._sides(Y, self.inverse_root) @ self.inverse_root
 
     def _sides(self, Z: np.ndarray, root: np.ndarray) -> np.ndarray:
-        """Return diag(I, root) Z."""
+        """Return diag(I, root) Z, (..., k + d, d), for root (d, d)."""
         k = len(self.M)
         return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
@@ -225,7 +231,8 @@ class Manifold(Shapes):
         "left_right" is an orthogonal Procrustes problem: R = u v^T from the singular
         value decomposition of K^T Sbar^{1/2} Z Sigma^{1/2}. "left" has no closed form.
         From the rotation of "left_right" the stationary point of Lemma 1 is found,
-        which is the nearest one when Z is near the manifold.
+        which is the nearest one if Z is near the manifold. Far from it, the result may
+        be another stationary point.
         """
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
@@ -264,6 +271,8 @@ class Manifold(Shapes):
 
     def distance(self, Z: np.ndarray, norm: str = "left") -> float:
         """Compute ||Z - Z_pi||, the distance of one layer from the manifold.
+
+        Z_pi is what `project` finds.
 
         Parameters
         ----------
@@ -380,8 +389,8 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     Raises
     ------
     ValueError
-        If n < d, so that Sigma^ is singular, if X and Y have different numbers of rows,
-        or if they are not finite.
+        If Sigma^ is singular, as for n < d; if k < d; if X and Y have different numbers
+        of rows; if they do not hold finite real numbers.
 
     Examples
     --------
@@ -429,8 +438,8 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     Raises
     ------
     ValueError
-        If n < d or k < d, if X and Y have different numbers of rows, or if they are not
-        finite.
+        If Sigma^ is singular, as for n < d; if k < d; if X and Y have different numbers
+        of rows; if they do not hold finite real numbers.
 
     Notes
     -----
@@ -477,6 +486,11 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
     -------
     ndarray (..., k + d, d)
         The gradient at every layer.
+
+    Raises
+    ------
+    ValueError
+        If the shape of Z does not fit the problem.
 
     Examples
     --------
@@ -542,8 +556,9 @@ def modes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the rates at which descent contracts around a minimum, and their directions.
 
-    They are the eigenvalues lambda and eigenvectors of the linearised P grad(L + R),
-    with P the preconditioner.
+    The minimum is the one with the rotation R = I. The rates and directions are the
+    eigenvalues lambda and eigenvectors of the linearised P grad(L + R), with P the
+    preconditioner.
 
     Parameters
     ----------
@@ -558,7 +573,7 @@ def modes(
         Rates lambda, ascending, without the d (d - 1) / 2 rotations, whose rate is
         zero.
     directions : ndarray (modes, k + d, d)
-        The direction of every mode, A above B.
+        The direction of every mode, A above B, of Frobenius norm 1 and either sign.
 
     Raises
     ------
@@ -569,7 +584,9 @@ def modes(
     -----
     With the step size eta, each iteration on the population loss multiplies a mode of
     Z_t - Z_pi by 1 - eta lambda. So the excess loss finally falls like (1 - eta
-    lambda_min)^{2t}.
+    lambda_min)^{2t}. The linear map is found by central differences at the minimum with
+    R = I, to which the spectral start is near. With "left_right" all minima have these
+    rates. With "left" and "none" they depend on R, unless Sigma is a multiple of I.
 
     Examples
     --------

@@ -122,9 +122,10 @@ class Regression(Shapes):
 
     @property
     def largest_moment(self) -> float:
-        """Largest c up to which E e^{c x^T B x} is finite at all minima.
+        """The c below which E e^{c x^T B x} is finite at all minima.
 
-        It equals 1 / (2 sigma_1^{1/2}).
+        It equals 1 / (2 sigma_1^{1/2}). From this c on, the moment is infinite at some
+        minimum.
 
         Notes
         -----
@@ -141,7 +142,8 @@ class Regression(Shapes):
         Returns
         -------
         dict of str to tuple of (float, bool)
-            For each assumption its number, and whether it holds. The number of "A1" is
+            The keys are "A1", "A2" and "A3". For each assumption, the tuple has its
+            number, and whether it holds. The number of "A1" is
             lambda_min(Sigma), that of "A2" is sigma_d of M Sigma^{1/2}, and that of
             "A3" is `largest_moment`.
         """
@@ -209,8 +211,8 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `Sigma` is not finite, not symmetric or not positive definite. The message
-        contains `name`.
+        If `Sigma` is not a square matrix, not finite, not symmetric or not positive
+        definite, each up to rounding. The message contains `name`.
 
     Examples
     --------
@@ -257,12 +259,12 @@ def random_regression(
     k : int
         Number of outputs.
     signal : float, default 0.2
-        Largest singular value of M Sigma^{1/2}.
+        Largest singular value of M Sigma^{1/2}, above 0.
     noise : float, default 0.045
-        Standard deviation of the noise in each response.
+        Standard deviation of the noise in each response, finite and at least 0.
     floor : float, default 0.35
-        Lower bound on the eigenvalues of Sigma, whose norm is 1. The condition number
-        of Sigma is at most 1 / floor.
+        Lower bound on the eigenvalues of Sigma, 0 < floor <= 1; the norm of Sigma is 1.
+        So the condition number of Sigma is at most 1 / floor. The range is not checked.
 
     Returns
     -------
@@ -272,7 +274,13 @@ def random_regression(
     Raises
     ------
     ValueError
-        If the problem violates A1 or A2, for example because k < d.
+        If the problem violates A1 or A2, for example because k < d; if `noise` is
+        negative or not finite; if `seed` is not a whole number of at least 0.
+
+    Warns
+    -----
+    UserWarning
+        If A3 fails, that is for signal >= 1/4.
 
     Notes
     -----
@@ -319,6 +327,11 @@ def gaussian_start(
     B : ndarray (d, d)
         Key-query matrix.
 
+    Raises
+    ------
+    ValueError
+        If `seed` is not a whole number of at least 0.
+
     Examples
     --------
     >>> from lib import regression
@@ -353,7 +366,7 @@ def real(name: str, value: Any) -> Any:
     Raises
     ------
     ValueError
-        If `value` holds anything but real numbers.
+        If `value` holds anything but real numbers. A tensor is not checked.
 
     Examples
     --------
@@ -369,8 +382,11 @@ def real(name: str, value: Any) -> Any:
     return value.astype(float, copy=False)
 
 
-def _layer(A: Any, B: Any, d: int, k: int | None = None):
-    """Return A (..., k, d) and B (..., d, d) as `real` does; k is free by default."""
+def _layer(A: Any, B: Any, d: int, k: int | None = None) -> tuple[Any, Any]:
+    """Return A (..., k, d) and B (..., d, d) as `real` does; k is free by default.
+
+    Raises ValueError if their last two axes do not fit.
+    """
     A = real("A", A)
     B = real("B", B)
     rows = k or A.shape[-2]
@@ -467,10 +483,10 @@ def excess_loss(problem: Regression, A: Any, B: Any) -> Any:
     return (E * E).sum((-1, -2)) / 2
 
 
-def _residual(problem: Regression, A: Any, B: Any):
-    """Return E = (A Sigma B^T - M) Sigma^{1/2}, Sigma and Sigma^{1/2}.
+def _residual(problem: Regression, A: Any, B: Any) -> tuple[Any, Any, Any]:
+    """Return E = (A Sigma B^T - M) Sigma^{1/2} (..., k, d), Sigma and Sigma^{1/2}.
 
-    All three are of A's kind, numpy arrays or torch tensors.
+    All three are of A's kind, numpy arrays or torch tensors of A's dtype on the CPU.
     """
     A, B = _layer(A, B, problem.d, problem.k)
     parts = problem.Sigma, problem.root, problem.M
@@ -543,7 +559,8 @@ def regulariser(Sigma: Any, A: Any, B: Any) -> Any:
     Parameters
     ----------
     Sigma : ndarray or Tensor (..., d, d)
-        The covariance, or its estimate X^T X / n.
+        The covariance, or its estimate X^T X / n. It has to be symmetric, which is not
+        checked.
     A : ndarray or Tensor (..., k, d)
         Value matrices.
     B : ndarray or Tensor (..., d, d)
@@ -594,7 +611,8 @@ def regulariser_gradients(Sigma: Any, A: Any, B: Any) -> tuple[Any, Any]:
     Parameters
     ----------
     Sigma : ndarray or Tensor (..., d, d)
-        The covariance, or its estimate X^T X / n.
+        The covariance, or its estimate X^T X / n. It has to be symmetric, which is not
+        checked.
     A : ndarray or Tensor (..., k, d)
         Value matrices.
     B : ndarray or Tensor (..., d, d)

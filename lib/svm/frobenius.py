@@ -61,8 +61,9 @@ class Infeasible(ValueError):
     residual : float
         The norm of sum certificate_m a_m, divided by sum certificate_m ||a_m||. No W of
         norm 1 has all <a_m, W> above residual ||a_m||.
-    one_query : bool, optional
-        Whether all samples with a positive certificate have the same query.
+    one_query : bool, default False
+        Whether two samples or more have a positive certificate, and all of them have
+        the same query. It is False for a head SVM.
 
     Examples
     --------
@@ -135,10 +136,11 @@ class Constraints(NamedTuple):
     """The constraints <a_m, W> >= 1 of one run, with a_m = delta_{i,t} z_i^T.
 
     Here delta is (n, S, d) and z is (n, d_z), so that there are n S pairs (i, t).
-    `shape` is the shape of a certificate. The a_m were multiplied by `stretch` (n S,),
-    see `Scaled`. A pair with a masked token has delta = 0 and is no constraint. `shown`
-    lists the indices of the m pairs that are constraints (None: all pairs). Rows,
-    duals and margins contain only these.
+    `shape` is the shape of a certificate. The a_m contain a factor `stretch` (n S,), at
+    most 1, see `Scaled`: a margin that reaches it was at least 1 without this factor.
+    A pair with a masked token has delta = 0 and is no constraint. `shown` lists the
+    indices of the m pairs that are constraints (None: all pairs). Rows, duals and
+    margins contain only these.
     """
 
     problem: str
@@ -183,7 +185,10 @@ class Constraints(NamedTuple):
         return self.of_shown(np.einsum("ntd,dn->nt", self.delta, pulled).ravel())
 
     def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
-        """Return the error to raise, from the certificate x (m,) of stretched rows."""
+        """Return the error to raise, from a certificate of the stretched rows.
+
+        It is x (m,) >= 0, not zero, with sum x_m a_m = 0 up to the relative `residual`.
+        """
         weights = self.everywhere(x * self.asked, 0.0)
         certificate = (weights / weights.sum()).reshape(self.shape)
         samples = np.unique(np.nonzero(certificate > 0)[0])
@@ -204,8 +209,8 @@ def solve(
 
     Returns the dual solution beta (m,), the margins (m,), the method's name, and W (d,
     d_z). W is None if the `weights` that follow from beta are just as exact. Raises
-    Infeasible if there is no solution, and RuntimeError if neither a solution within
-    ACCURACY nor a certificate was found.
+    Infeasible if there is no solution, RuntimeError if neither a solution within
+    ACCURACY nor a certificate was found, and MemoryError if the problem would not fit.
     """
     delta = constraints.delta
     z = constraints.z
@@ -256,7 +261,8 @@ def _without_gram(
 
     The result is None if the methods with the Gram matrix of all constraints should be
     used: because they are cheaper for this size, or because `large` found neither a
-    solution within ACCURACY nor a proof, and the Gram matrix would fit into memory.
+    solution within ACCURACY nor a proof, and there are at most `large.MOST_PIVOTING`
+    pairs. Raises the errors of `solve`.
     """
     delta = constraints.delta
     z = constraints.z
@@ -306,6 +312,9 @@ def _refuse_one_query(
 
     Of W only the vector W z acts on these samples, so that the problem is a small one.
     If queries are first tokens, texts that begin with the same word share their query.
+    At most OF_ONE_QUERY constraints of a query are checked, and only if they are more
+    than its unknowns, so that some contradictions are not found here. `length` (m,) are
+    the norms of the constraints.
     """
     _, group = np.unique(rows.z, axis=0, return_inverse=True)
     group = group.ravel()
@@ -331,7 +340,8 @@ def _proved_by(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return (beta, margins), both (m,), from the duals x (n, S) of the unit rows.
 
-    The result is None if they are not a solution within ACCURACY.
+    `length` (m,) are the norms of the constraints. The result is None if x is not a
+    solution within ACCURACY.
     """
     beta = constraints.of_shown(x.ravel()) / (length * length.min())
     margins = constraints.margins(constraints.weights(beta) @ constraints.z.T)
@@ -351,9 +361,11 @@ def _proved_on(
 
     Use it if a W computed from the duals has lost digits, because terms cancel. A W
     computed from the rows loses fewer, see `_on_rows`. If the support of x leads to no
-    solution, active sets on these rows find a support of their own. beta and margins
-    are (m,), W is (d, d_z) or None if beta gives it as exactly. The result is None if
-    no solution within ACCURACY was found.
+    solution, active sets on these rows find a support of their own. beta, margins and
+    `length`, the norms of the constraints, are (m,); W is (d, d_z) or None if beta
+    gives it as exactly. `bases` are those of `thin`, or None if the rows are in the
+    coordinates of the constraints. The result is None if no solution within ACCURACY
+    was found.
     """
     found = _on_support(rows, x)
     if found is not None:
@@ -427,7 +439,8 @@ def _raise_if_null(
 ) -> None:
     """Raise Infeasible if the combination of rows with weights x (n, S) is zero.
 
-    It tries x itself, then the weights that `_nearest_null` moves x to.
+    It tries x itself, then the weights that `_nearest_null` moves x to. `length` (m,)
+    are the norms of the constraints. If neither combination is zero, it returns.
     """
     for found in (lambda: x, lambda: _nearest_null(rows, x)):
         null = found()
@@ -442,12 +455,11 @@ def _raise_if_null(
 def _held(
     rows: large.Rows, x: np.ndarray, most: int = large.ENTRIES
 ) -> tuple[tuple, np.ndarray] | None:
-    """Return the indices of the k positive entries of x (n, S), with their rows.
+    """Return the indices of the k entries of x that are not zero, with their rows.
 
-    The rows are (k, r q).
-
-    The indices are two arrays (k,), of samples and of tokens. The result is None if x
-    has no positive entry, or if the rows would have more than `most` entries.
+    x (n, S) holds duals >= 0 or truth values. The indices are two arrays (k,), of
+    samples and of tokens; the rows are (k, r q). The result is None if x is
+    zero, or if the rows would have more than `most` entries.
     """
     places = np.nonzero(x)
     sample = places[0]
@@ -461,8 +473,8 @@ def _held(
 def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
     """Move the weights x (n, S) of a small combination of rows to ones that give zero.
 
-    Returns weights (n, S), which are x itself if it has too many rows. Whether the
-    combination is then zero, the caller has to check.
+    Returns weights (n, S) of sum 1, or x itself if it is zero or has too many rows. The
+    caller has to check whether the combination is now zero.
     """
     held = _held(rows, x)
     if held is None:
@@ -499,7 +511,7 @@ def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
 
 @numba.njit(cache=True)
 def _gram(delta: np.ndarray, z: np.ndarray):
-    """Compute <a_p, a_p'> of all pairs p = (i, t), which is (n S, n S).
+    """Compute the Gram matrix <a_p, a_p'> of all pairs p = (i, t), (n S, n S).
 
     Here a_p = delta_{i,t} z_i^T, with delta (n, S, d) and z (n, d_z). The pairs of
     masked tokens are among them.
@@ -520,7 +532,7 @@ def _gram(delta: np.ndarray, z: np.ndarray):
 def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Compute W = sum beta_{i,t} delta_{i,t} z_i^T, (d, d_z).
 
-    Here beta is (m,), delta is (n, S, d), and z is (n, d_z).
+    Here beta is (n S,), one dual for each pair, delta is (n, S, d), and z is (n, d_z).
     """
     pulled = beta.reshape(len(z), 1, -1) @ delta  # (n, 1, d)
     return pulled[:, 0].T @ z
@@ -528,10 +540,12 @@ def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 def _proved(
     K: np.ndarray, beta: np.ndarray | None, length: np.ndarray, constraints: Constraints
-):
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Return (beta, margins), both (m,), if beta solves within ACCURACY, else None.
 
-    The margins are those of the W that follows from beta; see `_within_accuracy`.
+    The margins are those of the W that follows from beta; see `_within_accuracy`. K is
+    the Gram matrix (m, m) of the constraints, and `length` (m,) are their norms. A beta
+    of None gives None.
     """
     if beta is None:
         return None
@@ -548,17 +562,21 @@ def _proved(
 def _within_accuracy(beta: np.ndarray, margins: np.ndarray, stretch: np.ndarray):
     """Return whether all margins reach their stretch and the duality gap is closed.
 
-    Both are checked within ACCURACY. All arguments are (m,).
+    Both are checked within ACCURACY, relative to the stretch and to beta^T margins. All
+    arguments are (m,). NaN gives False.
     """
     value = (beta * margins).sum()
     is_closed = abs((stretch * beta).sum() - value) <= ACCURACY * value
     return value > 0 and is_closed and 1 - (margins / stretch).min() <= ACCURACY
 
 
-def _proximal(K: np.ndarray, length: np.ndarray, constraints: Constraints):
+def _proximal(
+    K: np.ndarray, length: np.ndarray, constraints: Constraints
+) -> tuple[tuple[np.ndarray, np.ndarray] | None, np.ndarray]:
     """Find the dual solution for any K, also for a singular one.
 
-    Returns the pair of what `_proved` returns, and the x (m,) that this comes from.
+    Returns what `_proved` returns, and the x (m,) below. If `_proved` gave None, x is a
+    guess of weights with sum x_m a_m / length_m = 0.
 
     Let the rows be a_m / length_m, and b = min length / length. Then x solves min_{x >=
     0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23).
@@ -592,10 +610,13 @@ def _proximal(K: np.ndarray, length: np.ndarray, constraints: Constraints):
     return _proved(K, beta, length, constraints), x
 
 
-def _on_rows(unit_rows: np.ndarray, length: np.ndarray, constraints: Constraints):
+def _on_rows(
+    unit_rows: np.ndarray, length: np.ndarray, constraints: Constraints
+) -> tuple[np.ndarray, np.ndarray, str, np.ndarray] | None:
     """Solve on the rows themselves; return what `solve` returns, or None if it fails.
 
-    The unit_rows (m, D) are in the bases of `thin`.
+    The unit_rows (m, D) are in the bases of `thin`; `length` (m,) are the norms of the
+    constraints.
 
     Let s be the largest margin that a W of norm 1 has under constraints of norm 1.
     Computed from the duals, whose terms cancel, the margins of the solution have an
@@ -639,10 +660,10 @@ def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
 
 
 def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Express delta (n, S, r) and z (n, q) in orthonormal bases of their spans.
+    """Express delta (n, S, d) and z (n, d_z) in orthonormal bases of their spans.
 
     Returns delta (n, S, r) and z (n, q) in these bases, and the bases themselves,
-    (d, r) and (d_z, q).
+    (d, r) and (d_z, q), with r = min(d, n S) and q = min(d_z, n).
     """
     n, S, d = delta.shape
     token_basis, flat = np.linalg.qr(delta.reshape(n * S, d).T)
@@ -651,10 +672,12 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
-    """Move weights x >= 0 (m,) to the nearest ones with rows^T x = 0, if they are >= 0.
+    """Move weights x >= 0 (m,) to the nearest ones with rows^T x = 0.
 
-    The rows (m, D) have norm 1. Returns weights (m,) of sum 1, and ||rows^T x|| for
-    them. If the moved weights are no better, these are the given ones.
+    Rows whose weight would not stay positive are left out, and the others are moved
+    again. The rows (m, D) have norm 1. Returns weights (m,) of sum 1, and ||rows^T x||
+    for them. If the moved weights are no better, these are the given ones. If x is
+    zero, it returns x and infinity.
     """
     if not x.any():
         return x, np.inf
@@ -689,7 +712,9 @@ def block_pivoting(
     K (m, m) is symmetric positive definite, b is (m,) and 1 by default. The method is
     that of Judice and Pires (1994): start from a `support`, solve on it, and exchange
     all indices on the wrong side at once. If this stops making progress, non-negative
-    least squares takes over. Returns beta (m,), or None if K is singular.
+    least squares takes over. K beta >= b holds up to SLACK times the largest |b|.
+    Returns beta (m,), or None if K, or its part on a support, is not positive definite.
+    Raises RuntimeError if non-negative least squares reaches its limit of iterations.
     """
     b = np.ones(len(K)) if b is None else b
     if support is None:
@@ -721,7 +746,8 @@ def _dot(x: np.ndarray, y: np.ndarray, count: int):
 def _positive(L: np.ndarray):
     """Replace the lower part of K (m, m), given as L, by the L of K = L L^T.
 
-    Returns False if K is not positive definite.
+    The upper part is neither read nor kept. Returns False if K is not positive
+    definite.
     """
     m = len(L)
     for first in range(0, m, BLOCK):
@@ -752,7 +778,8 @@ def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
     """Exchange indices of `support` (m,), in place, until none is on the wrong side.
 
     Returns (beta, ended). If `ended` is True, beta is the solution (m,), or empty
-    because K is singular. If it is False, progress stopped, and beta is empty.
+    because K (m, m) is not positive definite on a support. If it is False, progress
+    stopped, and beta is empty.
     """
     m = len(b)
     largest = 0.0
@@ -795,7 +822,11 @@ def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
 def _solve_on(
     K: np.ndarray, b: np.ndarray, inside: np.ndarray, beta: np.ndarray
 ) -> bool:
-    """Solve K x = b on the indices `inside`, into beta (m,); False if K is singular."""
+    """Solve K x = b on the indices `inside`, into beta (m,).
+
+    The other entries of beta stay as they are. Returns False if this part of K is not
+    positive definite.
+    """
     size = inside.size
     L = np.empty((size, size))
     x = np.empty(size)
@@ -893,9 +924,10 @@ def scaled(
 
 @numba.njit(cache=True)
 def _normalised(x: np.ndarray):
-    """Divide x in place by a power of two, so that its entries are at most 1.
+    """Divide x in place by a power of two, so that its largest |entry| is in [0.5, 1).
 
-    Returns the largest entry before the division, and the exponent of the power.
+    Returns the largest |entry| before the division, and the exponent of the power. They
+    are 0 and 0 if x is zero.
     """
     largest = 0.0
     for k in range(len(x)):

@@ -168,8 +168,14 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
     verdict : {"solved", "infeasible", "undecided"}
         What the duals are meant to prove.
     x : ndarray (n, S)
-        If "solved", the duals x >= 0 of w = sum x u. Otherwise the weights x >= 0 of a
-        combination of rows that is zero ("infeasible") or nearly zero ("undecided").
+        If "solved", the duals x >= 0 of w = sum x u; the last ones of the interior
+        point are right only up to a factor, and their support counts. Otherwise the
+        weights x >= 0 of a combination of rows that is zero ("infeasible") or nearly
+        zero ("undecided").
+
+    Notes
+    -----
+    Nothing here is proved: the caller has to measure what each candidate reaches.
     """
     if method == "dual descent":
         found = descent(rows)
@@ -195,6 +201,8 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
 
 def descent(rows: Rows) -> np.ndarray | None:
     """Solve the dual by descent, then exactly on its support.
+
+    The samples are visited in an order that is random, and the same in every call.
 
     Parameters
     ----------
@@ -228,15 +236,16 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
     rows : Rows
         The constraints.
     x : ndarray (n, S)
-        Approximate duals. If the support is too large, the constraints with the larger
-        duals stay in it.
+        Approximate duals. If the support has more constraints than w has unknowns, the
+        constraints with the larger duals stay in it.
     support : ndarray of bool (n, S)
         The first support.
 
     Returns
     -------
     ndarray (n, S) or None
-        The duals, or None if the exchanges made no more progress.
+        The duals x >= 0. None if the exchanges made no more progress or did not end, if
+        the support became empty, or if its Gram matrix stayed singular with a ridge.
     """
     n, S, r = rows.delta.shape
     unknowns = r * rows.z.shape[1]
@@ -325,8 +334,9 @@ def _settle(
 ) -> None:
     """Move the duals x (S,) of one sample in place, until the moves are below `enough`.
 
-    `residual` (S,) is updated along with x, and `moved` (S,) is filled with the total
-    change of x. `gram` (S, S) is the Gram matrix of the sample's rows, of norm 1.
+    It makes at most INNER passes, and keeps x >= 0. `residual` (S,) is updated along
+    with x, and `moved` (S,) is filled with the total change of x. `gram` (S, S) is the
+    Gram matrix of the sample's rows, of norm 1.
     """
     moved[:] = 0.0
     for _ in range(INNER):
@@ -372,7 +382,7 @@ def _descend(
     rows. Each pass visits the samples in the order of a row of `orders` (passes, n). It
     skips samples that had no violation at their last visit. Only the first pass, every
     tenth pass, and the pass after a tenth one visit all samples. The descent ends after
-    such a full pass without a violation above ROUGH.
+    such a full pass without a violation of ROUGH or more, or after the last pass.
     """
     n, S, r = delta.shape
     image = np.empty(r)
@@ -567,7 +577,10 @@ def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray
 
 
 def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> np.ndarray | None:
-    """Return the lower Cholesky factor, or None if the matrix is not positive."""
+    """Return the lower Cholesky factor, or None if the matrix is not positive definite.
+
+    Only the lower triangles of the matrix and of the factor have a meaning.
+    """
     try:
         factor, _ = cho_factor(
             matrix, lower=True, overwrite_a=overwrite, check_finite=False
@@ -578,7 +591,7 @@ def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> np.ndarray | No
 
 
 def _length(value: np.ndarray, step: np.ndarray) -> float:
-    """Return the longest step, at most 1, after which the value is not negative."""
+    """Return the largest factor a <= 1 with value + a step >= 0; the value is >= 0."""
     down = step < 0
     if not down.any():
         return 1.0
@@ -648,7 +661,7 @@ def memory_of(n: int, S: int, r: int, q: int, method: str) -> float:
     Returns
     -------
     float
-        The bytes.
+        The bytes, as a rough estimate: 8 for each number of the largest arrays.
     """
     m = n * S
     tokens = 4 * n * S * r
@@ -674,7 +687,7 @@ def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:
     ------
     MemoryError
         If the method needs more memory than is available. The message states both
-        amounts, and the number of samples that would fit.
+        amounts, and roughly the number of samples that would fit, at least 1.
     """
     needed = memory_of(n, S, r, q, method)
     if needed <= ALWAYS_THERE:

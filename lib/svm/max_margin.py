@@ -55,23 +55,26 @@ class MaxMargin(Shapes):
         The dual variables beta >= 0 of min ||W||^2 / 2. In the Frobenius norm
         W = sum beta_{i,t} delta_{i,t} z_i^T. In every norm 1^T beta = ||W||^2.
     margins : ndarray, same shape as duals
-        The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1. A masked
-        token has none: its margin is NaN, its dual zero.
+        The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1 up to
+        `accuracy`. A masked token has none: its margin is NaN, its dual is zero, and it
+        is not in the support.
     support : ndarray of bool, same shape as duals
         The constraints that support W: those with a positive dual. In a cone program,
         which has no zero duals, those whose dual, divided by the largest dual, exceeds
         the slack of the constraint.
     gap : ndarray (runs,)
-        The duality gap (||W|| - lower bound) / ||W||, with the lower bound from the
-        duals.
+        The relative duality gap | ||W|| - lower bound | / ||W||, with the lower bound
+        from the duals. Rounding may put the bound slightly above ||W||, so we take the
+        absolute value.
     accuracy : float
-        The bound on gap and violation that the solution satisfies.
+        The bound on gap and violation that every run satisfies.
     solver : tuple of str
         The method that solved each run.
     tokens : TokenSet
         The tokens of the problem. W is in their coordinates.
     _weights : callable
-        A function that builds W (runs, d, d_z). It is called when W is first asked for.
+        A function without arguments that builds W (runs, d, d_z), or (runs, d, 1) for a
+        head SVM. It is called when W is first asked for.
 
     Examples
     --------
@@ -103,8 +106,7 @@ class MaxMargin(Shapes):
     accuracy: float
     solver: tuple[str, ...]
     tokens: TokenSet
-    # W (runs, d, d_z), built when it is first asked for
-    # Not compared: the other fields determine W.
+    # Records are compared without it, since two functions are never equal.
     _weights: Callable[[], np.ndarray] = field(compare=False)
 
     @property
@@ -125,7 +127,8 @@ class MaxMargin(Shapes):
         Returns
         -------
         ndarray (runs,)
-            How far the solution misses a margin of 1.
+            How far the smallest margin of the run is below 1. Masked tokens do not
+            count.
         """
         smallest = np.nanmin(self.margins.reshape(len(self.margins), -1), 1)
         return np.maximum(0.0, 1.0 - smallest)
@@ -190,7 +193,11 @@ def token_svm(
     ValueError
         If `selected` has the wrong shape, type or range; if `norm` is unknown; if
         `tokens` is a Minimal and the norm depends on the coordinates; if sizes exceed
-        float64; if there are more constraints than the norm's solver can handle.
+        float64; if there are more constraints than the norm's solver can handle; if the
+        parts of a Blocks do not fit W.
+    ImportError
+        If the norm needs cvxpy, which is not installed: the nuclear, the spectral, the
+        l_1, the l_inf and the block-wise norms do.
     MemoryError
         If the problem would not fit into memory. The message says which size would.
     RuntimeError
@@ -276,7 +283,12 @@ def head_svm(
         certificate, which holds for every norm.
     ValueError
         If `selected` has the wrong shape, type or range; if `p` is not a number of at
-        least 1; if `tokens` is a Minimal and p != 2; if sizes exceed float64.
+        least 1; if `tokens` is a Minimal and p != 2; if sizes exceed float64; if there
+        are more constraints than the norm's solver can handle.
+    ImportError
+        If p is 1 or inf and cvxpy is not installed.
+    MemoryError
+        If the problem would not fit into memory. The message says which size would.
     RuntimeError
         If the required accuracy was not reached. The message says what to do.
 
@@ -315,8 +327,8 @@ def head_svm(
 def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
     """Return the token set itself, or that of a Minimal.
 
-    Raises ValueError if the tokens are a Minimal and the norm depends on the
-    coordinates.
+    The norm is one that `_known` returned, or a Blocks. Raises ValueError if the tokens
+    are a Minimal and the norm depends on the coordinates.
     """
     if not isinstance(tokens, Minimal):
         return tokens
@@ -328,10 +340,10 @@ def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
 
 
 def _known(norm: Any, name: str, words: tuple[str, ...]):
-    """Return `norm` as an exponent p >= 1, or as one of the `words`.
+    """Return `norm` as an exponent p >= 1 (a float), or as one of the `words`.
 
-    The word "frobenius" is the exponent 2. Raises ValueError, with the argument's
-    `name`, for anything else.
+    The word "frobenius" is returned as the exponent 2. Raises ValueError, with the
+    argument's `name`, for anything else, NaN and booleans included.
     """
     if isinstance(norm, str) and norm in words:
         return 2.0 if norm == "frobenius" else norm
@@ -347,7 +359,8 @@ def _known(norm: Any, name: str, words: tuple[str, ...]):
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
     """Return `selected` as token indices (runs, n), by default the opt tokens.
 
-    Raises ValueError if it does not consist of token indices.
+    Raises ValueError if it does not consist of token indices (integers from 0 to T - 1,
+    in the shape (runs, n)), or if it holds a masked token.
     """
     if selected is None:
         return tokens.opt
@@ -381,11 +394,13 @@ def _solve(
     norm: str | float | Blocks,
     shape: tuple[int, ...],
     hidden: np.ndarray | None = None,
-):
+) -> MaxMargin:
     """Solve all runs, and return them as one MaxMargin.
 
     The `parts` are the arguments of `frobenius.scaled`; `shape` is the shape of the
-    duals. `hidden` (runs, m) is True for pairs that are no constraints.
+    duals. `hidden` (runs, n (T - 1)) is True for pairs that are no constraints; None
+    means that there are none. The first run that fails raises its error, as `token_svm`
+    says.
     """
     runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
@@ -448,10 +463,11 @@ def _solve(
     )
 
 
-def _weights(units: frobenius.Scaled, runs: list[dict]):
+def _weights(units: frobenius.Scaled, runs: list[dict]) -> np.ndarray:
     """Return W (runs, d, d_z), the matrix whose margins were measured.
 
-    It is the W that the solver returned, or, if it returned none, W from the duals.
+    `runs` are the solutions of the scaled runs. A run's W is the one that its solver
+    returned or, if it returned none, W from the duals; then it is put back to scale.
     """
     W = [
         frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
@@ -465,12 +481,13 @@ def _other_norm(
     units: frobenius.Scaled,
     norm: Any,
     beta: np.ndarray,
-):
+) -> dict:
     """Solve one scaled run in another norm than Frobenius.
 
     It starts from beta (m,), the duals of the Frobenius norm. Returns a dict with the
     name of the `solver`, W (d, d_z), its `norm`, the `duals`, `margins` and `support`
-    (m,), and the `gap`.
+    (m,), and the `gap`. Raises ValueError if the problem is too large for the norm's
+    solver, and RuntimeError if the gap exceeds ACCURACY_OTHER_NORMS.
     """
     run = constraints.run
     delta = constraints.delta
@@ -530,7 +547,11 @@ def _other_norm(
 def _check_size(
     constraints: Constraints, unknowns: int, norm: Any, conic: bool
 ) -> None:
-    """Raise ValueError if a problem in a norm other than Frobenius would take hours."""
+    """Raise ValueError if a problem in a norm other than Frobenius would take hours.
+
+    A cone program (`conic`) is measured by constraints times unknowns, and Newton's
+    method by constraints alone.
+    """
     count = len(constraints.asked)
     if conic:
         size = count * unknowns
@@ -551,15 +572,27 @@ def _check_size(
 def feasible(tokens: TokenSet) -> TokenSet | None:
     """Select the runs whose token SVM has a solution.
 
+    It solves the token SVM of the opt tokens in the Frobenius norm. Whether it has a
+    solution does not depend on the norm.
+
     Parameters
     ----------
     tokens : TokenSet
-        The data sets, one per run.
+        The data sets, one per run. A Minimal has to be given as its ``.tokens``.
 
     Returns
     -------
     TokenSet or None
         The runs with a solution, in their order; None if no run has one.
+
+    Raises
+    ------
+    ValueError
+        If the sizes of a run exceed float64.
+    MemoryError
+        If a problem would not fit into memory.
+    RuntimeError
+        If the solver found neither a solution nor a proof that there is none.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class Blocks:
     Raises
     ------
     ValueError
-        If `inner` is another norm or `count` is less than 1.
+        If `inner` is another norm, or if `count` is not a whole number of at least 1.
 
     Examples
     --------
@@ -89,6 +89,9 @@ class Blocks:
             raise ValueError(
                 f"{self}: N must be one of {', '.join(_ORDER)}, count at least 1"
             )
+        object.__setattr__(
+            self, "count", int(self.count)
+        )  # 2.0 cannot be a slice's end
 
     def __str__(self) -> str:
         parts = "columns" if self.by_columns else "rows"
@@ -101,8 +104,9 @@ class Blocks:
         Returns
         -------
         Blocks
-            The norm N* on the same parts. It sums over the parts if this norm takes
-            the maximum, and takes the maximum if this norm sums.
+            The norm of the parts with the dual N* of N as `inner`. It sums over the
+            parts if this norm takes the maximum, and takes the maximum if this norm
+            sums.
         """
         return Blocks(
             inner=DUAL[self.inner],
@@ -148,9 +152,10 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     Parameters
     ----------
     W : ndarray (..., d, d_z)
-        The matrices.
+        The matrices, finite.
     norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
-        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}.
+        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}. This
+        range is not checked: below 1 the formula is no norm.
 
     Returns
     -------
@@ -160,7 +165,8 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `norm` is a Blocks whose parts do not fit W.
+        If `norm` is a Blocks whose parts do not fit W, or a word that is not the name
+        of a norm.
 
     Examples
     --------
@@ -190,7 +196,7 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
 def _expression(S: Any, norm: str | float | Blocks):
     """Return the norm of a cvxpy variable (d, d_z) as a scalar cvxpy expression.
 
-    The norm is named as in `norm_of`.
+    The norm is named as in `norm_of`, and is a key of `DUAL` or a Blocks.
     """
     import cvxpy as cp  # imported here for the reason that `conic` gives
 
@@ -207,9 +213,10 @@ def conic(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Find (w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,).
 
-    Both are returned up to a factor. A is (m, d d_z), shape is (d, d_z), `dual` is the
-    dual of the norm, and `unit` is the size of a feasible W. The result is None if
-    Clarabel fails.
+    Both are returned up to a factor: w (d d_z,), and beta >= 0. A is (m, d d_z), shape
+    is (d, d_z), `dual` is the dual of the norm, and `unit` is the Frobenius norm of a
+    feasible W. The result is None if Clarabel fails. Otherwise the caller has to
+    compute the accuracy.
     """
     # Imported here, because it takes longer than all solvers of the other norms.
     import cvxpy as cp
@@ -239,8 +246,9 @@ def conic(
 def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Shorten each row longer than BAD times the shortest row to the shortest's length.
 
-    Returns the rows (m, D), and the factors (m,) that they were multiplied by. These
-    are also the right-hand sides that replace the 1 in A w >= 1.
+    The rows are (m, D), none of them zero. Returns the rows, and the factors (m,) that
+    they were multiplied by. These are also the right-hand sides that replace the 1 in
+    A w >= 1.
     """
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
@@ -252,8 +260,9 @@ def entrywise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find (w, beta): the w (D,) of least ||w||_p with A w >= 1, and its duals (m,).
 
-    Both are returned up to a factor. The given w (D,) must be feasible, and beta (m,)
-    are its duals; the search starts from them. A is (m, D).
+    Here 1 < p < inf and p is not 2. Both are returned up to a factor. The given w (D,)
+    must be feasible, and beta (m,) are its duals in the Frobenius norm; the search
+    starts from them. A is (m, D). The caller has to compute the accuracy.
     """
     unit = np.abs(
         w
@@ -281,7 +290,7 @@ def _newton(
     w: np.ndarray,
     beta: np.ndarray,
     goal: float,
-):
+) -> tuple[np.ndarray, np.ndarray]:
     """Find (w, beta): w (D,) of least ||w||_p with A w >= asked, and its duals (m,).
 
     Newton's method of the module's docstring, from a first w (D,) and beta (m,). Here
@@ -293,7 +302,8 @@ def _newton(
     step lowers its objective, or after 100 iterations.
 
     Returns the w of the least upper bound, scaled to least margin 1, and the beta of
-    the largest lower bound, up to a factor. The two may come from two iterations.
+    the largest lower bound, up to a factor. The two may come from two iterations. If no
+    iteration gave a bound, they are the first w or beta.
     """
     q = p / (p - 1)
     best_w = w
@@ -354,7 +364,7 @@ def _newton(
     return best_w, best_beta
 
 
-def _weights(w: np.ndarray, p: float):
+def _weights(w: np.ndarray, p: float) -> np.ndarray:
     """Compute the weights D = dw/ds = (q-1) |w|^{2-p} (D,) of a conjugate pair (w, s).
 
     For p > 2 a weight would be infinite if its entry of w is zero. So entries that
@@ -366,11 +376,15 @@ def _weights(w: np.ndarray, p: float):
     return size ** (2 - p) / (p - 1)
 
 
-def _weighted(A: np.ndarray, weights: np.ndarray, b: np.ndarray, beta: np.ndarray):
-    """Find beta >= 0 (m,) with K beta >= b, where K = A diag(weights) A^T.
+def _weighted(
+    A: np.ndarray, weights: np.ndarray, b: np.ndarray, beta: np.ndarray
+) -> np.ndarray | None:
+    """Solve the dual of a token SVM with K = A diag(weights) A^T.
 
-    If K is singular, a small ridge keeps the result near the given beta. The result is
-    None if no beta was found with the largest ridge either.
+    The result beta >= 0 (m,) has K beta >= b and beta^T (K beta - b) = 0. Here A is (m,
+    D), weights (D,), and b and the given beta (m,), whose support is tried first. If K
+    is singular, a small ridge keeps the result near the given beta. The result is None
+    if no ridge gives a beta other than zero.
     """
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
@@ -390,11 +404,11 @@ def _shorten(
     y: np.ndarray,
     dy: np.ndarray,
     reduce: Callable,
-):
+) -> float:
     """Return the first a of 1, 1/2, 1/4, ... at which a quotient has not risen.
 
-    The quotient is ||x + a dx|| / reduce(y + a dy). The result is 0 if it has risen at
-    all 30 values of a.
+    The quotient is ||x + a dx|| / reduce(y + a dy), in the l_exponent norm; `reduce` is
+    np.min or np.sum. The result is 0 if it has risen at all 30 values of a.
     """
     start = lp_norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
@@ -405,5 +419,5 @@ def _shorten(
     return 0.0
 
 
-def _power(a: np.ndarray, exponent: float):
+def _power(a: np.ndarray, exponent: float) -> np.ndarray:
     return np.sign(a) * np.abs(a) ** exponent
