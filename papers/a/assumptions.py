@@ -70,8 +70,11 @@ def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _largest_outside(products: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-    """Return, for each run, the largest product among the pairs that are not
+    """Return, for each run, the largest of the products (runs, m, m) that are not
     `excluded`, (runs,).
+
+    Products are at least 0. `excluded` is a bool array, (m, m) or (runs, m, m). If all
+    pairs are excluded, the result is 0.
     """
     return np.where(excluded, 0.0, products).max((1, 2))
 
@@ -88,14 +91,14 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
     ----------
     tokens : TokenSet
         Data sets of n samples of T tokens in dimension d, one a run, that satisfy
-        Assumption 2.
+        Assumption 2. No token is masked.
 
     Returns
     -------
     numpy.ndarray
         b^2 (a^2 - 3 mu) / ((n - 1) C nu (U^2 + 3 mu)) of each run, shape (runs,), with
         the symbols of the derivation at the top of this file. At 1 or more the
-        condition holds. It is infinite for one sample.
+        condition holds. It is negative if a^2 < 3 mu, and infinite for one sample.
     """
     runs, n, T, _ = tokens.shape
     if n == 1:
@@ -132,7 +135,8 @@ def pull_ratio(tokens: TokenSet) -> np.ndarray:
     Parameters
     ----------
     tokens : TokenSet
-        Data sets that satisfy Assumption 2; the loss is exponential.
+        Data sets that satisfy Assumption 2, without masked tokens; the loss is
+        exponential.
 
     Returns
     -------
@@ -159,14 +163,17 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
     Parameters
     ----------
     tokens : TokenSet
-        Data sets of n samples of T tokens that satisfy Assumption 2, one a run.
+        Data sets of n samples of T tokens that satisfy Assumption 2, one a run. No
+        token is masked.
 
     Returns
     -------
     numpy.ndarray
         b^2 (a^2 - 3 mu) / (4 n C mu^2), shape (runs,). Here mu bounds |<x, x'>| of any
-        two distinct tokens, a is the smallest norm of an opt token and b of a query,
-        and C = e^{Delta/2} Delta_max / (4 Delta_min phi (1 - phi)) with phi = 1/(e T).
+        two tokens at different places, a is the smallest norm of an opt token and b of
+        a query, and C = e^{Delta_max/2} Delta_max / (4 Delta_min phi (1 - phi)) with
+        phi = 1/(e T). Delta_max and Delta_min are the largest and the smallest score
+        gap of a sample.
         At 1 or more the condition holds. Class means never satisfy it, as a class
         shares its opt token; Gaussian tokens do if d is large.
     """
@@ -195,13 +202,14 @@ def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
     Parameters
     ----------
     tokens : TokenSet
-        Data sets of n samples of T tokens, one a run.
+        Data sets of n samples of T tokens, one a run. No token is masked.
 
     Returns
     -------
     gap : numpy.ndarray
-        The smallest difference of the opt token's score and another token's, divided by
-        the largest size of a score, shape (runs,).
+        The smallest value of the opt token's score minus another token's, divided by
+        the largest size of a score, shape (runs,). It is not positive if another token
+        scores as high as the opt token.
     imbalance : numpy.ndarray
         The largest range of the other tokens' scores in a sample, divided by that
         smallest difference, shape (runs,). It is 0 under Assumption 2.

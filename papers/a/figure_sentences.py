@@ -5,8 +5,8 @@ Our copy of the text lacks the numbers of these figures: step sizes, caps, horiz
 sizes. So we only know their sentences. `figure2` and `figure3` measure each sentence on
 the runs of one setting, and `sweep2` and `sweep3` on every setting of a grid.
 
-"Ahead" is our reading of "faster": one rule is ahead of another if it has a larger
-value of every metric of the figure. A sentence with "ahead" is about the recorded
+"Ahead" is our reading of "faster": one rule is ahead of another if no metric of the
+figure has a smaller value for it. A sentence with "ahead" is about the recorded
 iterations from `FIRST` to the horizon. We leave out the first iterations, because there
 the rules have hardly left the start, and momentum 0.9 needs about ten iterations to
 build up.
@@ -243,6 +243,8 @@ def share_ahead(
 ) -> np.ndarray:
     """Return the share of records at which one rule is ahead of another in all metrics.
 
+    A rule is ahead at a record if each of its values is at least as large.
+
     Parameters
     ----------
     fast, slow : History
@@ -255,6 +257,7 @@ def share_ahead(
     Returns
     -------
     ndarray, shape (runs,)
+        Between 0 and 1; NaN if no record is compared.
     """
     counted = (fast.iterations >= FIRST) & (fast.iterations <= horizon)
     everywhere = np.ones((len(fast.norm), counted.sum()), bool)
@@ -264,7 +267,8 @@ def share_ahead(
 
 
 def capped_since(history: History, cap: float) -> np.ndarray:
-    """Return the first record from which on every step is at the cap, (runs,).
+    """Return the index of the first record from which on every step is at the cap,
+    (runs,).
 
     A run whose last recorded step is below the cap gets the number of records.
     """
@@ -274,7 +278,11 @@ def capped_since(history: History, cap: float) -> np.ndarray:
 
 
 def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarray]:
-    """Measure the sentences of `FIGURE2`, {name: values (runs,)}."""
+    """Measure the sentences of `FIGURE2`, {name: values (runs,)}.
+
+    `runs` has the rules of `rules2`, all with the same records. The horizon of the
+    `setting` is one of them.
+    """
     ngd = runs["NGD"]
     polyak = runs["Polyak-step"]
     horizon = setting.horizon
@@ -306,8 +314,8 @@ def capped_is_gd(
     Returns
     -------
     float
-        The largest relative difference of W at the horizon. It is NaN if the cap does
-        not bind before the horizon.
+        The largest relative difference of W over the runs, at the horizon, which is one
+        of the records. It is NaN if the cap does not bind before the horizon.
     """
     polyak = runs["Polyak-step"]
     begin = int(capped_since(polyak, setting.polyak_cap).max())
@@ -326,7 +334,11 @@ def capped_is_gd(
 
 
 def values3(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarray]:
-    """Measure the sentences of `FIGURE3`, {name: values (runs,)}."""
+    """Measure the sentences of `FIGURE3`, {name: values (runs,)}.
+
+    `runs` has the rules of `rules3`, all with the same records. Some of them lie
+    between `FIRST` and the horizon of the `setting`.
+    """
     gd, ngd, joint, polyak = (runs[name] for name in rules3(setting))
     horizon = setting.horizon
     counted = (ngd.iterations >= FIRST) & (ngd.iterations <= horizon)
@@ -411,7 +423,7 @@ class Sweep(NamedTuple):
 
     @property
     def best(self) -> list[Setting]:
-        """Return the settings in which most sentences are true."""
+        """Return the settings in which the largest number of sentences is true."""
         count = self.true.sum(1)
         chosen = np.flatnonzero(count == count.max())
         return [self.settings[k] for k in chosen]
@@ -422,7 +434,10 @@ class Sweep(NamedTuple):
         return int(self.true.sum(1).max())
 
     def share(self, sentence: str, chosen: Callable[[Setting], bool]) -> float:
-        """Return the share of the `chosen` settings in which one sentence is true."""
+        """Return the share of the `chosen` settings in which one sentence is true.
+
+        It is NaN if no setting is chosen.
+        """
         rows = [k for k, setting in enumerate(self.settings) if chosen(setting)]
         return float(self.true[rows, self.sentences.index(sentence)].mean())
 
@@ -440,16 +455,16 @@ def _grid(grid: Mapping[str, tuple]) -> Iterator[Setting]:
 def _swept(
     grid: Any,
     figure: str,
-    sentences: Callable[..., list[Claim]],
+    sentences: Mapping[str, Sentence],
     rules_of: Callable[..., Any],
     train: Callable[..., Any],
     values_of: Callable[..., Any],
 ) -> Sweep:
     """Train each rule of the grid once, then measure every setting.
 
-    `rules_of` returns the rules of a setting by name, `train` trains rules by their
-    text, and `values_of` measures the sentences on the runs of a setting. Returns the
-    Sweep.
+    `rules_of` returns the rules of a setting by name, `train` turns {text: rule} into
+    {text: history}, and `values_of` measures the sentences on the runs of a setting.
+    Returns the Sweep.
     """
     settings = list(_grid(grid))
     # Settings share rules: equal rules are trained once.
@@ -473,6 +488,10 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
         The `start` and the `targets` of `dynamics.train`.
     records : ndarray of int
         Iterations to record; all horizons of the grid are among them.
+
+    Returns
+    -------
+    Sweep
     """
     last = int(max(GRID2["horizon"]))
 
@@ -483,8 +502,10 @@ def sweep2(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
 
 
 def sweep3(problem: Minimal, goal: Mapping, records: np.ndarray) -> Sweep:
-    """Measure Figure 3's sentences in every setting of `GRID3`; parameters as of
-    `sweep2`.
+    """Measure Figure 3's sentences in every setting of `GRID3`.
+
+    The parameters are those of `sweep2`. `goal` also has the `head_targets`, since the
+    head is trained too.
     """
     last = int(max(GRID3["horizon"]))
 

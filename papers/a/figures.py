@@ -78,7 +78,7 @@ def figure2(
         The rules of `figure_sentences.rules2`.
     setting : Setting
         Its horizon is the last iteration drawn. The mark is drawn at the iteration from
-        which every step of Polyak's rule is at `polyak_cap`.
+        which every step of Polyak's rule is at `polyak_cap`. All runs must get there.
     least_loss : ndarray, shape (runs,)
         L*, the infimum of the train loss.
     caption : str
@@ -124,7 +124,7 @@ def figure2_beyond(histories: Histories, caption: str) -> Figure:
     Parameters
     ----------
     histories : mapping of str to History
-        "GD", "NGD", "NGD-mom" and "Polyak, no cap" at least.
+        The rules that are drawn, by name; one of them is "NGD".
     caption : str
     """
     figure, (error,) = plots.panels(1, 1, height=3.0)
@@ -163,8 +163,8 @@ def figure2_beyond(histories: Histories, caption: str) -> Figure:
 
 
 def smallest_weights(crowd: History, caption: str) -> Figure:
-    """Draw Lemma 5 on many data sets: the smallest weight of a best token, divided by
-    its weight at the start.
+    """Draw Lemma 5 on many data sets: over the samples, the smallest weight of a best
+    token, each divided by its weight at the start.
 
     Parameters
     ----------
@@ -201,22 +201,25 @@ def settings(
     """Draw, for each sentence, the share of settings in which it is true.
 
     The top row is the share of settings in which all sentences are true at once. A
-    sentence that is true in no setting is orange and comes next; sentences that are
-    true in all settings share the last row.
+    sentence that is true in no setting is orange and comes next. If more than two
+    sentences are true in all settings of all sweeps, they share the last row.
 
     Parameters
     ----------
     sweeps : mapping of str to Sweep
         By the figure's name; all have the same sentences. The first is drawn as bars,
-        the second as pale marks.
+        the others as pale marks.
     sentences : mapping of str to Sentence
     caption : str
     """
     (name, sweep), *more = sweeps.items()
-    order = sorted(sentences, key=sweep.shares.get)
     always = [
-        each for each in order if min(of.shares[each] for of in sweeps.values()) == 1
+        each
+        for each in sentences
+        if min(of.shares[each] for of in sweeps.values()) == 1
     ]
+    # Those that are always true come last, since they may share a row.
+    order = sorted(sentences, key=lambda each: (sweep.shares[each], each in always))
     names = [sentences[each].short for each in order]
     if len(always) > 2:
         order = order[: -len(always) + 1]
@@ -263,8 +266,9 @@ def settings(
 def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
     """Draw a long run: the direction error, and its exponent in t in each decade.
 
-    `plain_error` (steps,) is the direction error of a run in plain float64, without our
-    care for rounding.
+    `histories` has the rules by name. `plain_error` (steps,) is the direction error of
+    NGD at t = 1, 2, ... in plain float64, without our care for rounding; it has more
+    than 100 steps.
     """
     figure, (error, rate) = plots.panels(1, 2, height=3.1)
     steps = int(next(iter(histories.values())).iterations[-1])
@@ -310,7 +314,8 @@ def cost(
     sentences : ndarray (k,)
         How many sentences the data have, in each measurement.
     gram, factored : ndarray (k,)
-        Seconds for a step in either form; NaN where it was not measured.
+        Seconds for a step in either form; NaN where it was not measured. The last of
+        `factored` must be known.
     caption : str
     """
     figure, (step,) = plots.panels(1, 1, height=2.9)
@@ -387,7 +392,8 @@ def figure3_beyond(decayed: History, step_size: float, caption: str) -> Figure:
     Parameters
     ----------
     decayed : History
-        Runs of NGD with decaying steps.
+        Runs of NGD with decaying steps, in joint training. Two marks are at the
+        iterations 1,000 and 5,000, which must be recorded.
     step_size : float
         eta of Eq. 13.
     caption : str

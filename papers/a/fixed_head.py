@@ -28,6 +28,8 @@ THRESHOLD = 0.01
 def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
     """Check that the SVM is solved: the duality gap and the violation of the
     constraints are within the solver's accuracy.
+
+    `name` is "W_mm" for a token SVM and "u_mm" for a head SVM.
     """
     worst = max(solution.gap.max(), solution.violation.max())
     id, problem = ("svm", "W-SVM") if name == "W_mm" else (f"svm.{name}", "u-SVM")
@@ -39,8 +41,9 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
 def direction(history: History, rule: str, since: float, number: str) -> list[Claim]:
     """Check that the direction error falls at least like t^-1/2 for t >= since.
 
-    A remark of the claim says whether the error falls like 1/t, which is our own
-    statement.
+    Returns one claim. Its remark says whether the exponents of all runs are within 0.05
+    of -1, which is our own statement. `number` is the statement that the claim is
+    about, such as "Theorem 1".
     """
     slopes = exponent(history, "W_mm", since)
     furthest_off = np.abs(slopes + 1).max()
@@ -62,6 +65,8 @@ def direction(history: History, rule: str, since: float, number: str) -> list[Cl
 def lemma5(history: History, rule: str) -> list[Claim]:
     """Check Lemma 5: p_opt(t) >= p_opt(0) / 2, and while p_opt is at most 1/2 it does
     not fall from one record to the next.
+
+    Returns two claims about the worst sample. p_opt(0) is that of the first record.
     """
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     growth = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf)
@@ -89,7 +94,10 @@ def margin_growth(
 
 
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
-    """Check that the norm of Polyak's step tends to ||W_mm|| / 2 (ours)."""
+    """Check that the norm of Polyak's step tends to ||W_mm|| / 2 (ours).
+
+    Measured is the step at the last record of a run without a cap.
+    """
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
     return claim("sharp.polyak_step", step / (solution.norm / 2))
 
@@ -100,10 +108,12 @@ def fastest_at_first(
     rivals: Iterable[str] = ("GD", "NGD", "NGD-mom"),
     number: str = "Section 3.2",
 ) -> Claim:
-    """Check that `rule` reaches L - L* <= THRESHOLD first in every run.
+    """Check that `rule` reaches L - L* <= THRESHOLD first in every run, or in a tie.
 
     Measured is the number of iterations that `rule` needs, divided by that of the
-    fastest of the `rivals`, in the worst run.
+    fastest of the `rivals`, in the worst run. Iterations are counted to the first
+    record below THRESHOLD. The ratio is infinite if only `rule` misses THRESHOLD, and
+    NaN if all rules do.
     """
 
     def below(run: History):
@@ -119,7 +129,7 @@ def decade_exponents(
 ) -> dict[str, np.ndarray]:
     """Fit the exponent in t of the direction error, in each decade from t = 10 on.
 
-    Returns {rule: exponents (runs, decades)}.
+    Only whole decades up to `steps` count. Returns {rule: exponents (runs, decades)}.
     """
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     return {
@@ -131,8 +141,10 @@ def decade_exponents(
 def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     """Check the exponents of the direction error in the last decade.
 
-    `last` is {rule: exponents (runs,)}. They must be -1 (our own statement), except for
-    GD, for which they must be near 0.
+    `last` is {rule: exponents (runs,)}, with the rules "NGD", "NGD-mom", "Polyak, no
+    cap" and "GD". They must be -1 (our own statement), except for GD, for which they
+    must be near 0. Measured is the run whose error falls most slowly; for GD it is the
+    one whose error falls fastest. A further claim compares NGD with Theorem 1.
     """
     ngd, momentum, polyak = (
         last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap")
@@ -146,7 +158,9 @@ def _theorem5(
 ) -> Claim:
     """Check that error(t)/sqrt(log t/t) does not grow after t_0 (ours).
 
-    Here t_0 = 2 B^2 ||W_mm||/eta, with B the largest norm of a token or query.
+    Here t_0 = 2 B^2 ||W_mm||/eta, with B the largest norm of a token or query. Measured
+    is the largest value at a later record, divided by that at the first record from t_0
+    on. It is NaN if a run has fewer than two records from t_0 on.
     """
     moved = history.iterations > 1
     t = history.iterations[moved]
@@ -161,7 +175,8 @@ def _theorem5(
     first = late.argmax(1)[:, None]
     late[np.arange(len(late)), first[:, 0]] = False
     growth = np.where(late, scaled / np.take_along_axis(scaled, first, 1), -np.inf)
-    return claim("theorem5", growth.max())
+    worst = growth.max(1)
+    return claim("theorem5", np.where(worst > -np.inf, worst, np.nan).max())
 
 
 def small_start(
@@ -173,9 +188,10 @@ def small_start(
     """Check NGD, GD, GD with growing steps and Polyak's step from a small start.
 
     The claims are what the paper says and what we derive from it; the source of each
-    says which. `histories` has the four rules by name, the last as `GROWING`. NGD, GD
-    and Polyak have the same iterations. Exponents and slopes are fitted over the last
-    decade of iterations. Yields one claim after the other.
+    says which. `histories` has the four rules by name: "NGD", "GD", "Polyak" and
+    `GROWING`. The first three have the same iterations. `step_size` is that of NGD.
+    Exponents and slopes are fitted over the last decade of iterations. Yields one claim
+    after the other.
     """
     ngd = histories["NGD"]
     gd = histories["GD"]
@@ -240,7 +256,7 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
     plain : History
         Runs of GD with a constant step size.
     growing : History
-        The same runs with `growing_steps`, recorded from the start.
+        The same runs with `growing_steps`, recorded from the start, which is not zero.
 
     Returns
     -------
@@ -271,7 +287,7 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
 
 def smoothness(tokens: TokenSet) -> np.ndarray:
     """Return our upper bound on ||Hessian of L||, (runs,), under Assumption 2 and the
-    exponential loss.
+    exponential loss. No token may be masked.
 
     The bound is e^{-min gamma} D^2 (Delta^2/16 + Delta/4), with Delta the largest score
     gap and D = max ||x_{i,s} - x_{i,t}|| ||z_i||.
@@ -284,8 +300,11 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
 
 
 def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
-    """Return whether W_t ended within `error` of W_mm and selects every opt token,
-    (runs,).
+    """Return whether the last W_t has at most the direction `error` and selects every
+    opt token, (runs,).
+
+    By default the alignment with W_mm must be at least 0.9. A token is selected if its
+    softmax weight is above 1/2. A run that ended early has not reached W_mm.
     """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     return selects & (history.direction_error["W_mm"][:, -1] <= error)
@@ -294,8 +313,8 @@ def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
 def remark1(history: History, rule: str, start: str) -> Claim:
     """Check Remark 1: every run ends near the direction of W_mm.
 
-    Measured is the largest direction error at the last iteration. It is infinite if a
-    run selects another token than opt.
+    Measured is the largest direction error at the last iteration. It is infinite if the
+    softmax weight of an opt token is at most 1/2.
     """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     error = np.where(selects, history.direction_error["W_mm"][:, -1], np.inf)
@@ -336,7 +355,7 @@ def _pairs(tokens: TokenSet, run: int):
 
 def _pulls(scores: np.ndarray, margins: np.ndarray):
     """Return the coefficients c (m,) of -grad L = sum_m c_m A_m, up to a positive
-    factor.
+    factor, for the exponential loss.
 
     W enters by its `margins` (m,), and `scores` (n, T) have the opt token's first.
     """
@@ -348,9 +367,9 @@ def _pulls(scores: np.ndarray, margins: np.ndarray):
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     """Check Lemma 6: <-grad L/||grad L||, W_mm> >= c, with c = 1 / max_m ||A_m||.
 
-    Measured is the left side divided by c. The bound is attained when only one pair is
-    not yet learnt. So we give each pair in turn the margin 0, and all others the margin
-    40.
+    The data satisfy Assumption 2. Measured is the left side divided by c. The bound is
+    attained when only one pair is not yet learnt. So we give each pair in turn the
+    margin 0, and all others the margin 40.
     """
     smallest = np.inf
     for run in range(len(tokens.y)):
@@ -359,7 +378,7 @@ def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
         for m in range(len(K)):
             c = _pulls(scores, np.where(np.arange(len(K)) == m, 0.0, 40.0))
             inner = c @ toward / np.sqrt(c @ K @ c)
-            smallest = min(smallest, inner * np.sqrt(np.diag(K).max()))
+            smallest = np.minimum(smallest, inner * np.sqrt(np.diag(K).max()))
     return claim("lemma6", smallest)
 
 
@@ -370,8 +389,9 @@ def _needed(
 
     Lemma 2 says that -grad L has nearly as large an inner product with W_mm/||W_mm|| as
     with W/||W||, up to the factor 1 - epsilon. Returns the largest such epsilon (float)
-    in run `run`, from `starts` local searches over W; a W whose opt weights are below
-    1/(e T) is penalised.
+    in run `run`, from `starts` local searches over W; the first begins at the direction
+    of W_mm, the others near it. From a W whose opt weights are below 1/(e T) a penalty
+    is subtracted.
     """
     (A, K, scores) = _pairs(tokens, run)
     size = solution.norm[run]
@@ -412,7 +432,7 @@ def lemma2(
     Lemma 2 says R_eps = O~(1/eps), so that eps r / log r does not grow with r. Lemma 9
     says that eps / log r falls at least like 1/r. These are our readings of O~. eps is
     the largest value over all W of this norm, found by local searches from `starts`
-    starts in each of the first `runs` runs.
+    starts in each of the first `runs` runs. The `radii` r are above 1 and ascending.
     """
     needs = [
         [_needed(tokens, solution, run, r, starts) for r in radii]

@@ -56,7 +56,7 @@ def path_exponent(
     (runs,).
 
     S_t is the sum of the step sizes (t+1)^-decay. `skipped` is 1 if the first step,
-    whose size is 1, is left out of the sum.
+    whose size is 1, is left out of the sum. An exponent is NaN if a value is negative.
     """
     late = history.iterations >= since
     return log_slope(
@@ -70,8 +70,9 @@ def growth(
     """Check that -log L, ||W|| and ||u|| grow like S_t, the sum of step sizes
     (t+1)^-decay.
 
-    Measured are the exponents in S_t for t >= since. For ||W|| the sum leaves out the
-    first step, at which the head is zero or random.
+    Returns three claims, in this order, on the exponents in S_t for t >= since. For
+    ||W|| the sum leaves out the first step, at which the head is zero or random.
+    `bound` replaces the claims' own bounds.
     """
     made = []
     series = {"-log L": -history.log_gap, "||W||": history.norm}
@@ -86,9 +87,9 @@ def growth(
 def eq13(
     history: History, tokens: TokenSet, head: MaxMargin, step_size: float, since: float
 ) -> list[Claim]:
-    """Check Theorems 2-4 and 8-10 and Lemmas 12 and 13 on a run of Eq. 13.
+    """Check Theorems 2-4 and 8-10 and Lemmas 12 and 13 on runs of Eq. 13.
 
-    Exponents are fitted over t >= since.
+    The records include the iteration 1. Exponents are fitted over t >= since.
 
     * Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), with our constant c =
       1/4. In the end log L falls by gamma* eta per unit of S_t (ours), because near
@@ -146,7 +147,7 @@ def bounded_by_log(history: History) -> Claim:
     """Check Theorem 3: W's direction error times log t stays bounded.
 
     Measured is its largest value in the last decade of iterations, divided by its
-    largest value before.
+    largest value before, from t = 2 on.
     """
     t = history.iterations[history.iterations >= 2]
     error = history.direction_error["W_mm"][:, history.iterations >= 2]
@@ -175,7 +176,7 @@ def linear_predictor(problem: Minimal) -> Minimal:
     """Return the same problem with only the opt tokens, each of them twice.
 
     Its W never moves, so that the model is the linear predictor f_i = y_i u^T
-    x_{i,opt}.
+    x_{i,opt}. No token of `problem` may be masked.
     """
     tokens = problem.tokens
     first = np.zeros_like(problem.tokens.opt)
@@ -187,12 +188,13 @@ def linear_predictor(problem: Minimal) -> Minimal:
 def lemma3(
     history: History, tokens: TokenSet, head: MaxMargin, since: float
 ) -> list[Claim]:
-    """Check Lemma 3 and Remark 4 along Eq. 13.
+    """Check Lemma 3 and Remark 4 along Eq. 13. Returns three claims.
 
     Lemma 3 says that ||grad_u L|| >= c gamma* L, and that on the segment between two
     iterates L is at most C times L at the first of them. Our constants are c = 1/2 and
-    C = 1 + 1e-9, which means that the loss does not rise. Lemma 3 also bounds the
-    curvature, but so loosely that no claim about it could fail. Remark 4 says that
+    C = 1 + 1e-9, which means that the loss does not rise. We compare pairs of
+    consecutive iterations, and leave out the first pair on record. Lemma 3 also bounds
+    the curvature, but so loosely that no claim about it could fail. Remark 4 says that
     ||grad_u L|| is of the order of L. We add that it tends to gamma* L.
     """
     ratio = np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
@@ -205,7 +207,9 @@ def lemma3(
 def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
     """Return the largest L(theta')/L(theta_t) for each recorded step, (runs, steps).
 
-    theta' runs over 8 points of the segment from theta_t to theta_{t+1}.
+    A step is recorded if its two iterations t and t + 1 are. theta' runs over 8 evenly
+    spaced points of the segment from theta_t to theta_{t+1}, the last of which is
+    theta_{t+1}.
     """
     margins, scores = joint_loss.opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -243,7 +247,8 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     """Check that the median over runs of each quantity is within a factor 1.5 of
     REFERENCE.
 
-    `values` are {iteration: quantities(...)}.
+    `values` are {iteration: quantities(...)}, for every iteration of REFERENCE. The
+    factor is infinite if a median is NaN or has the wrong sign.
     """
     made = []
     times = ", ".join(map(str, REFERENCE))
@@ -251,7 +256,8 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
         ratios = [
             np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()
         ]
-        factor = max(max(ratio, 1 / ratio) for ratio in ratios)
+        ratios = np.array([r if r > 0 else np.inf for r in ratios])
+        factor = np.maximum(ratios, 1 / ratios).max()
         made.append(PAPER.claim("reference", factor, name, say=(times,)))
     return made
 
@@ -272,7 +278,8 @@ def slower_than_others(
     """Check that `rule` ends with the largest loss, and the smallest softmax weights
     and norms.
 
-    This must hold in every run, compared with each of the `rivals`.
+    This must hold at the last record of every run, compared with each of the `rivals`.
+    A tie is allowed.
     """
     made = []
     for name in ("-log L", "-log(1 - p_opt)", "||W||", "||u||"):
@@ -289,7 +296,8 @@ def ahead(
 ) -> list[Claim]:
     """Check that `fast` has larger norms, softmax weights and alignments than `slow`.
 
-    This must hold in every run at every recorded t >= since.
+    This must hold in every run at every recorded t >= since; a tie is allowed. Both
+    have the same records. `names` are what the claims call the two rules.
     """
     late = fast.iterations >= since
     made = []

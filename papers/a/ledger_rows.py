@@ -45,7 +45,25 @@ BEYOND = "1 ± 0.05"
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ledger's problems, by default notebook 19's at demo scale."""
+    """The sizes of the ledger's problems, by default notebook 19's at demo scale.
+
+    Attributes
+    ----------
+    seeds, draws : int
+        The number of seeds that are trained, and of data sets that are only drawn.
+    n, T, d, signal, noise
+        Of class means, as in `class_mean_tokens`.
+    start_norm : float
+        ||W_0|| of a small start, on average.
+    verified_d : int
+        The dimension in which our form of Assumption 1 holds.
+    steps, joint_steps : int
+        Iterations with a fixed and with a trained head.
+    ngd_step, joint_step : float
+        eta of NGD and of Eq. 13.
+    joint_n, joint_d, joint_signal
+        n, d and signal of (DM), as in `two_token_gaussian`.
+    """
 
     seeds: int = 20
     n: int = 10
@@ -65,16 +83,16 @@ class Sizes:
     draws: int = 200
 
     def class_means(self, seeds: Sequence[int], **more: Any) -> TokenSet:
-        """Return the data of our Figure 2, but with fewer tokens.
+        """Return the data of our Figure 2, but with fewer samples and tokens.
 
-        With antipodal=True they are the data of our Figure 5, with fewer tokens.
+        With antipodal=True they are like the data of our Figure 5.
         """
         shape = self.n, self.T, self.d, self.signal, self.noise
         return tokens.class_mean_tokens(seeds, *shape, **more)
 
     def example_1(self, seeds: Sequence[int]) -> TokenSet:
-        """Return Example 1 (class means) with few samples in many dimensions, so that
-        Assumption 1 holds.
+        """Return Example 1 (class means) with few samples in `verified_d` dimensions,
+        so that our sufficient form of Assumption 1 holds.
         """
         d = self.verified_d
         return tokens.class_mean_tokens(seeds, n=4, T=3, d=d, signal=2.0, noise=d**-0.5)
@@ -86,7 +104,10 @@ class Sizes:
         return tokens.gaussian_tokens(seeds, n=4, T=3, d=self.verified_d)
 
     def data_model(self, seeds: Sequence[int], T: int = 2) -> TokenSet:
-        """Return data of the model (DM), on which head and W are trained jointly."""
+        """Return data of the model (DM), on which head and W are trained jointly.
+
+        The opt token is the last of each sample.
+        """
         return tokens.two_token_gaussian(
             seeds, self.joint_n, T, self.joint_d, self.joint_signal
         )
@@ -134,9 +155,10 @@ def _trained(
 ) -> dict[str, dynamics.History]:
     """Train NGD, GD, GD with growing steps, and Polyak's step from one of three starts.
 
-    For a loss other than the exponential one, only NGD is trained. Returns the
-    histories by the name of the rule, with the targets "W_mm", "local" and "exchanged",
-    which are the three selections of `_solutions`.
+    `start` is "small", "opposite" or "local". GD with growing steps takes a fifth of
+    the steps. For a loss other than the exponential one, only NGD is trained. Returns
+    the histories by the name of the rule, with the targets "W_mm", "local" and
+    "exchanged", which are the three selections of `_solutions`.
     """
     problem = _problems(sizes)[name]
     (true, local, exchanged) = _solutions(sizes, name)
@@ -205,7 +227,7 @@ def _nearer_to_local(histories: Mapping[str, dynamics.History]) -> Claim:
         aligned = history.alignment
         for rival in ("local", "exchanged"):
             better = aligned[rival] - aligned["W_mm"]
-            largest = max(largest, better[:, -1].max())
+            largest = np.maximum(largest, better[:, -1].max())
     return PAPER.claim("local", largest)
 
 
@@ -217,7 +239,9 @@ QUERIES = (
 
 
 def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Check Lemma 5 on Figure 5's own data and steps, with 100 seeds."""
+    """Check Lemma 5 on Figure 5's own data and steps, with 100 seeds, whatever `sizes`
+    are.
+    """
     named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
@@ -259,7 +283,9 @@ def _other_loss_rows(sizes: Sizes) -> Iterator[Claim]:
 def _growth_of_ngd(
     ngd: dynamics.History, target: svm.MaxMargin, step_size: float, late: float
 ) -> Claim:
-    """Check Lemma 10: under NGD the margins grow by eta / ||W_mm|| per step."""
+    """Check Lemma 10: under NGD log(1 - p_opt) falls by eta / ||W_mm|| per step, for t
+    >= `late`.
+    """
     return fixed_head.margin_growth(ngd, "NGD", step_size / target.norm, late)
 
 
@@ -309,16 +335,21 @@ def _thousand_starts(sizes: Sizes):
 
 
 def _lemma4(ratios: np.ndarray):
-    """Check Lemma 4, given `_start_ratios` (2, runs)."""
+    """Check Lemma 4, given `_start_ratios` (2, runs).
+
+    Returns a claim on the quantile 1 - DELTA of the logits, and one on the largest norm
+    of a start.
+    """
     logits, lengths = ratios
     share = np.quantile(logits, 1 - DELTA)
     return PAPER.claims({"lemma4.logits": share, "lemma4.norm": lengths.max()})
 
 
 def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
-    """Return the c (runs,) that solves sum 2 Q(c / size) = delta.
+    """Return, for each run, the c that solves sum 2 Q(c / size) = delta, (runs,).
 
-    The sum is over the `sizes` (runs, n, T) of one run.
+    Q is the upper tail of the normal distribution. The sum is over all tokens of the
+    run, whose sizes are in `sizes` (runs, n, T).
     """
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
@@ -354,11 +385,11 @@ def _lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
     """Check Lemma 11: norms and cross products in (DM) concentrate with probability 1 -
     DELTA.
 
-    Let m be the number of tokens, s = log(2 m^2/DELTA), and r the standard deviation of
-    a token's entries (noise, or signal noise). Then | ||x||^2 / r^2 - d | <= 2 sqrt(d
-    s) + 2 s and |<x, x'>| <= r r' (sqrt(2 d s) + s) (Laurent and Massart, 2000; our
-    constants). Measured is, for either left side, its quantile 1 - DELTA over the
-    draws, divided by the right side.
+    Let m = 2 n be the number of different tokens, s = log(2 m^2/DELTA), and r the
+    standard deviation of a token's entries (noise, or signal noise). Then | ||x||^2 /
+    r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r r' (sqrt(2 d s) + s) (Laurent and
+    Massart, 2000; our constants). Measured is, for either left side, its quantile 1 -
+    DELTA over the draws, divided by the right side.
     """
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / DELTA)
@@ -376,7 +407,7 @@ def _lemma11_exponents(
     """Check that the spread of norms and cross products in (DM) grows like d^{1/2}.
 
     Measured is the exponent in d of the median spread over `draws` data sets.
-    draw(seeds, d) returns data whose tokens have noise 1/sqrt(d).
+    draw(seeds, d) returns data of (DM) whose tokens have noise 1/sqrt(d).
     """
     sizes = (400, 1600, 6400)
     medians = []
@@ -395,7 +426,8 @@ def _spreads(
     """Return the largest | ||x||^2 / r^2 - d | and the largest |<x, x'>| / (r r') of
     each draw, both (runs,).
 
-    r is the standard deviation of a token's entries; see `_lemma11`.
+    Only the last two tokens of each sample enter: one of the equal other tokens, and
+    the opt token. r is the standard deviation of a token's entries; see `_lemma11`.
     """
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]
@@ -472,8 +504,8 @@ def _data_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _worst_weights_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Check Lemma 6 at the worst W, and Lemmas 2 and 9 at the worst W with large opt
-    weights.
+    """Check Lemma 6 at the worst W, Lemmas 2 and 9 at the worst W with large opt
+    weights, and Section 3.1 at random W.
     """
     few = 1 if sizes.seeds < 20 else 3
     for name in ("class means", EXAMPLE_1, "Gaussian tokens"):
@@ -499,7 +531,7 @@ def _random_weights(
     draws: Iterable[np.random.Generator], shape: tuple[int, ...], norms: np.ndarray
 ):
     """Draw Gaussian W (runs, d, d_z), from one stream per run, and scale them to
-    `norms` (runs,).
+    `norms` (runs,). `shape` is (d, d_z).
     """
     W = np.stack([draw.standard_normal(shape) for draw in draws])
     scales = norms / np.linalg.norm(W, axis=(1, 2))
@@ -542,8 +574,8 @@ def _stationary(
         S = (slope * Delta * p * (1 - p)).mean(1)
         gradient = attention.gradients(tokens, W, tokens.u)[1]
         size = np.linalg.norm(gradient, axis=(1, 2))
-        smallest = min(smallest, (size * target.norm / S).min())
-        largest = max(largest, (size / (D * S)).max())
+        smallest = np.minimum(smallest, (size * target.norm / S).min())
+        largest = np.maximum(largest, (size / (D * S)).max())
     return PAPER.claims({"stationary.only": smallest, "stationary.if": largest})
 
 
@@ -635,7 +667,9 @@ def _joint_run(
 
 
 def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Check Theorems 2-4 and 8-10, Lemmas 3, 12 and 13, Remarks 3 and 4, and Eq. 13."""
+    """Check Theorems 2-4 and 8-10, Lemmas 3, 12 and 13, Remarks 3 and 4, Eq. 13, and
+    Sections 4.1 and 4.2.
+    """
     late = sizes.joint_steps / 10
     step = sizes.joint_step
     drawn = sizes.data_model(range(sizes.seeds))
@@ -694,9 +728,9 @@ def _beyond_rows(sizes: Sizes) -> Iterator[Claim]:
     (Section 4.2).
 
     With T = 4, the tokens of a sample other than the opt token are equal or nearly
-    equal. The random start has ||W_0|| = 0.4, which is too small to hide the growth of
-    ||W_t||. A random start, and a softmax weight of only 1/4 at the start, delay the
-    first steps. This changes the exponents by 0.04.
+    equal. At the default sizes the random start has ||W_0|| = 0.4, which is too small
+    to hide the growth of ||W_t||. A random start, and a softmax weight of only 1/4 at
+    the start, delay the first steps. This changes the exponents by 0.04.
     """
     seeds = range(sizes.seeds)
     late = sizes.joint_steps / 10

@@ -45,6 +45,14 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     of its two scores. R_1 is an upper bound of R, with sample 1 at its lower score and
     sample 2 at its higher one.
 
+    Parameters
+    ----------
+    tokens : TokenSet
+        One run of two samples with two tokens each. The best token of a sample is that
+        of largest score.
+    loss : str
+        One of `attention.LOSSES`, except "sigmoid".
+
     Returns
     -------
     namespace
@@ -58,7 +66,7 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     ------
     ValueError
         For several runs, other sizes, equal scores in a sample, dependent A_1 and A_2,
-        or the sigmoid loss.
+        the sigmoid loss, or an unknown loss.
     """
     if len(tokens.y) != 1:
         raise ValueError(f"tokens has {len(tokens.y)} runs; give them one by one")
@@ -102,10 +110,12 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
 def two_samples_of(
     K: np.ndarray, low: Sequence[float], gaps: Sequence[float]
 ) -> TokenSet:
-    """Build the samples {b_i, b_i + d_i}, where K is the Gram matrix of the d_i.
+    """Build the samples {b_i, b_i + d_i}, where K (2, 2) is the Gram matrix of the d_i.
 
-    The tokens b_i have the scores `low`, and the tokens b_i + d_i have scores that are
-    higher by `gaps`.
+    The tokens b_i have the scores `low` (2,), and the opt tokens b_i + d_i have scores
+    that are higher by `gaps` (2,), which are positive. The query of both samples is one
+    unit vector. To carry the scores, the d_i have a further coordinate, which adds 1e-6
+    gaps_i gaps_j to their Gram matrix.
     """
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
@@ -151,8 +161,9 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
     """Check that on `two_samples` every rule ends at the direction of another selection
     than opt (our own statement).
 
-    Measured is, by rule, the alignment with that direction minus the alignment with
-    W_mm.
+    `tokens` is `two_samples()`; the other selection has the other token of its first
+    sample. Measured is, by rule, the alignment with that direction minus the alignment
+    with W_mm.
     """
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
@@ -172,8 +183,9 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
     """Break Assumption 2 by adding to u a random vector that is orthogonal to all opt
     tokens.
 
-    The vector has one seed per run. It is scaled such that it changes the score of
-    another token by at most `spread` times the smallest score of an opt token.
+    The vector has one seed per run. It is scaled such that the largest change of
+    another token's score is `spread` times the smallest score of an opt token in the
+    run. So opt tokens stay the best if all others score zero, as those of class means.
 
     Raises ValueError unless 0 <= spread < 1, because other tokens would become opt.
     """
@@ -199,10 +211,10 @@ def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
 def bounded_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, ratio: float, size: float = 2.0
 ) -> TokenSet:
-    """Draw `class_mean_tokens` whose noise tokens are `ratio` times as long as opt
-    tokens.
+    """Draw `class_mean_tokens` whose noise tokens are about `ratio` times as long as
+    opt tokens.
 
-    The longer of the two kinds has the length `size`.
+    The longer of the two kinds has the length `size`, noise tokens up to chance.
     """
     signal = size * min(1.0, 1.0 / ratio)
     noise = size * min(1.0, ratio)
@@ -210,7 +222,8 @@ def bounded_tokens(
 
 
 def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
-    """Return, by rule, the share of runs that reach W_mm.
+    """Return, by rule, the share of runs from zero that have `reached` W_mm after
+    `steps` steps.
 
     Runs without a W_mm are left out, as no W selects their opt tokens. The share is NaN
     if no run has a W_mm.
@@ -258,9 +271,10 @@ def broken(
     cell has runs that do not.
 
     In the first cell no assumption is broken. `diagrams` are results of
-    `phase_diagram`.
+    `phase_diagram`. The claim on the first cells fails if a cell there has no run with
+    a W_mm; other cells of this kind are left out.
     """
-    intact = min(diagram[rule][0, 0] for diagram in diagrams for rule in rules)
+    intact = np.min([diagram[rule][0, 0] for diagram in diagrams for rule in rules])
     worst = {
         rule: min(np.nanmin(diagram[rule]) for diagram in diagrams) for rule in rules
     }
@@ -284,8 +298,8 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to numpy.ndarray
-        By rule, shape (draws,): whether some p_opt that is at most 1/2 falls between
-        two records.
+        By rule, bool of shape (draws,): whether some p_opt that is at most 1/2 falls,
+        by more than rounding, between two records of 1,000 iterations.
     """
     recorded = dynamics.log_spaced(1000, 200)
     falls = {name: [] for name in rules}
@@ -309,8 +323,8 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
 def upper_end(failed: np.ndarray) -> float:
     """Return the 95 % upper confidence limit of the probability of a failure.
 
-    `failed` (draws,) says which draws failed. The limit is that of Clopper and Pearson
-    (1934).
+    `failed` (draws,) is a bool array of the draws that failed. The limit is that of
+    Clopper and Pearson (1934). It is 1 if all draws failed, or if there are none.
     """
     count = int(failed.sum())
     draws = failed.size
@@ -347,7 +361,11 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
 def room_by_dimension(
     dimensions: Sequence[int], n: int, T: int, draws: int
 ) -> np.ndarray:
-    """Return `assumptions.near_orthogonality` of class means, (dimensions, draws)."""
+    """Return `assumptions.near_orthogonality` of class means, (dimensions, draws).
+
+    Opt tokens have the length 2, and other tokens a length of about 1, in every one of
+    the `dimensions`. The seeds are 0, ..., draws - 1.
+    """
     rows = []
     for d in dimensions:
         per_draw = []

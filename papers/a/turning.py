@@ -39,7 +39,11 @@ KEY = (
 
 
 def path(times: np.ndarray) -> np.ndarray:
-    """Return W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`."""
+    """Return W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`.
+
+    `times` (times,) are whole numbers, ascending. The run starts at START, and has the
+    step size STEP.
+    """
     problem = attention.minimal(attention.two_examples())
     history = dynamics.train(
         problem, dynamics.NGD(STEP), times[-1], times, start=START[None]
@@ -48,7 +52,10 @@ def path(times: np.ndarray) -> np.ndarray:
 
 
 def directions(W: np.ndarray) -> np.ndarray:
-    """Return unit vectors along W z_i, (..., 2 examples, 2), for W (..., 2, 2)."""
+    """Return unit vectors along W z_i, (..., 2 examples, 2), for W (..., 2, 2).
+
+    They are NaN if W z_i is zero.
+    """
     turned = np.einsum("...de,ie->...id", W, attention.two_examples().z[0])
     return turned / np.linalg.norm(turned, axis=-1, keepdims=True)
 
@@ -56,15 +63,16 @@ def directions(W: np.ndarray) -> np.ndarray:
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """Write the animation, and a still picture of its start and its end.
 
-    Tokens are drawn larger the larger their softmax weights are. The arrow is W_t z_i.
-    Frames are chosen such that it turns by the same angle from each to the next, and
-    its length grows with the logarithm of its norm. The first and the last frame are
-    shown for longer.
+    Tokens are drawn larger the larger their softmax weights are. An arrow is W_t z_i;
+    its length grows with the logarithm of its norm. The moments are chosen such that
+    the arrows of both examples together turn by about the same angle from each moment
+    to the next. The first and the last moment are shown for longer.
 
     Parameters
     ----------
     gif, poster : Path
-        Where the animation and the still picture are written.
+        Where the animation and the still picture are written. Files that are there are
+        replaced.
     frames : int, optional
         How many different moments the animation has, at most.
     """
@@ -99,7 +107,7 @@ def _still(start: tuple, end: tuple, tokens: TokenSet, W_mm: np.ndarray) -> Figu
     """Draw both examples twice: at the start of training on the left, at its end on the
     right.
 
-    `start` and `end` are (t, W) each.
+    `start` and `end` are (t, W) each, with W (2, 2), and `W_mm` is (2, 2).
     """
     width, height = STILL
     figure = Figure(figsize=STILL, dpi=110)
@@ -126,7 +134,11 @@ def _draw(
     t: int,
     W: np.ndarray,
 ) -> None:
-    """Draw one frame: both examples, and above them the direction error as text."""
+    """Draw one frame: both examples, and above them, as text, the step, the direction
+    error and the norm of W.
+
+    W and W_mm (2, 2) are not zero. Texts that `figure` has are removed.
+    """
     for i, panel in enumerate(panels):
         _example(panel, i, tokens, W_mm, W)
     for text in list(figure.texts):
@@ -141,8 +153,8 @@ def _draw(
 def _example(
     panel: Axes, i: int, tokens: TokenSet, W_mm: np.ndarray, W: np.ndarray
 ) -> None:
-    """Draw an example: its tokens with their weights and scores, the arrow W z_i, and
-    the ray along W_mm z_i.
+    """Draw example i (0 or 1) in a panel, which is cleared: its tokens with their
+    weights and scores, the arrow W z_i, and the ray along W_mm z_i.
     """
     weights = attention.weights(tokens, W[None])[0, i]
     scores = attention.scores(tokens, tokens.u)[0, i]

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from companion.claims import Claim
 from lib.attention import TokenSet, coordinates, token_set, tokens
@@ -33,7 +32,8 @@ OVERTAKEN = 4.0
 
 
 def _tilted(seed: int, amount: float) -> TokenSet:
-    """Return class means whose head is tilted, so that the scores differ.
+    """Return class means whose head is tilted, so that the other tokens of a sample
+    have different scores.
 
     `amount` times a random unit vector is added to the head u.
     """
@@ -54,7 +54,7 @@ def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
 
     Each of these tokens is sqrt(1 - amount) times itself plus sqrt(amount) times a
     common vector. Each sample has its own common vector; if `among` is "all", all
-    samples have the same.
+    samples have the same. `amount` is in [0, 1]. The data have 960 dimensions.
     """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
@@ -113,8 +113,8 @@ def _point(axis: str, value: float, seed: int, steps: int) -> Point:
     """Train one problem with NGD and compare the run with its law.
 
     The step size is `STEP` times the longest step with which the offsets converge, if
-    the opt tokens are selected. `value` is the value of the property that `axis`
-    changes. Returns the Point.
+    the opt tokens are selected. It is 1 if all steps are short enough. `value` is the
+    value of the property that `axis` changes. Returns the Point.
     """
     at = Point(axis=axis, value=value, seed=seed)
     where = f"{axis} = {value:g}, seed {seed}"
@@ -147,8 +147,8 @@ def score_crossing(axis: str, seed: int) -> float:
     """Return the smallest amount on `axis` at which another token scores as high as the
     opt token.
 
-    It is infinite if no token ever does. Scores are linear in the amount, so we compute
-    them at two amounts.
+    It is infinite if no token ever does. `axis` is "imbalance" or "raw noise". There
+    scores are linear in the amount, so we compute them at two amounts.
     """
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
@@ -159,7 +159,11 @@ def score_crossing(axis: str, seed: int) -> float:
 
 
 def _ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> bool:
-    """Return whether training from zero gives every opt token the largest logit."""
+    """Return whether training one run from zero gives every opt token the largest
+    logit.
+
+    Raises ValueError if the run ends early.
+    """
     problem = coordinates.minimal(data)
     history = train(problem, NGD(step_size), steps, [0, steps])
     return bool(
@@ -171,8 +175,8 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     """Find by bisection the amount on `axis` above which a run no longer selects all
     opt tokens.
 
-    `accuracy` is relative to the `score_crossing`. The result is NaN if runs still
-    select the opt tokens at `OVERTAKEN` times that crossing.
+    `accuracy` is relative to the `score_crossing`, which must be finite. The result is
+    NaN if runs still select the opt tokens at `OVERTAKEN` times that crossing.
     """
     unit = score_crossing(axis, seed)
 
@@ -211,7 +215,9 @@ def _crowding(n: float, T: float, d: float) -> float:
 
 
 def relative(p: Point) -> float:
-    """Return the measured direction error divided by the law's, minus 1."""
+    """Return the measured direction error divided by the law's, minus 1, at the last
+    record of a point whose premises hold.
+    """
     with np.errstate(divide="ignore"):  # An altered copy of the claim may predict 0.
         return float(p.comparison.measured.error[-1] / p.comparison.predicted - 1)
 
@@ -220,7 +226,8 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
     """Check that the law predicts C on every axis, and that C falls like noise^-2 from
     sigma = 1 on.
 
-    Points for which a premise fails are left out.
+    Measured is `relative`. Points for which a premise fails are left out; a claim is
+    about NaN if its axis has no other point.
     """
     rows = []
     for axis in dict.fromkeys(p.axis for p in points):
@@ -233,7 +240,7 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
 def _noise_power(points: Any, lowest: float = 1.0):
     """Fit the exponent of the measured C in the noise from sigma = `lowest` on.
 
-    Returns a claim about the worst seed.
+    Returns a claim about the worst seed. It is about NaN if no point is left.
     """
     loud = [p for p in kept(points) if p.axis == "noise" and p.value >= lowest]
     powers = []
@@ -268,11 +275,12 @@ SHARED_QUERY = (
 )
 
 
-def _capacity(axis: Axes, values: Sequence[int], has: np.ndarray, sizes: Any):
+def _capacity(axis: str, values: Sequence[int], has: np.ndarray, sizes: Any):
     """Find where half of the seeds lose W_mm, with the claims on it.
 
-    `has` (values, seeds) is 1 where W_mm exists; `sizes` holds the two sizes that stay
-    fixed while `axis` varies.
+    `has` (values, seeds) is 1 if W_mm exists, else 0 or NaN; `sizes` holds the two
+    sizes that stay fixed while `axis` varies. Returns the value with the two ends of
+    its interval, and two claims.
     """
     half = half_of_seeds(values, has == 1.0 if axis == "d" else has != 1.0)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
@@ -288,7 +296,7 @@ def capacities(
 ) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
     """Find for every size the value at which half of the seeds lose W_mm.
 
-    Returns the values with their intervals by axis, and the claims.
+    Returns {axis: (value, low, high)}, and the claims.
     """
     lost = {}
     rows = []
@@ -320,7 +328,8 @@ class _Onset:
     def half(self, did: np.ndarray) -> tuple[float, float, float]:
         """Return 1 minus the correlation at which half of the seeds are excluded.
 
-        Its bootstrap interval is returned as well. `did` is `predicted` or `measured`.
+        The two ends of its bootstrap interval are returned as well. `did` is
+        `predicted` or `measured`.
         """
         return half_of_seeds(1 - np.array(self.values)[::-1], ~did[::-1])
 
@@ -329,8 +338,9 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
     """Find, at each correlation, which runs of `steps` steps are too short to show the
     law.
 
-    `predicted` is computed from the duals, and `measured` by training. Raises
-    PremiseFails if a run is excluded for another reason than its length.
+    `predicted` is computed from the duals, and `measured` by training. The correlations
+    `values` are ascending. Raises PremiseFails if the law has no prediction, or if a
+    run is excluded for another reason than its length.
     """
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)
@@ -389,8 +399,8 @@ def repeated(seed: int, steps: int) -> _Repeated:
 
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
-    """Return the share of runs that select every opt token, over all `values` and
-    seeds.
+    """Return the share of runs that select every opt token, over all seeds and over the
+    correlations `values` of the tokens of a sample.
     """
     return float(
         np.mean([_ends_in_opt(_correlated(s, v)) for v in values for s in seeds])

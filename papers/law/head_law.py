@@ -27,6 +27,8 @@ from papers.saturation import saturated_slopes
 def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return the shortest u (d,) with x_{i,t}^T u = wanted (n, T), for tokens X (n, T,
     d).
+
+    The tokens are linearly independent; otherwise u is a least-squares solution.
     """
     rows = X.reshape(-1, X.shape[-1])
     return np.linalg.lstsq(rows, wanted.ravel(), rcond=None)[0]
@@ -76,7 +78,8 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
     """Compute the law of heads that end in their opt tokens, from W_0 = 0.
 
     The loss is exponential. Raises ValueError if the heads do not have the same tokens,
-    labels, queries and mask, and PremiseFails as `margin_law` does.
+    labels, queries and mask, PremiseFails as `margin_law` does, and Infeasible if no W
+    selects the opt tokens of a head.
     """
     for h, head in enumerate(heads):
         if not _sees_the_same(head, heads[0]):
@@ -154,7 +157,9 @@ class HeadRuns:
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
     """Train all heads by NGD from W_h = 0, on the margins of all pairs.
 
-    The gradients are normalised together if `common`, else each head by itself.
+    The gradients are normalised together if `common`, else each head by itself. A step
+    has the length `step_size`, of all heads together or of each. The loss is
+    exponential.
     """
     K = np.stack([law_of.gram(head, masked_as_zero=True) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
@@ -236,7 +241,9 @@ def _refusals(
 
 
 def ratios(norm: np.ndarray) -> np.ndarray:
-    """Return ||W_h||/||W_1|| of the heads after the first, (H - 1, runs)."""
+    """Return ||W_h||/||W_1|| of the heads after the first, (H - 1, runs), from the
+    norms (H, runs).
+    """
     return norm[1:] / norm[:1]
 
 

@@ -45,6 +45,9 @@ class _JointLaw:
     def at_level(self, level: np.ndarray) -> MarginLaw:
         """Return the law of W while the head is a_u v + rho_u, at a_u = `level`
         (runs,).
+
+        Raises PremiseFails with "score gaps" if this head scores another token as high
+        as the opt token.
         """
         gaps = score_gaps(
             self.problem.tokens, level[:, None] * self.head.W + self.residual
@@ -68,7 +71,9 @@ def _opt_tokens(tokens: TokenSet) -> np.ndarray:
 
 
 def _off_span(rows: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Return the part of u (runs, r) orthogonal to the span of `rows` (runs, n, r)."""
+    """Return the part of u (runs, r) orthogonal to the span of `rows` (runs, n, r),
+    which are linearly independent.
+    """
     basis = np.linalg.qr(np.swapaxes(rows, 1, 2))[0]
     return u - (basis @ (np.swapaxes(basis, 1, 2) @ u[..., None]))[..., 0]
 
@@ -266,6 +271,7 @@ def level_errors(runs: JointRuns) -> np.ndarray:
     the head.
 
     This level follows from the lengths of the head's steps. The result is (runs,).
+    Raises PremiseFails as `at_level` of the law does.
     """
     constant = runs.law.at_level(runs.level).constant
     return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
@@ -282,6 +288,7 @@ def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
 
 
 def _claims(name: str, runs: Any):
+    """Yield the claims on the JointRuns of one rule, which they call `name`."""
     law = runs.law
     yield claim("joint.limit", limit_errors(runs), name)
     yield claim("joint.level", level_errors(runs), name)
@@ -304,7 +311,8 @@ def _claims(name: str, runs: Any):
 class _StartedHead:
     """Runs whose head starts at u_0, and how well two laws predict their offsets.
 
-    The errors (runs, records) are the largest ones of the offsets on the support.
+    The errors (runs, records) are the largest ones of the offsets on the support, at
+    the `iterations` (records,).
     """
 
     iterations: np.ndarray
@@ -316,8 +324,11 @@ class _StartedHead:
 def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _StartedHead:
     """Train head and W from u_0 = `tokens.u`, and compare the offsets with two laws.
 
-    One law has the kappa of both SVMs, the other that of the fixed head u_0. Raises
-    PremiseFails as `joint_slopes` does.
+    One law has the kappa of both SVMs, the other that of the fixed head u_0. Both are
+    those of the tokens that the run selects at the end. `records` are ascending
+    iterations; training ends at the last. Raises PremiseFails as `joint_slopes` and
+    `margin_law` do, Infeasible if an SVM has no solution, and ValueError if a run ends
+    early.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -350,7 +361,8 @@ def start_claims(runs: _StartedHead) -> list[Claim]:
     """Check that the law with the kappa of both SVMs predicts the offsets, with errors
     of the expected order in t.
 
-    The law with the kappa of the initial head must not fit.
+    The law with the kappa of the initial head must not fit. The order is that between
+    the last two records.
     """
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])

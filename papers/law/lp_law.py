@@ -35,13 +35,14 @@ SHARES = (0.5, 0.95, 1.05)
 
 class _LpLaw:
     """The law of one run from W_0 = 0 that ends in its opt tokens, for the exponential
-    loss.
+    loss and the exponent p > 1.
 
     The tokens are not reduced to minimal coordinates, because l_p norms depend on the
     coordinates. `constant` is the limit of ||W||_p sqrt(2 D), where D is the divergence
     from `solution`. `fastest` is the largest rate, per unit of margin, at which a wrong
     offset decays. Arrays over pairs (m,) have no pair of a masked token. Raises
-    PremiseFails with "whole support" or "score gaps".
+    PremiseFails with "whole support" or "score gaps", and Infeasible if no W selects
+    the opt tokens.
     """
 
     def __init__(self, data: TokenSet, p: float) -> None:
@@ -109,6 +110,8 @@ class _LpLaw:
 class _LpRun:
     """A run with its law: the norm ||W||_p and the error sqrt(2 D) at the late records,
     (k,) each.
+
+    `started` is whether it starts from another W than zero.
     """
 
     law: _LpLaw
@@ -120,8 +123,10 @@ class _LpRun:
 def _run(law: _LpLaw, size: float, steps: int, start: np.ndarray | None = None):
     """Train until ||W||_p = (eta steps)^{1/(p-1)} = `size`, and compare with the law.
 
-    `start` is W_0, by default zero. Returns an _LpRun, or raises PremiseFails if the
-    steps are too long or the run is too short.
+    `start` is W_0 (1, d, d_z), by default zero. The norm has the value `size` up to
+    what the law neglects. Returns an _LpRun, or raises PremiseFails if the steps are
+    too long, the run is too short, or too much of the residual is on small entries of
+    W_mm.
     """
     p = law.p
     step = size ** (p - 1) / steps
@@ -168,7 +173,8 @@ def study(
     """Train every seed from zero, and from a Gaussian start with standard deviation
     `std`.
 
-    Returns the runs whose premises hold, and for each excluded seed the reason.
+    Returns two runs of every seed for which the premises of both hold, and for each
+    excluded seed the reason.
     """
 
     def both(seed: int):
@@ -229,6 +235,8 @@ def onsets(
 ) -> tuple[np.ndarray, dict[int, str]]:
     """Return `_onset` of every seed's problem, (runs, 2), and for each excluded seed
     the reason.
+
+    If all seeds are excluded, the first result has the shape (0,).
     """
     kept, refused = each_seed(seeds, lambda seed: _onset(_LpLaw(_problem(seed), p), at))
     return np.array(kept), refused
@@ -238,7 +246,8 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
     """Check that under constant steps the offsets are at their limits before the onset,
     and cycle after it.
 
-    `moved` is (runs, 2): the moves before and after the onset.
+    `moved` is (runs, 2): the moves before and after the onset. Without runs, both
+    claims are about NaN.
     """
     early, late = (
         np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
@@ -271,8 +280,8 @@ def _train(law: _LpLaw, steps: Any, count: int, record: Any):
     """Train by normalised mirror descent from zero, one run for each entry of `steps`.
 
     An entry of `steps` is a function from the iteration t to eta_t. Each sample must
-    have one or two tokens. Returns W, (runs, records, d d_z), at the iterations
-    `record` up to `count`.
+    have one or two tokens that are not masked. Returns W, (runs, records, d d_z), at
+    the iterations `record`, which are ascending and at most `count`.
     """
     A = law.rows
     p = law.p
@@ -308,8 +317,7 @@ class Settled:
 
     law: _LpLaw
     moved: np.ndarray  # (k,) the largest move of an offset in the last step
-    # the largest move of an offset under constant steps that reach the ||W|| of the
-    # second share
+    # the same under constant steps that reach the ||W|| of the second share
     constant: float
     pace: np.ndarray  # (k,) ||W||_p divided by (sum of step sizes)^{1/(p-1)}
     error: float  # ||W||_p sqrt(2 D) divided by the law's constant, at the first share
@@ -320,7 +328,8 @@ def decay_study(
 ) -> tuple[list[Settled], dict[int, str]]:
     """Train every seed's problem with decaying steps of each of `SHARES`.
 
-    Returns the results, and for each excluded seed the reason.
+    A run takes `count` steps. Returns the results, and for each excluded seed the
+    reason.
     """
 
     def study_seed(seed: int):
@@ -334,7 +343,7 @@ def _settled(law: _LpLaw, count: int):
     constant steps.
 
     Returns Settled. Raises PremiseFails if the offsets have not converged under the
-    smallest share.
+    smallest share, or if too much of the residual is on small entries of W_mm.
     """
     decaying = [_decaying(law, share) for share in SHARES]
     constant = _constant(law, SHARES[1], count)

@@ -151,7 +151,9 @@ class MarginLaw(Shapes):
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
         """Return the longest NGD step with which the offsets converge, (runs,).
 
-        It is 2 (1 + momentum) ||W_mm|| / fastest. With longer steps the offsets cycle.
+        It is 2 (1 + momentum) ||W_mm|| / fastest, and infinite if the support has only
+        one constraint. With longer steps the offsets cycle. Raises ValueError unless 0
+        <= momentum < 1.
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -194,7 +196,8 @@ def margin_law(
     loss : str, optional
         One of ``lib.LOSSES``.
     log_slopes : ndarray (runs, n, T-1), optional
-        log kappa_m, up to a common constant. Default: `saturated_slopes`.
+        log kappa_m, up to a common constant. Default: `saturated_slopes` for `loss`,
+        which is not used otherwise.
 
     Returns
     -------
@@ -211,7 +214,10 @@ def margin_law(
         problem), "positive duals" (a tight constraint without a dual), "score gaps" (a
         token on the support scores at least the selected one).
     ValueError
-        If an array has another shape.
+        If an array has another shape, or if the loss is unknown.
+    RuntimeError
+        If dependent tight constraints leave a choice of duals, and Newton's method does
+        not find those of least entropy.
     TypeError
         If the first two arguments are of another kind, for example if they are swapped.
 
@@ -306,7 +312,8 @@ def from_duals(
 ) -> MarginLaw:
     """Compute the `margin_law` without its checks, from the Gram matrix K (runs, m, m).
 
-    The other arguments are (runs, n, T-1), with m = n (T-1).
+    The other arguments are (runs, n, T-1), with m = n (T-1). The support are the pairs
+    with a positive dual.
     """
     fields = []
     for K_run, beta, *more in zip(K, duals, margins, log_slopes, strict=True):
@@ -426,7 +433,8 @@ def joint_slopes(
 
     Up to a constant it is log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}), where v solves
     the SVM `head` and nu are its duals. Entries are NaN as in `saturated_slopes`.
-    Raises PremiseFails with "whole head" if a nu_i is zero.
+    `selected` (runs, n) are the tokens s_i, by default the opt tokens. Raises
+    PremiseFails with "whole head" if a nu_i is zero.
     """
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
@@ -446,7 +454,8 @@ def joint_slopes(
 def features(K: np.ndarray) -> np.ndarray:
     """Return F (s, rank) with F F^T = K (s, s), for the Gram matrix K of features A_m.
 
-    Its rows are the A_m in coordinates of their span.
+    Its rows are the A_m in coordinates of their span. No A_m is zero. Directions in
+    which the A_m/||A_m|| have eigenvalues below INDEPENDENT are left out.
     """
     length = np.sqrt(np.diag(K))
     values, vectors = np.linalg.eigh(K / np.outer(length, length))

@@ -18,7 +18,6 @@ from papers.law.margin_law_steps import Cycles, ratio_to_law
 from papers.law.tolerances import QUIET
 from papers.ours import BOUNDS
 
-# By rule, which quantity is constant, and the height of its label.
 # How the figure of the diagonal names the settings of page 40.
 SETTINGS = {
     "class means, NGD": "class means, normalised GD",
@@ -27,6 +26,7 @@ SETTINGS = {
     "unequal scores, Gaussian start": "unequal scores, start not zero",
     "unit tokens, partial support": "unit tokens, few pairs on the support",
 }
+# By rule, which quantity is constant, and the height of its label.
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
 # smaller relative deviations are rounding, which differs between processors
 FLOOR = 1e-10
@@ -38,6 +38,8 @@ SMALL = dict(fontsize="x-small")
 def _by_setting(comparisons: Any):
     """Group comparisons by setting, and return a list of (name, its comparisons, a
     look).
+
+    There are no more settings than looks in plots.SERIES; further ones are left out.
     """
     names = dict.fromkeys(c.setting.name for c in comparisons)
     groups = ([c for c in comparisons if c.setting.name == name] for name in names)
@@ -52,7 +54,7 @@ def _logs(axis: Axes, **names: Any):
 def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figure:
     """Draw the path of two weights W_t, (steps + 1, 2), next to the ray of W_mm.
 
-    `rest` is the predicted offset of the path from the ray.
+    `W_mm` and `rest` are (2,); `rest` is the predicted offset of the path from the ray.
     """
     figure, (plane, distance) = plots.panels(1, 2, height=2.9)
     near = path[np.linalg.norm(path, axis=1) < 8]
@@ -84,7 +86,7 @@ def bound_and_law(history: History, law: MarginLaw) -> Figure:
     Theorem 1.
 
     The runs start at W_0 = 0 and have all pairs on the support, so that C is the whole
-    constant.
+    constant. The history has the target "W_mm".
     """
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     t = history.iterations[1:]
@@ -122,8 +124,8 @@ def offsets(
 ) -> Figure:
     """Draw the offsets of one run against their prediction from the SVM's duals.
 
-    `comparisons` are all runs. Words in the picture say by how much their offsets and
-    duals deviate.
+    `predicted` and `measured` (m,) are the offsets on the support. `comparisons` are
+    all runs. Words in the picture say by how much their offsets and duals deviate.
     """
     figure, (bars,) = plots.panels(1, 1, height=3.1)
     order = np.argsort(-predicted)
@@ -155,7 +157,8 @@ def offsets(
 def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     """Draw each run's residual against its predicted constant C.
 
-    A mark is filled if C is the whole predicted residual.
+    A second panel shows ||W_t|| times the whole direction error, divided by C, with one
+    row per setting. A mark is filled if C is the whole predicted residual.
     """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
     ratios = {}
@@ -196,8 +199,8 @@ def _off(worst: float) -> str:
 
 
 def _misses_the_law(axis: Axes, name: str, end: tuple, deviation: float) -> None:
-    """Mark the end of a run that does not reach the law, and write what is constant in
-    its rule.
+    """Mark the `end` (x, y) of a run that does not reach the law, and write what is
+    constant in its rule, a key of SHORT, and its relative `deviation`.
     """
     stops = plots.look("stops")
     axis.plot(*end, ms=7, zorder=4, **stops.mark)
@@ -215,9 +218,11 @@ def _misses_the_law(axis: Axes, name: str, end: tuple, deviation: float) -> None
 
 
 def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
-    """Draw the direction error over ||W_t|| with C/||W_t||.
+    """Draw the direction error over ||W_t|| with C/||W_t||, for the first run of each
+    history.
 
-    The runs start at W_0 = 0 and have all pairs on the support.
+    The runs start at W_0 = 0 and have all pairs on the support. The histories have the
+    target "W_mm".
     """
     figure, (axis,) = plots.panels(1, 1, height=3.2)
     for name, history in histories.items():
@@ -243,7 +248,9 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
 def differences(fast: tuple, slow: tuple) -> Figure:
     """Draw the direction errors of W_{2t} and of W_{2t} - W_t.
 
-    `fast` and `slow` are (history, errors, law) of two problems.
+    `fast` and `slow` are (history, errors, law) of two problems, trained by NGD and by
+    GD, with records that double. `errors` (runs, records - 1) are from
+    `margin_law_steps.difference_errors`.
     """
     figure, axes = plots.panels(1, 2, height=3.1)
     for axis, (history, errors, _), rule in zip(
@@ -281,7 +288,9 @@ def differences(fast: tuple, slow: tuple) -> Figure:
 
 def cycles(runs: Sequence[Cycles]) -> Figure:
     """Draw the last moves of the offsets over the step size, divided by the longest
-    with which they converge.
+    with which they converge, in one panel for each of `runs`.
+
+    The multiples of a panel are ascending, and some of them are above 1.
     """
     figure, axes = plots.panels(1, len(runs), height=2.8)
     for axis, tried in zip(axes, runs, strict=True):
@@ -588,7 +597,8 @@ def idle_and_moves(zero: Any, zeros: Any, steps: Sequence[lp_law.Settled]) -> Fi
 def _idle(axis: Axes, zero: Any, zeros: Any):
     """Draw the offsets of idle pairs minus their constant.
 
-    `zero` are runs with one idle pair each, `zeros` a run with several.
+    `zero` are runs with one idle pair each, `zeros` runs with several. Of these the
+    first one is drawn for each number of idle pairs.
     """
     several = {}
     for run in zeros:

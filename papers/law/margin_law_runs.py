@@ -86,7 +86,8 @@ class Comparison:
         tenth of the run.
 
         With `everywhere`, steps must be short enough for every start, as in
-        `margin_theorem.prove`.
+        `margin_theorem.prove`. With momentum only the last iterate can be proved, and
+        not `everywhere`. The law must be known.
         """
         local = margin_theorem.Local(
             self.tokens, self.law, self.selected, self.setting.loss
@@ -113,7 +114,11 @@ class Comparison:
 
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
-    """Train every run of a setting for `steps` steps, and compare each with its law."""
+    """Train every run of a setting for `steps` steps, and compare each with its law.
+
+    If a premise of the law fails for a run, or its SVM has no solution, its comparison
+    says so. Raises ValueError if a run ends early.
+    """
     problem = coordinates.minimal(setting.tokens)
     # The bases of the minimal coordinates are large, and no longer needed.
     setting = replace(setting, tokens=problem.tokens)
@@ -209,7 +214,8 @@ def _measure(c: Any, history: History, off_span: Any):
 def _duality_gap(
     tokens: TokenSet, selected: np.ndarray, W: np.ndarray, duals: np.ndarray
 ):
-    """Return the relative duality gap of W (runs, r, q) in the max-margin problem.
+    """Return the relative duality gap (runs,) of W (runs, r, q) in the max-margin
+    problem.
 
     Any nonnegative `duals` (runs, n, T-1) give an upper bound on the margin. The gap is
     1 minus the normalised margin of W divided by this bound.
@@ -249,7 +255,8 @@ def offsets_missed(c: Comparison) -> np.ndarray:
 def _values(c: Any):
     """Return what the claims law.* are about in one run, by id.
 
-    A value is a number, or an array with an entry for each pair on the support.
+    A value is a number, or an array with an entry for each pair on the support. The
+    rule is NGD or Polyak, since "lower_bound" needs to know how fast ||W_t|| grows.
     """
     m = c.measured
     law = c.law
@@ -275,7 +282,8 @@ def _values(c: Any):
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
     """Check every claim law.* on comparisons whose premises hold.
 
-    The last claim is the share of runs that the local theorem proves.
+    The last claim is the share of runs that the local theorem proves. At least one
+    comparison is needed. The rules are NGD and Polyak.
     """
     runs = [_values(c) for c in comparisons]
     values = {

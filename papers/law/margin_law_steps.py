@@ -54,7 +54,10 @@ def _growing_polyak(max_step: float, growth: float):
 def figure2_runs(
     problem: coordinates.Minimal, W_mm: np.ndarray, growing_steps: int
 ) -> tuple[dict[str, History], dict[str, History]]:
-    """Train every rule on the problem of Figure 2.
+    """Train every rule on the problem of Figure 2, from zero.
+
+    `W_mm` (runs, r, q) is the solution in the coordinates of `problem`. GD with growing
+    steps and Polyak's rule with a growing cap take `growing_steps` steps.
 
     Returns two dicts of histories by rule: those of the rules that get far enough to
     show the law, and those of GD and Polyak's rule with constant step size and constant
@@ -95,7 +98,7 @@ def _settling_rate(history: History, law: MarginLaw):
     (runs,).
 
     The rate is per unit of margin. It is fitted where the wrong offset is between 1e-3
-    and 1e-8.
+    and 1e-8, at two records at least.
     """
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
@@ -192,7 +195,9 @@ def short_step(
     runs: Sequence[Cycles], multiple: float, setting: str | None = None
 ) -> Claim:
     """Check that the offsets of every run converge with `multiple` times the longest
-    step.
+    step, one of the multiples of `runs`.
+
+    `setting` ends the claim's id; by default it is the multiple.
     """
     moved = _moved(runs, multiple)
     if moved.max() > LOUD:
@@ -260,8 +265,9 @@ def _which_cycle(
     """Find which saturated runs of NGD still move back and forth in the end.
 
     Let y = x/||V|| be the scaled deviation, D = sum_m pi_m u_m with pi_m proportional
-    to pi*_m e^{-<u_m, y>}, and s = eta/||V||. A step moves y by s D/sqrt(1 + ||D||^2).
-    The step size is 0.9 times the longest one with which offsets converge.
+    to pi*_m e^{-<u_m, y>}, and s = eta/||V||. A step moves y by s D/sqrt(1 + ||D||^2),
+    plus `momentum` times the step before. The step size is 0.9 times the longest one
+    with which offsets converge.
 
     A run moves back and forth if its path over the last LAST steps is longer than LOUD
     s per step, and its net move is less than an eighth of this path.
@@ -273,11 +279,14 @@ def _which_cycle(
     starts : ndarray (count, starts, m - 1)
         Initial y in units of s.
     momentum : float
+        In [0, 1).
     steps : int
+        The number of steps, at least LAST.
 
     Returns
     -------
     ndarray of bool (count, starts)
+        Whether the run of each support and start moves back and forth.
     """
     modes = np.swapaxes(across, 1, 2) @ (shares[..., None] * across)
     step = 2 * 0.9 * (1 + momentum) / np.linalg.eigvalsh(modes)[:, -1, None, None]
@@ -300,7 +309,7 @@ def _which_cycle(
 
 
 def _random_starts(draw: np.random.Generator, count: int, pairs: int) -> np.ndarray:
-    """Draw 20 starts per support, (count, 20, pairs - 1).
+    """Draw 20 starts per support, (count, 20, pairs - 1), in units of the step.
 
     Their lengths are lognormal around e^{-1}.
     """
@@ -316,8 +325,9 @@ def search(
     """Count the random supports on which a run moves back and forth with 0.9 of the
     longest step.
 
-    Returns two numbers: on how many of `count` supports a run does so after the usual
-    number of steps, and on how many of these still after `longer` steps.
+    Returns two numbers: on how many of `count` supports of `pairs` pairs a run does so
+    after the usual number of steps, and on how many of these still after `longer`
+    steps. The second is 0 if `longer` is.
     """
     draw = stream(pairs, "problems")
     early = 0
@@ -356,8 +366,9 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """Check that under GD the error of W_{2t} - W_t falls like log t / t^lambda.
 
-    Here lambda = min(lambda_1, 1), and the fit is over four doublings of t. What we
-    have proved is t^-q for every q < min(lambda, excess).
+    Here lambda = min(lambda_1, 1), and the fit is over four doublings of t, from one
+    record to the next. `errors` (runs, records - 1) are `difference_errors` of the
+    history. What we have proved is t^-q for every q < min(lambda, excess).
     """
     t = history.iterations[1:][-5:]
     y = errors[:, -5:]
@@ -371,7 +382,8 @@ def ngd_claims(
     """Check the law at the end of a long NGD run, and that W_{2t} - W_t is nearer to
     the direction of W_mm than W_{2t} is.
 
-    `errors` are the direction errors of the differences.
+    `errors` (runs, records - 1) are `difference_errors` of the history, whose last two
+    records are at t and 2t.
     """
     off = ratio_to_law(history, target, law)[:, -1] - 1
     gains = history.direction_error[target][:, -1] / errors[:, -1]

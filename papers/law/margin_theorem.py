@@ -22,10 +22,13 @@ from papers.saturation import gaps_of_scores
 ROOMS = np.geomspace(1e-8, 10, 37)
 
 
-def _slope_bounds(lo: float, hi: float, loss: str) -> tuple[float, float]:
-    """Return the largest |l'| and the largest |l''| on the intervals [lo, hi].
+def _slope_bounds(
+    lo: np.ndarray, hi: np.ndarray, loss: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest |l'| and a Lipschitz constant of l' on each of the intervals
+    [lo, hi], (n,) each.
 
-    The largest |l''| is a Lipschitz constant of l'.
+    The Lipschitz constant is an upper bound on |l''|.
     """
     # |l'| is monotone, or largest next to 0.
     ends = np.array([lo, hi, np.clip(0.0, lo, hi)])
@@ -125,8 +128,8 @@ class Local:
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Split the W with margins g (n, T-1) into the parts of equation (1).
 
-        Returns the level a, the deviation x (u,) in `basis`, and omega (k,), the part
-        outside the support's span.
+        W is the shortest matrix with these margins. Returns the level a, the deviation
+        x (u,) in `basis`, and omega (k,), the part outside the support's span.
         """
         of_pairs = np.reshape(g, self.shown.shape)[self.shown]
         w = np.linalg.lstsq(self.A, of_pairs, rcond=None)[0]
@@ -151,6 +154,8 @@ class Local:
     def curvature(self, R: float) -> tuple[float, float]:
         """Return l(R) and L(R) of (6), a lower and an upper bound on the mean Hessian
         of G.
+
+        They are inf and 0 if W cannot move orthogonally to V in the support's span.
         """
         if self.fastest == 0:
             return np.inf, 0.0
@@ -201,8 +206,8 @@ def _step_bound(
 ) -> tuple[float, float, float]:
     """Return sigma-bar and xi of (7), and the level that GD must at least have.
 
-    sigma-bar bounds the steps; it is 0 if they are too long. Rules other than GD need
-    no level, so that it is -inf.
+    sigma-bar bounds the steps. Rules other than GD need no level, so that it is -inf.
+    If their steps are too long, the result is (0, 0, inf).
     """
     if isinstance(rule, GD):
         sigma = 1 / L if L else problem.norm**2
@@ -232,7 +237,7 @@ def _constants(
     x: float,
     omega: np.ndarray,
     tau: float,
-    everywhere: Any = False,
+    everywhere: bool = False,
 ) -> tuple[float, float, float]:
     """Compute A, K, q of (8) and (9), which `Proof` explains.
 
@@ -252,7 +257,7 @@ def _constants(
     Returns
     -------
     tuple of float
-        A is infinite if the steps are too long.
+        A, K and q. If the steps are too long, A is infinite and the others are NaN.
     """
     R = x + tau
     low, L = problem.curvature(R)
@@ -289,7 +294,8 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
     problem : Local
         The run's selection and its law.
     rule : GD, NGD or Polyak
-        Without momentum. For other rules the theorem says nothing.
+        Without momentum, and with a decay of at most 1. For other rules the theorem
+        says nothing, and the proof says why.
     g : ndarray (n, T-1)
         The margins of all pairs at the point.
     everywhere : bool
@@ -401,7 +407,8 @@ def prove_with_momentum(
 ) -> Proof:
     """Apply the theorem for NGD with momentum to one point of a run.
 
-    `g` (n, T-1) are the margins at the point, `before` those one step earlier.
+    `g` (n, T-1) are the margins at the point, `before` those one step earlier. `rule`
+    is NGD without decay and without a cap. A, K and q of the Proof stay unknown.
     """
     level, x, omega = problem.split(g)
     foreign = not isinstance(rule, NGD) or rule.decay or np.isfinite(rule.max_step)

@@ -21,7 +21,8 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
     """Return the tokens of largest logit at record k, (runs, n).
 
     `opt` (runs, n) are the tokens whose logits the history's margins are relative to.
-    Raises ValueError if a run has ended before record k.
+    In a tie the opt token is returned, or else the first. Raises ValueError if a run
+    has ended before record k.
     """
     margins = known(history.margins)[:, k]
     ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
@@ -54,7 +55,9 @@ def relative_margins(
 ) -> np.ndarray:
     """Return the logit of the selected token minus that of each other token.
 
-    The result is (runs, k, n, T-1), at every record, and infinite for masked tokens.
+    `opt` (runs, n) is as in `selection`, and so is the shape of `selected`. The result
+    is (runs, k, n, T-1), at every record. It is infinite for masked tokens, and NaN at
+    records after a run has ended.
     """
     margins = known(history.margins)
     runs, count, n, S = margins.shape
@@ -67,7 +70,8 @@ def relative_margins(
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
     """Compute beta_m / sum beta from margins and log kappa_m, all (..., n, T-1).
 
-    By the law, beta_m is proportional to kappa_m e^{-g_m}.
+    By the law, beta_m is proportional to kappa_m e^{-g_m}. A pair whose log kappa_m is
+    not finite gets the dual 0.
     """
     pull = np.where(np.isfinite(log_slopes), log_slopes - margins, -np.inf)
     pull = pull - pull.max((-2, -1), keepdims=True)
@@ -90,7 +94,9 @@ def direction_error(
 ) -> np.ndarray:
     """Return ||W/||W|| - V/||V||||, (runs,).
 
-    `outside` (runs,) is the norm of a part of W that the coordinates of W do not hold.
+    W and V are (runs, r, q), or one of them is (1, r, q). `outside` (runs,) is the norm
+    of a part of W that the coordinates of W do not hold. The error of W = 0 is 0, while
+    a history has NaN there.
     """
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
@@ -117,7 +123,8 @@ def residual(
     """Return the norm of the part of W that is in the support's span and orthogonal to
     V, (runs,).
 
-    For V = W_mm it tends to ||rho_perp|| = C, also if pairs are off the support.
+    For V = W_mm it tends to ||rho_perp|| = C, also if pairs are off the support. The
+    arguments are those of `outside_support`, and V has the shape of W.
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
@@ -156,7 +163,10 @@ def _span_part(
 
 
 def check_selection(run: int, margins: np.ndarray) -> None:
-    """Raise PremiseFails unless every margin (n, T-1) is at least SATURATED."""
+    """Raise PremiseFails unless every margin (n, T-1) is at least SATURATED.
+
+    `run` is the index that the error names.
+    """
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
     reason = (
@@ -170,6 +180,9 @@ def check_selection(run: int, margins: np.ndarray) -> None:
 def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     """Raise PremiseFails if the steps are too long, the run is too short, or an offset
     still moves.
+
+    `law` is the MarginLaw of one run, `measured` what `margin_law_runs` measured on it,
+    and `run` the index that the error names.
     """
     longest = law.longest_step(momentum)[0]
     step = measured.step_length
@@ -208,8 +221,9 @@ def each_seed(
 ) -> tuple[list, dict[int, str]]:
     """Apply `study` to every seed, and collect the seeds for which it fails.
 
-    Returns the results, and for each excluded seed the reason, which begins with
-    `where`.
+    It fails if it raises PremiseFails or RuntimeError. Other errors, such as
+    Infeasible, are not caught. Returns the results, and for each excluded seed the
+    reason, which begins with `where`.
     """
     kept = []
     refused = {}

@@ -80,7 +80,7 @@ def predict(
     Parameters
     ----------
     tokens : TokenSet or Minimal
-        The tokens that were trained on.
+        The tokens that were trained on, with the head.
     run : History
         What ``lib.train`` returned for one rule along the gradient, with a fixed head.
     loss : str, optional

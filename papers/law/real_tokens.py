@@ -29,7 +29,7 @@ RIDGE = 0.01  # ridge penalty of the probe, relative to the mean square of its i
 @dataclass(frozen=True)
 class _Sentences:
     """Sentences of equal length, as the `tokens` of one run and as `words`, n lists of
-    T word pieces.
+    T word pieces each.
     """
 
     tokens: TokenSet
@@ -40,10 +40,12 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     """Select the first `count` sentences of one length, half of them with each of the
     two extreme labels.
 
-    `shortest` is the least length allowed. X (1, count, length, d) holds the packaged
-    encoder's last hidden states between [CLS] and [SEP], and z (1, count, d) the hidden
-    state of [CLS]. Raises ValueError if no length has enough rows of both labels, and
-    if `count` is odd.
+    The length is the least one from `shortest` to 126 word pieces that has enough rows.
+    X (1, count, length, d) holds the packaged encoder's last hidden states between
+    [CLS] and [SEP], and z (1, count, d) the hidden state of [CLS]. The head is a linear
+    probe, a ridge regression of y on the mean token; y is -1 for the lowest label and 1
+    for the highest. Raises ValueError if no length has enough rows of both labels, and
+    if `count` is odd or below 2.
     """
     from tokenizers import Tokenizer
     from transformers import AutoModel
@@ -120,8 +122,9 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
     """Train W by `rule`, and compare its residual with the law's constant C.
 
     The residual is the part of W in the support's span that is orthogonal to W_mm. A
-    run is excluded, with the reason as `refusal`, if it diverges, if its least margin
+    run is excluded, with the reason as `refusal`, if it ends early, if its least margin
     is below SATURATED, if a hypothesis of the law fails, or if its steps are too long.
+    `tokens` are one run. There are at most `records` records after the start.
     """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
@@ -169,8 +172,10 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """Check what the protocol predicts: the constant C, and that it depends on
-    kappa.
+    """Check what the protocol predicts: the constant C, and that it depends on kappa.
+
+    Measured are the share of the runs whose C is within 1 % of the prediction, and how
+    far at least C would move if every kappa were 1. Both are NaN if all are excluded.
     """
     kept = [reading for reading in readings if not reading.refusal]
     if kept:
@@ -188,10 +193,11 @@ def claims(readings: list[_Reading]) -> list[Claim]:
 def draw(
     readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
 ) -> Figure:
-    """Draw the measured constant divided by the predicted one, and a sentence of
-    `shown`.
+    """Draw the measured constant divided by the predicted one, and the first sentence
+    of `shown`.
 
-    The colour of each word shows its softmax weight at several times of training.
+    `readings` are by name, of at most two data sets; excluded runs are left out. The
+    colour of each word shows its softmax weight at several times of training.
     """
     figure = Figure(figsize=(plots.WIDTH, 3.9), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.9, 1))

@@ -42,7 +42,7 @@ EARLY = (
 
 def _second(Q: np.ndarray) -> np.ndarray:
     """Return the duals y >= 0 of D on the idle pairs, (idle,), which maximise 1^T y -
-    y^T Q y / 2.
+    y^T Q y / 2, for a positive definite Q.
     """
     lower = np.linalg.cholesky(Q)
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
@@ -102,10 +102,10 @@ class _ZeroDuals:
         self.step = float(min(law.longest_step()[0] / 2, law.norm[0]))
 
     def residual(self, level: np.ndarray) -> np.ndarray:
-        """Return ||rho_0 + D log a|| at a = `level`.
+        """Return ||rho_0 + D log a|| at a = `level` (k,), with shape (k,).
 
         It is the predicted norm of W's part in the span of the tight pairs, orthogonal
-        to W_mm.
+        to W_mm. It is NaN if an idle pair has y_k = 0, since its offset is not known.
         """
         drift = np.zeros(len(self.rest))
         drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
@@ -118,7 +118,8 @@ class _ZeroDuals:
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
     """Return data in which `count` constraints of one run that were slack are tight.
 
-    Their tokens are moved along W_mm z.
+    These are the constraints with the least slack. Their tokens are moved along W_mm z.
+    Raises PremiseFails with "slack constraints" if there are fewer.
     """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
@@ -153,8 +154,8 @@ def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     """Train by NGD from zero and compare with the law.
 
     `step` defaults to `law.step`. Returns a _ZeroDualsRun with records from the last
-    `decades` decades of the `steps` iterations. Raises PremiseFails if the offsets of
-    the idle pairs have not converged.
+    `decades` decades of the `steps` iterations. Raises PremiseFails if the run has not
+    selected its opt tokens, or if the offsets of the idle pairs have not converged.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
@@ -216,7 +217,9 @@ def _last_offsets(r: Any):
 
 
 def zero_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """Check the offset of a single idle pair and its slope in log a_t, at the end."""
+    """Check the offset of a single idle pair at the end, and its slope in log a_t over
+    the last five records.
+    """
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
     return [claim("zero.offset", offsets, "", len(runs)), claim("zero.slope", slopes)]
@@ -339,7 +342,9 @@ def _lowest(
 ) -> float:
     """Return the minimum of <direction, o> over offsets o (m,), a float.
 
-    The constraints are <beta, o> = 0 and sum e^{slopes - o} <= e^total.
+    The constraints are <beta, o> = 0 and sum e^{slopes - o} <= e^total; all vectors are
+    (m,), and beta is positive. The result is -inf if there is no minimum up to rounding
+    (see FARTHEST), and 0 for one pair.
     """
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta
@@ -370,10 +375,13 @@ def _bound(
 ) -> float:
     """Bound the norm of omega, the part of W outside the support's span.
 
-    The bound is ||omega||^2 <= e^D sum_m h(Y_m)/eps_m, over pairs m outside the
-    support, where h(Y) = Y^2 + 1 if Y > 1, else 2 e^{Y-1}. `K` (m, m) is the Gram
-    matrix of all pairs, and `on` (m,) is True on the support. Returns the bound on
-    ||omega||.
+    The bound is ||omega||^2 <= e^{total - mean} sum_m h(Y_m)/eps_m, over pairs m
+    outside the support, where h(Y) = Y^2 + 1 if Y > 1, else 2 e^{Y-1}, and eps_m is the
+    margin minus 1. Here `mean` is that of log(kappa/beta) on the support, weighted by
+    beta, and e^total is the sum of all kappa. Y_m is log kappa_m - total, plus the most
+    by which the offsets on the support can lower the margin m. `K` (m, m) is the Gram
+    matrix of all pairs, `on` (m,) is True on the support, and `beta`, `margins` and
+    `slopes` (the log kappa) are (m,). Returns the bound on ||omega||.
     """
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
@@ -388,7 +396,8 @@ def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray
     """Return the Gram matrix of the features of `pairs`, after the span of the pairs
     `on` is projected out of them.
 
-    `K` is the Gram matrix of all pairs.
+    `K` (m, m) is the Gram matrix of all pairs, and `on` (m,) a mask. `pairs` are
+    indices or a mask.
     """
     cross = K[np.ix_(pairs, on)]
     return K[np.ix_(pairs, pairs)] - cross @ np.linalg.solve(K[np.ix_(on, on)], cross.T)
@@ -409,7 +418,8 @@ def _left(problem: Any, steps: Any):
     """Train by NGD with each of `STEPS` until all runs have about the same level, and
     return Left.
 
-    `steps` is the number of iterations with the shortest step.
+    `problem` is a _Pulls, and `steps` the number of iterations with the shortest step.
+    Raises PremiseFails if a run has not selected its opt tokens.
     """
     measured = []
     predicted = []

@@ -154,7 +154,8 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     ------
     ValueError
         For a study without a plan, for a study that is not about speed, for one with
-        fewer than six complete seeds, and for a file that is not as the plan has it.
+        fewer than six complete seeds, for one without the file of its race, and for a
+        file that is not as the plan has it.
     """
     known = confirm.plans()
     if name not in known:
@@ -164,10 +165,12 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     of_study = Path(folder) / name
     paths = [of_study / f"{seed}.npz" for seed in first_seeds(plan)]
     whole = sum(path.exists() for path in paths)
-    if whole < len(paths) or not (of_study / f"{RACE}.npz").exists():
+    if whole < len(paths):
         raise ValueError(
             f"{name} has {whole} of the first {len(paths)} seeds, and needs them all"
         )
+    if not (of_study / f"{RACE}.npz").exists():
+        raise ValueError(f"{name} lacks {RACE}.npz, by which its rates were chosen")
     decided = confirm.rates(plan, load(of_study / f"{RACE}.npz"))
     curves: dict[str, dict[int, Curve]] = {}
     for path in paths:
@@ -177,7 +180,9 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 1 for an error, which is printed in one sentence."""
+    """Run the command line; return 0, or 1 for an error, which is printed in one
+    sentence.
+    """
     parser = argparse.ArgumentParser(
         "python -m papers.studies.blinded", description=__doc__
     )

@@ -139,6 +139,11 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
     seeds
         How many seeds are used.
 
+    Returns
+    -------
+    Plan
+        The same plan, with this number of seeds.
+
     Raises
     ------
     ValueError
@@ -159,7 +164,7 @@ def cost(plan: Plan, run: Curve) -> float:
 
     In a speed study it is the number of steps to the last target, infinite if this was
     not reached. In other studies it is minus the mean of the last four accuracies on
-    held-out training rows.
+    held-out training rows. It is infinite for a run that diverged.
     """
     steps_or_zero, accuracy_or_reading = plan.first_round.score(run)
     return steps_or_zero if plan.speed else accuracy_or_reading
@@ -234,7 +239,8 @@ class Confirmation:
 
         SPS comes before SNGD, because the cap of SNGD is the rate of SPS if the plan
         gives none. A trial of the first round is used as a run of the race if it has
-        the same rate and the same cap.
+        the same rate and the same cap. Raises ValueError if the library's code, torch
+        or the number of threads are not the planned ones, and `OutOfTime` at `until`.
         """
         path = self.folder / f"{RACE}.npz"
         if path.exists():
@@ -257,9 +263,10 @@ class Confirmation:
         return decided
 
     def run(self) -> None:
-        """Run the races, and every seed that has no file yet.
+        """Run the races, and every seed that has no file yet and that no other process
+        is running.
 
-        Raises `OutOfTime` at the time `until`.
+        Raises ValueError as `race` does, and `OutOfTime` at the time `until`.
         """
         decided = self.race()
         works: dict[tuple, Work] = {}
@@ -319,7 +326,10 @@ def usable_trials(plan: Plan) -> list[Curve]:
 
 
 def rates(plan: Plan, race: Curves) -> dict[str, float]:
-    """Return the rate of each rule, from the `race` and the first round's trials."""
+    """Return the rate of each rule, from the `race` and the first round's trials.
+
+    Raises ValueError if a run of the race is missing.
+    """
     decided: dict[str, float] = {}
     for rule in plan.rates:
         decided[rule] = chosen(plan, rule, raced_runs(plan, rule, race, decided))
@@ -396,6 +406,11 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
     decided
         The rate of each rule.
 
+    Returns
+    -------
+    Curves
+        The runs of the seed, one for each rule that the plan has for it.
+
     Raises
     ------
     ValueError
@@ -469,8 +484,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 3 if the time is over, and 1 after an error, which
-    is printed.
+    """Run the command line; return 0, or 3 if the time is over, or 1 after an error,
+    which is printed.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)

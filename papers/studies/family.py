@@ -212,6 +212,11 @@ def steps_interval(
     -------
     MeanInterval or RankInterval
         At the level 0.95.
+
+    Raises
+    ------
+    ValueError
+        For fewer than two seeds, and for a run that missed its target unless `ranked`.
     """
     steps = np.asarray(steps, dtype=float)
     reference = np.asarray(reference, dtype=float)
@@ -230,6 +235,11 @@ def named_rules(study: str) -> list[str]:
     ----------
     study
         The name of the study.
+
+    Returns
+    -------
+    list of str
+        The rules, in the order of the family's claims.
     """
     rules = [REFERENCE]
     for claim in FAMILY.values():
@@ -321,6 +331,8 @@ def ends(interval: Interval) -> list[float]:
 def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, for every weight matrix, its norm at the start, its norm after `step`
     steps, and the sum of its squared steps until then, (matrices,) each.
+
+    Raises ValueError if the run was not evaluated after `step` steps.
     """
     found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
     if len(found) == 0:
@@ -422,7 +434,7 @@ def late_accuracy(run: Curve) -> float:
 def _row_variance(apart: np.ndarray) -> float:
     """Return the variance that a finite number of test rows leaves in a mean.
 
-    `apart` are paired differences (seeds, rows).
+    `apart` are paired differences (seeds, rows). The mean is that over seeds and rows.
     """
     return float(apart.mean(0).var(ddof=1) / apart.shape[1])
 
@@ -574,7 +586,7 @@ def gate_on_reviews(runs: Runs, rule: str) -> str:
     Parameters
     ----------
     runs
-        The runs of the study on reviews.
+        The runs of the study on reviews, of at least two seeds.
     rule
         One of the rules in `PAPER_ACCURACY`.
 

@@ -136,6 +136,9 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
 
 
 def _checked(values: ArrayLike) -> np.ndarray:
+    """Return `values` as floats (seeds,), or raise ValueError unless there are two or
+    more, and all are finite.
+    """
     checked = np.asarray(values, dtype=float)
     if checked.ndim != 1 or len(checked) < 2:
         raise ValueError(
@@ -160,10 +163,11 @@ class RankInterval:
     ----------
     lower, upper
         The sorted Walsh averages of logarithms, (n (n + 1) / 2,), from which the lower
-        and the upper end are computed. The two differ only if both runs of a seed
-        missed the target, so that its ratio is unknown.
+        and the upper end are computed. They differ only where an average is unknown:
+        where both runs of a seed missed the target, and where the runs of one seed give
+        infinity and those of another minus infinity.
     middle
-        The logarithm of the estimate.
+        The logarithm of the estimate; NaN if no average is known.
     seeds
         n, the number of seeds.
     level
@@ -277,9 +281,10 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
 
 
 def _median(values: np.ndarray) -> float:
-    """Return the median of sorted or unsorted values, which may be infinite.
+    """Return the median of values (k,), which may be infinite but not NaN.
 
-    It is NaN if there are none.
+    It is NaN if there are none, or if the two middle values are infinite with opposite
+    signs.
     """
     if len(values) == 0:
         return math.nan

@@ -104,9 +104,10 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
     Raises
     ------
     ValueError
-        With one sentence: if seeds of the study are missing, if two files belong to one
-        seed, if there is a seed beyond the number needed, and if a file is not as the
-        plan has it.
+        With one sentence: if the file of the race is missing, if seeds of the study are
+        missing and `hours_ended` is false, if two files belong to one seed or a file to
+        none, if there is a seed beyond the number needed, if two files have other data
+        or networks, and if a file is not as the plan has it.
     """
     of_study = Path(folder) / plan.name
     paths = [path for path in sorted(of_study.glob("*.npz")) if path.stem != RACE]
@@ -281,6 +282,9 @@ def _measured(claim: FamilyClaim, runs: Runs | None) -> tuple[list, str]:
 def _verdict(
     claim: FamilyClaim, runs: Runs | None, case: Case, decision: Decision, reason: str
 ) -> Verdict:
+    """Return the verdict on a claim. `reason` says why there are no intervals, or is
+    "".
+    """
     planned, counted = _seeds(claim, runs)
     notes = [reason] if reason else []
     shown = [math.nan] * 3
@@ -348,7 +352,9 @@ def _notes(claim: FamilyClaim, runs: Runs, case: Case, decision: Decision) -> li
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form for JSON, with numbers that are not finite as words."""
+    """Return a value in a form for JSON, with floats that are not finite as words and
+    tuples as lists.
+    """
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -359,7 +365,9 @@ def plain(value: Any) -> Any:
 
 
 def in_words(verdict: Verdict) -> str:
-    """Return a verdict in one line, with a line for each number beside it."""
+    """Return a verdict in one line, with a further line for each note and for each
+    number beside it.
+    """
     numbers = f"{verdict.estimate:.3g} [{verdict.low:.3g}, {verdict.high:.3g}]"
     lines = [
         f"{verdict.claim}: {verdict.word} ({numbers}, p {verdict.p:.2g},"
@@ -383,7 +391,9 @@ def _shown(value: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 1 for an error, which is printed in one sentence."""
+    """Run the command line; return 0, or 1 for an error, which is printed in one
+    sentence.
+    """
     parser = argparse.ArgumentParser(
         "python -m papers.studies.judge", description=__doc__
     )

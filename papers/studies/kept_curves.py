@@ -60,8 +60,9 @@ def judge(
 
     `measure()` returns the rest of the claim's text, and one or more intervals. `word`
     is the function of `papers.verdicts` that returns the verdict of an interval; all
-    intervals must agree. The claim shows the first interval. If the study cannot decide
-    the claim, the claim is undecided and says why.
+    intervals must agree. The claim shows the first interval, and the largest p of all.
+    If the study cannot decide the claim, `measure` is not called; the claim is
+    undecided, has no p and says why.
     """
     bound = BOUNDS[word]
     seeds = len(curves.seeds())
@@ -123,7 +124,9 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 def edges(curves: Curves) -> str:
     """List in words the rules whose rate is the smallest or largest that was tried.
 
-    Rules whose rate was given are left out. So is SPS if its cap hardly ever binds.
+    Rules whose rate was given are left out. So is SPS at its largest rate, which is its
+    cap, if the cap binds in less than 1 % of the steps. A rule with several rates and
+    no trials is listed. The result is "" if no rule is.
     """
     at_edge = []
     for rule, rate in curves.rates().items():
@@ -168,8 +171,10 @@ def ends(name: str, interval: Interval) -> dict[str, Number]:
 
 
 def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
-    """Draw the median over those runs (x, values) that have not ended yet, and a dot at
-    the end of each run.
+    """Draw the median over those runs (x, values) that have not ended yet, and a mark
+    at the end of each run.
+
+    All runs have the same x, up to their ends.
     """
     longest = max((x for x, _ in runs), key=len)
     padded = np.full((len(runs), len(longest)), np.nan)
@@ -189,7 +194,9 @@ def shown(rule: str) -> str:
 
 
 def losses(ax: Axes, curves: Curves) -> None:
-    """Draw the readings of the clock, from which the steps to a target are counted."""
+    """Draw, over steps, the mean of the last READINGS readings of the clock, from which
+    the steps to a target are counted.
+    """
     for rule in curves.configuration["rates"]:
         read = [(run.clock["at"], run.readings()) for run in curves.runs(rule)]
         late = [(x[READINGS:], loss[READINGS:]) for x, loss in read]
@@ -344,7 +351,8 @@ def save(
 ) -> None:
     """Save a figure of `curves`, with its record.
 
-    The record has the seeds of the runs, and says that no other data were read.
+    The record has the seeds of the runs. Except at the scale "demo", it says that the
+    figure was redrawn from kept curves, and on what data these were trained.
     """
     problem = curves.configuration["problem"]
     rows = [dict(problem[part]) for part in ("data", "weights") if part in problem]

@@ -325,7 +325,10 @@ def _redraw(study: str, out: Path) -> list[str]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command line; return 1 if a study could not be redrawn."""
+    """Run the command line; return 0, or 1 if a study could not be redrawn.
+
+    `words` are the arguments, by default those of the process.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m papers.studies.redraw", description=__doc__
     )

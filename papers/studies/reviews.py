@@ -74,9 +74,10 @@ def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
     return _paired(_right(curves, first, second))
 
 
-def _paired(
-    apart: np.ndarray,
-):  # differences (seeds, rows), with the error that both samples leave
+def _paired(apart: np.ndarray) -> Interval:
+    """Return the interval of the mean of paired differences `apart` (seeds, rows), with
+    the error that both samples leave.
+    """
     return verdicts.mean_interval(
         apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1]
     )
@@ -169,7 +170,9 @@ def sparsity_table(curves: Curves) -> Table:
 
 
 def _tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
-    """Return the share of tokens attended to, (seeds, reviews, layers)."""
+    """Return the share of tokens attended to, (seeds, reviews, layers), at the end of
+    training ("last") or before it ("start").
+    """
     ends = [run.end for run in curves.runs(rule)]
     shares = [end[f"{when}.tokens_used"] / end["present"][:, None] for end in ends]
     return np.stack(shares).astype(float)
@@ -389,7 +392,9 @@ def _differences(
 
 
 def _most_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Return the largest test accuracy of every seed on the sampled rows, (seeds,)."""
+    """Return the largest test accuracy of every seed over its evaluations, on the
+    sampled rows, (seeds,).
+    """
     return np.array([run.metrics["test_accuracy"].max() for run in curves.runs(rule)])
 
 
@@ -466,8 +471,10 @@ def difference_figure(curves: Curves) -> Figure:
 
 
 def counts(curves: Curves, rule: str, part: str, at: int = -1) -> np.ndarray:
-    """Count the entries of `part` (K, Q or V) above THRESHOLD at an evaluation, by
-    default the last one, (seeds,).
+    """Count the entries of `part` (K, Q or V) whose magnitude is above THRESHOLD at the
+    evaluation `at`, by default the last one, (seeds,).
+
+    The counts are whole numbers, as floats.
     """
     runs = curves.runs(rule)
     entries = np.array([run.end[f"last.histogram.{part}"].sum() for run in runs])

@@ -91,8 +91,8 @@ def at_level(run: Curve, name: str, level: float, along: str) -> float:
     Returns
     -------
     float
-        The value, interpolated linearly between two evaluations. It is NaN if the level
-        is not reached.
+        The value, interpolated linearly between two evaluations. It is the first value
+        if the level is reached at once, and NaN if it is not reached.
     """
     passing = rising(run, along)
     if name == "steps":

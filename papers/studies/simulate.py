@@ -108,16 +108,16 @@ class Differences:
         The claim that each quantity belongs to, (quantities,). A claim may have
         several.
     values
-        The values in the first round, (seeds, quantities). For ratios they are
-        logarithms.
-    effects, deviations
-        By what the means and the deviations are multiplied.
+        The values in the first round, (seeds, quantities), of at least two seeds. For
+        ratios they are logarithms.
+    seeds
+        How many seeds are drawn.
     geometric
         The claims whose quantity is the logarithm of a ratio.
     row_variances
         {claim: variance of its mean by a finite number of test rows}.
-    seeds
-        How many seeds are drawn.
+    effects, deviations
+        By what the means and the deviations are multiplied.
     """
 
     columns: Sequence[str]
@@ -161,6 +161,9 @@ Model = Speed | Differences
 
 
 def _speed(plan: Plan) -> Speed:
+    """Return the model of a speed study. A run that missed its target counts with the
+    horizon.
+    """
     curves = confirm.first_round(plan)
     target = curves.configuration["targets"][-1]
     logs = {}
@@ -182,6 +185,7 @@ def _speed(plan: Plan) -> Speed:
 
 
 def _growth(plan: Plan) -> Differences:
+    """Return the model of the smallest log growth of a weight matrix, by rule."""
     curves = confirm.first_round(plan)
     rules = ("SGD", "Adam", "SNGD")
     columns = []
@@ -199,6 +203,7 @@ def _growth(plan: Plan) -> Differences:
 
 
 def _vision(plan: Plan) -> Differences:
+    """Return the model of the two claims on vision."""
     curves = confirm.first_round(plan)
     rows = []
     for pair in zip(curves.runs("Adam"), curves.runs("l1.1"), strict=True):
@@ -212,6 +217,9 @@ def _vision(plan: Plan) -> Differences:
 
 
 def _reviews(plan: Plan) -> Differences:
+    """Return the model of the claims on reviews. Those on sparsity have two columns: at
+    the end, and at the same training accuracy.
+    """
     curves = confirm.first_round(plan)
     columns = []
     values = []
@@ -290,7 +298,7 @@ def simulate(
     Parameters
     ----------
     models
-        Models that together have all claims of the family.
+        Models that together have all claims of the family, each once.
     draws
         How many families are drawn.
     seed
@@ -321,7 +329,9 @@ def chances(families: Sequence[Mapping[str, Decision]]) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 1 for an error, which is printed in one sentence."""
+    """Run the command line; return 0, or 1 for an error, which is printed in one
+    sentence.
+    """
     parser = argparse.ArgumentParser(
         "python -m papers.studies.simulate", description=__doc__
     )

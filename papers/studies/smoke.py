@@ -31,9 +31,8 @@ def once(
 ) -> Curves:
     """Run every rule in `rates` once at its rate, with seed 0.
 
-    `cap` is the largest step of SNGD.
-
-    `rules` gives further rules by name, as in `lib.training.race`.
+    `cap` is the largest step of SNGD. `rules` gives further rules by name, as in
+    `lib.training.race`.
     """
     single = replace(
         study,
@@ -54,7 +53,7 @@ def last_losses(
     *,
     rules: Mapping[str, Rule] | None = None,
 ) -> dict[str, float]:
-    """Return the clock's last reading in each run of `once`, by rule.
+    """Return the clock's last reading in each run of `once`, by rule, to four decimals.
 
     A reading is a loss on fixed rows.
     """

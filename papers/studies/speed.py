@@ -37,7 +37,7 @@ def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
 
 def _ratio(curves: Curves, rule: str, target: float) -> Interval:
     """Return the interval of the steps of `rule` to `target` divided by SGD's, paired
-    by seed.
+    by seed. An end is open if a run missed the target (see `verdicts.steps_ratio`).
     """
     both = (_steps(curves, name, target) for name in (rule, REFERENCE))
     return verdicts.steps_ratio(*both, curves.configuration["horizon"])
@@ -123,8 +123,8 @@ def _formulas(curves: Curves) -> list[Claim]:
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
     """Return how much matrices grow, ‖W‖ / ‖W_0‖ - 1 at the end, (layers, seeds).
 
-    The second result is the growth if steps had no common direction, sqrt(1 + Σ ‖ΔW‖² /
-    ‖W_0‖²) - 1. Vectors such as biases are left out.
+    The second result, of the same shape, is the growth if steps had no common
+    direction, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1. Vectors such as biases are left out.
     """
     runs = curves.runs(rule)
     names = _layers(curves)
