@@ -173,7 +173,7 @@ def _some(
     """Fill the partial sums of the tasks from `first` to before `end`.
 
     Task run * pieces + piece is one piece of QUERIES queries of one run. The function
-    returns early once `stop` (1,) is not zero. `partial_sums` are arrays (runs, pieces,
+    returns early once `signals` say so. `partial_sums` are arrays (runs, pieces,
     k, d) and (runs, pieces, d, d), which are zero before.
     """
     X, keys, radius, Y = samples
