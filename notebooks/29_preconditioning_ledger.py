@@ -89,7 +89,7 @@ balance = regression.regulariser_gradients(mild.Sigma, A, B)
 np.testing.assert_allclose(gradient(mild, A, B)[1], loss[1] + balance[1], rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
-# How many iterations does the rule need? Let $\lambda$ denote the rates of the descent after linearisation at a minimum. If the step is
+# How many iterations does the rule need? The minima differ by a rotation $R$. Let $\lambda$ denote the rates of the descent after linearisation at the minimum with $R=I$, to which the spectral start is near. At other minima the rates differ, except for the two-sided rule. If the step is
 # $1/\lambda_{max}$, the error along the slowest mode shrinks by the factor $1 - \lambda_{min}/\lambda_{max}$ per iteration. We test this prediction by counting iterations. We start just off the minimum and stop when the error is a hundredth of its initial value.
 
 # %%

@@ -42,8 +42,9 @@ def test_a_history_is_the_same_in_another_process_and_from_a_file(run, tmp_path)
     run.save(tmp_path / "run.npz")
     read = History.load(tmp_path / "run.npz")
     assert same(read, run) and repr(read) == repr(run)
-    run.save(tmp_path / "named")
-    assert same(History.load(tmp_path / "named"), run)
+    for name in ("named", "run.1"):
+        run.save(tmp_path / name)
+        assert same(History.load(tmp_path / name), run)
 
 
 def test_a_file_that_is_no_history_is_named(run, tmp_path):

@@ -129,3 +129,45 @@ def test_a_completed_run_whose_opt_tokens_do_not_lead_says_so():
     ).all()
     assert "opt tokens do not lead in 2 runs (0, 1)" in repr(run)
     assert "do not lead" not in repr(dynamics.train(DATA, dynamics.NGD(0.1), 2000))
+
+
+class OwnLaw(dynamics.GD):
+    """A subclass of a compiled rule, with a step size of its own."""
+
+    def log_step(self, t, log_gap, log_norm):
+        return np.log(0.3) - 0.5 * np.log(t + 1.0) - log_norm
+
+
+class OwnDirection(dynamics.Adam):
+    """A subclass of a compiled rule, with a direction of its own."""
+
+    def direction(self, gradient, state):
+        return -0.3 * gradient
+
+
+def test_a_subclass_of_a_compiled_rule_trains_by_its_own_method():
+    tokens = attention.unit_tokens([0, 1], n=3, T=4, d=6)
+    own = dynamics.train(tokens, OwnLaw(1.0), 50)
+    law = dynamics.train(tokens, dynamics.NGD(0.3, decay=0.5), 50)
+    np.testing.assert_allclose(own.norm, law.norm, rtol=1e-10)
+    own = dynamics.train(tokens, OwnDirection(0.1), 50)
+    plain = dynamics.train(tokens, dynamics.GD(0.3), 50)
+    np.testing.assert_allclose(own.norm, plain.norm, rtol=1e-10)
+
+
+def test_a_run_without_gradient_does_not_stop_the_others():
+    tokens = attention.unit_tokens([0, 1], n=3, T=4, d=6)
+    u = tokens.u.copy()
+    u[0] = 0.0
+    flat = attention.token_set(tokens.X, tokens.y, tokens.z, u, opt=tokens.opt)
+
+    class Normalised(dynamics.Rule):
+        def direction(self, gradient, state):
+            with np.errstate(invalid="ignore"):
+                size = np.linalg.norm(gradient, axis=(1, 2), keepdims=True)
+                return -0.3 * gradient / size
+
+    run = dynamics.train(flat, Normalised(), 50)
+    assert run.status.tolist() == ["stalled", "completed"]
+    alone = dynamics.train(tokens.run(1), Normalised(), 50)
+    np.testing.assert_array_equal(run.norm[1], alone.norm[0])
