@@ -9,6 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:  # its import takes half a second, which only a table on a page needs
     import pandas as pd
@@ -69,9 +70,9 @@ class Claim:
     holds : bool
         Whether `measured` meets the bound; a NaN never does.
     margin : float, optional
-        The factor by which the measured value (for "±" its deviation) could grow or
-        shrink before the claim fails: 1 if it just holds, infinite if no factor makes
-        it fail.
+        The factor by which the measured value (for "±" its absolute deviation) could
+        grow or shrink before the claim fails: 1 if it just holds, infinite if no factor
+        makes it fail, below 1 if it fails. NaN if it is not known.
     kind : str, optional
         One of `KINDS`. By default it follows from the words in `source`.
     interval : tuple of float, optional
@@ -81,7 +82,7 @@ class Claim:
     setting : str, optional
         In a ledger, the setting in which it was measured.
     seeds : int, optional
-        In a ledger, how many seeds there were.
+        In a ledger, or for a claim with a verdict, how many seeds there were.
     remark : str, optional
         Why the claim fails, or another remark on it.
     fails_if : tuple of str, optional
@@ -143,8 +144,9 @@ class Claim:
         Returns
         -------
         dict
-            The fields by name. NaN and infinity are None, and fields that have their
-            default are left out.
+            The fields by name. A `measured` or `margin` that is NaN or infinite is
+            None. An `interval` with such an end is left out, as are the other fields
+            that have their default.
         """
         default = {field.name: field.default for field in fields(self)}
         stored = {name: x for name, x in asdict(self).items() if x != default[name]}
@@ -162,21 +164,26 @@ class Claim:
         Parameters
         ----------
         stored : mapping of str to Any
-            The fields by name, as `as_dict` returns them.
+            The fields by name, as `as_dict` returns them or as JSON has them.
 
         Returns
         -------
         Claim
-            The claim; a stored None is NaN.
+            The claim; a stored None is NaN, and a list is a tuple.
 
         Raises
         ------
         TypeError
             If a field is missing or unknown.
         """
-        known: dict[str, Any] = {
-            k: math.nan if x is None else x for k, x in stored.items()
-        }
+        known: dict[str, Any] = {}
+        for name, x in stored.items():
+            if x is None:
+                known[name] = math.nan
+            elif isinstance(x, list):  # JSON has no tuples
+                known[name] = tuple(x)
+            else:
+                known[name] = x
         return cls(**known)
 
 
@@ -297,7 +304,9 @@ def _claim(
 ) -> Claim:
     """Return a claim with the sign "≤", "≥" or "±", and the numbers of its bound.
 
-    If the claim fails, the text of the bound has enough digits to show this.
+    `ends` is the bound; for "±" the expected value and the tolerance. If the claim
+    fails, `why` becomes its remark, and the text of the bound has enough digits to show
+    the failure.
     """
     measured = float(measured)
     expected = float(ends[0])
@@ -343,8 +352,8 @@ def judged(
     id, statement, source : str
         Name, words and origin of the claim, as fields of `Claim`.
     estimate : tuple of float
-        The measured value and the low and the high end of its interval. A NaN end
-        means that there is no interval.
+        The measured value and the low and the high end of its interval. If an end is
+        NaN, the claim has no interval.
     bound : str
         What is required, as text.
     verdict : str
@@ -416,7 +425,7 @@ def remarked(claim: Claim, why: str) -> Claim:
     Returns
     -------
     Claim
-        The same claim if it holds, else the claim with `why` as its remark.
+        The same claim if it holds, else the claim with `why` in place of its remark.
 
     Examples
     --------
@@ -441,7 +450,8 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     Returns
     -------
     float
-        The value with the largest |value - expected|; NaN if there are no values.
+        The value with the largest |value - expected|, the first of equals; NaN if there
+        are no values or one of them is NaN.
 
     Examples
     --------
@@ -473,7 +483,7 @@ def bounded(
     bound : str
         The bound as text: "≤ 1", "≥ 0.5" or "1 ± 0.05".
     values : array_like
-        The measured values.
+        The measured values, of any shape. If one is NaN, the claim fails.
     expected : float, optional
         The number that takes the place of the first one in `bound`.
     **more : Any
@@ -484,6 +494,11 @@ def bounded(
     Claim
         The claim about the largest value for "≤", the smallest for "≥", and the one
         furthest from the middle for "±".
+
+    Raises
+    ------
+    ValueError
+        If the bound has another form, or "≤" or "≥" has no values.
 
     Examples
     --------
@@ -502,18 +517,18 @@ def bounded(
     return _claim(sign, id, statement, source, worst(values), *ends, **more)
 
 
-def interval(values: np.ndarray) -> tuple[float, float]:
+def interval(values: ArrayLike) -> tuple[float, float]:
     """Return the mean of some values plus and minus two standard errors.
 
     Parameters
     ----------
     values : array_like
-        The values, one per seed.
+        The values, one per seed; at least one.
 
     Returns
     -------
     tuple of float
-        The low and the high end; both are NaN for one seed.
+        The low and the high end; both are NaN for one seed, or if a value is NaN.
 
     Examples
     --------
@@ -534,11 +549,11 @@ def _times_over(smaller: float, larger: float) -> float:
 
     It is larger / smaller for positive numbers, and smaller / larger for negative ones.
     If the signs differ or one number is zero, it is infinite if `smaller` ≤ `larger`,
-    else 0.
+    else 0. It is NaN if one number is NaN, or both are infinite with one sign.
     """
-    if math.isnan(smaller * larger):
+    if math.isnan(smaller) or math.isnan(larger):
         return math.nan
-    if smaller * larger > 0:
+    if smaller > 0 < larger or smaller < 0 > larger:
         return larger / smaller if larger > 0 else smaller / larger
     return math.inf if smaller <= larger else 0.0
 
@@ -597,8 +612,9 @@ def shown(claim: Claim) -> str:
     Returns
     -------
     str
-        The text; `legend` explains the number and the brackets. If the claim fails, the
-        number has enough digits to show this.
+        The text; `legend` explains the number and the brackets. If the claim fails and
+        has no verdict, the number has enough digits to show this, and a NaN is "not a
+        number". Seeds below `FEWEST_SEEDS` are named.
 
     Examples
     --------
@@ -711,7 +727,7 @@ def in_words(claim: Claim) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        The cell of each column of `frame`.
+        The cell of each column of `frame`, by the name of the column.
     """
     seeds = f"{claim.seeds} seed{'s' * (claim.seeds > 1)}" if claim.seeds else ""
     if claim.fails_if and claim.catches == ():
@@ -855,8 +871,9 @@ class Table(tuple):
         """Return the table as HTML.
 
         First comes the summary, then the claims that fail or have a `verdict`, with a
-        legend of their intervals. This field is empty for most claims, which only hold
-        or fail. From row UNFOLDED on they are folded, as are the claims that hold.
+        legend of their intervals. That field is empty for most claims, which only hold
+        or fail. All rows behind the first UNFOLDED ones are folded, as are the claims
+        that hold.
         """
         chosen = [claim for claim in self if claim.verdict or not claim.holds]
         parts = [f"<p>{escape(self.summary())}.</p>"]

@@ -18,7 +18,7 @@ from lib import attention, dynamics, svm
 from lib.attention.token_sets import TokenSet
 from lib.dynamics.rules import GD, NGD, Polyak, Rule
 
-# ranges of seed, n, T, d, signal and noise
+# Data models by name: functions of seed, n, T, d, signal and noise.
 MODELS: dict[str, Callable[..., TokenSet]] = {
     "class means, orthogonal": attention.class_mean_tokens,
     "class means, antipodal": partial(attention.class_mean_tokens, antipodal=True),
@@ -53,17 +53,18 @@ class ExplorerSetting:
     model : str, optional
         The data model, one of `MODELS`.
     n, T, d : int, optional
-        How many samples, tokens per sample and dimensions.
+        How many samples, tokens per sample and dimensions. Pictures show at most
+        `MOST_TOKENS`.
     signal, noise : float, optional
-        The sizes of class means and noise.
+        The sizes of class means and noise; the unit sphere has none.
     rule : str, optional
         The update rule, one of `RULES`.
     step_size : float, optional
-        The step size of the rule.
+        The step size of the rule; Polyak has none.
     seed : int, optional
         The seed of data and start.
     steps : int, optional
-        How many iterations, at most `MOST_STEPS`.
+        How many iterations. Pictures show at most `MOST_STEPS`.
 
     Examples
     --------
@@ -136,15 +137,18 @@ def explore(setting: ExplorerSetting, law: Law | None = None) -> Run:
         What to run.
     law : callable, optional
         Predicts the direction error: from the tokens, their SVM and the selected
-        tokens it makes an object with a method `direction_error(norm)`.
+        tokens it makes an object with a method `direction_error(norm)`. The norms and
+        the errors are (runs, k). A ValueError means that its premises fail.
 
     Returns
     -------
     Run
-        The run at up to 120 iterations, until it ends.
+        The run at up to 120 iterations from 1 on, until it ends.
 
     Raises
     ------
+    KeyError
+        If there is no such data model or rule.
     ValueError
         If data model, rule or SVM refuse the setting, or the run ends before any
         record.
@@ -194,7 +198,10 @@ def explore(setting: ExplorerSetting, law: Law | None = None) -> Run:
 def _predicted(
     law: Law | None, tokens: TokenSet, target: svm.MaxMargin, norm: np.ndarray
 ) -> np.ndarray | None:
-    """Return the direction error by a law, or None if its premises fail."""
+    """Return the direction error (k,) by a law at the norms (k,).
+
+    It is None if there is no law, or if the premises of the law fail.
+    """
     if law is None:
         return None
     try:
@@ -217,7 +224,8 @@ def draw(run: Run, ghost: Run | None = None) -> Figure:
     -------
     Figure
         Three panels: the tokens with their softmax weights at the end, the direction
-        error, and the softmax weights of the opt tokens.
+        error with the predicted one if there is one, and the softmax weights of the opt
+        tokens. Of the other run, the last panel has only the smallest weight.
 
     Examples
     --------
@@ -251,7 +259,10 @@ def draw(run: Run, ghost: Run | None = None) -> Figure:
 
 
 def _draw_tokens(axis: Axes, run: Run) -> None:
-    """Draw each token as a disc whose area is its softmax weight."""
+    """Draw each token as a disc whose area grows with its softmax weight.
+
+    A token of weight 0 is a small dot. Opt tokens are orange.
+    """
     n, T = run.weights.shape
     samples, tokens = np.mgrid[:n, :T]
     is_opt = tokens == run.opt[:, None]
@@ -305,7 +316,8 @@ def interactive(setting: ExplorerSetting, law: Law | None = None) -> widgets.Box
     Parameters
     ----------
     setting : ExplorerSetting
-        What to show first.
+        What to show first. A number beyond the range of its slider is moved to the end
+        of the range.
     law : callable, optional
         Predicts the direction error, as in `explore`.
 
@@ -315,6 +327,11 @@ def interactive(setting: ExplorerSetting, law: Law | None = None) -> widgets.Box
         The controls, by the fields of `ExplorerSetting`, then the picture and the
         sentence of the run. If a setting cannot be run, there is no picture, and the
         sentence says why.
+
+    Raises
+    ------
+    traitlets.TraitError
+        If the model, the rule or the steps of `setting` are not among the choices.
 
     Examples
     --------

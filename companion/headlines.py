@@ -58,7 +58,7 @@ def of(slug: str) -> Headline:
     Returns
     -------
     Headline
-        Its headline; without a result if the index has none.
+        Its headline; all fields are empty if the index has no such figure.
 
     Raises
     ------
@@ -92,6 +92,7 @@ def quantities(record: Mapping) -> dict:
         The measured values of its claims by id; how many "claims" and "statements" it
         has, how many "claims_that_hold" and "statements_without_claims"; its parameters
         and setting; its numbers by name. Of equal names the later in this list counts.
+        The value of a number or claim without a value is None.
     """
     return {
         **{claim["id"]: claim["measured"] for claim in record["claims"]},
@@ -114,7 +115,7 @@ def filled(text: str, record: Mapping) -> str:
     Parameters
     ----------
     text : str
-        The text, with fields such as {end:.2%}.
+        The text, with fields such as {end:.2%}, of names as in `quantities`.
     record : mapping
         The record.
 
@@ -126,7 +127,7 @@ def filled(text: str, record: Mapping) -> str:
     Raises
     ------
     ValueError
-        If the record lacks a number that the text quotes.
+        If the record lacks a number that the text quotes, or has no value for it.
 
     Examples
     --------
@@ -213,7 +214,8 @@ def letters(text: str) -> int:
     Returns
     -------
     int
-        Their number, without the signs that only a formula needs.
+        Their number, spaces included, without the signs that only a formula needs. A
+        command such as \ell counts as one letter.
 
     Examples
     --------
@@ -241,7 +243,12 @@ def above(slug: str, record: Mapping) -> tuple[str, str]:
         The headline with its numbers. If this run does not bear it out, the neutral
         title.
     reading : str
-        How to read the figure.
+        How to read the figure; empty with the neutral title.
+
+    Raises
+    ------
+    ValueError
+        If the index cannot be read, or the reading quotes what the record lacks.
     """
     headline = of(slug)
     if unmet(headline, record):

@@ -4,7 +4,7 @@ The rows of a statement are its claims, one row per claim and setting.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
@@ -103,8 +103,8 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     Raises
     ------
     ValueError
-        If a claim belongs to no statement, if a statement has neither claim nor reason,
-        or if a claim has neither an altered copy nor a remark.
+        If a row belongs to no statement, if a statement has neither row nor reason, or
+        if a row has neither an altered copy in which it must fail nor a remark.
 
     Examples
     --------
@@ -168,13 +168,14 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The rows with `catches` filled; it is None if nothing was measured for a row.
+        The rows with `catches` filled; it is None if nothing was measured for a row, or
+        if its claim did not hold there without any alteration.
 
     Raises
     ------
     ValueError
         If a claim holds, detects no small altered copy, and has no remark that says
-        why.
+        why; or if the file of ``make falsify`` cannot be read.
     """
     ledger = list(ledger)
     path = power_path(slug)
@@ -203,15 +204,17 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     list of list of Claim
         One list per distinct measurement, in the order of the first rows. Two rows are
         in one list if they show the same number, or if `same_as` of one is the id of
-        the other. Two numbers are the same if their relative difference is less than
-        `DRIFT`, as much as another processor may cause, or if a chain of such numbers
-        connects them. All numbers below `ROUNDING` are the same. A row whose number is
-        not finite forms a group of its own.
+        the other, with or without its setting. Two numbers are the same if their
+        relative difference is at most `DRIFT`, as much as another processor may cause,
+        or if a chain of such numbers connects them. All numbers of magnitude below
+        `ROUNDING` are the same. A row whose number is not finite forms a group of its
+        own, which only `same_as` can extend.
 
     Raises
     ------
     ValueError
-        If `same_as` names no row of the ledger.
+        If `same_as` names no row of the ledger, or one that itself has a `same_as` and
+        comes later.
 
     Examples
     --------
@@ -335,10 +338,13 @@ def unmeasured(why: str) -> str:
     return "not checked"
 
 
-def _groups(ledger: Sequence[Claim], paper: Mapping[str, Statement]):
-    """Yield, for each statement, its name, its rows, and how many of these fail.
+def _groups(
+    ledger: Sequence[Claim], paper: Mapping[str, Statement]
+) -> Iterator[tuple[str, list[Claim], int, str]]:
+    """Yield, for each statement, its name, its rows, how many fail, and words.
 
-    The number comes twice, as a number and in words. Rows that fail come first.
+    The words say how many rows fail or, if none does, how many hold; without rows they
+    are those of `unmeasured`. Rows that fail come first.
     """
     for name in paper:
         group = [row for row in ledger if row.number == name]
@@ -390,6 +396,7 @@ class LedgerTable(tuple):
         return self.summary()
 
     def _repr_html_(self) -> str:
+        """Return the ledger as HTML: how to read intervals, then the statements."""
         explained = legend(self)
         parts = [f"<p>{explained}</p>"] if explained else []
         for name, group, failed, count in _groups(_with_repeats(self), self.paper):
@@ -413,8 +420,13 @@ class LedgerTable(tuple):
         Returns
         -------
         str
-            The counts, one per line. The claims that fail come first, by their ids; the
-            claims that hold are counted by kind.
+            The counts, one per line. The claims that fail come first, by their ids,
+            undecided ones among them; the claims that hold are counted by kind.
+
+        Raises
+        ------
+        ValueError
+            As `measurements` does.
         """
         failed = [row.id for row in self if not row.holds]
         lines = [
@@ -462,7 +474,14 @@ def totals(
     dict of str to Number
         How many rows there are, how many hold, on how many distinct `measurements` they
         rest, and what each measured. The tolerance of a measured number is the largest
-        of `DRIFT` times the number, `ROUNDING`, and the tolerance in `loose`.
+        of `DRIFT` times the number, `ROUNDING`, and the tolerance in `loose`. A
+        measured value that is not finite becomes a `Number` without a value, of
+        tolerance 0.
+
+    Raises
+    ------
+    ValueError
+        As `measurements` does.
 
     Examples
     --------
@@ -508,7 +527,8 @@ def draw(
     Returns
     -------
     Figure
-        The figure. Each square says how many of the statement's rows hold or fail.
+        The figure. Each square says how many of the statement's rows fail or, if none
+        does, hold. Below the squares is a failing claim of each statement that has one.
 
     Examples
     --------
@@ -591,7 +611,7 @@ def failures(records: Sequence[Mapping]) -> str:
     Returns
     -------
     str
-        The page; each claim has its reason.
+        The page, undecided claims among the failing ones; each claim has its reason.
     """
     lines = ["# What did not hold, and why", ""]
     claims = [Claim.of(row) for one in records for row in one["claims"]]

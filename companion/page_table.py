@@ -98,7 +98,7 @@ def read_pages() -> dict[str, Page]:
 
 
 def _page(path: Path, name: str, section: object) -> Page:
-    """Make a page of its section; raise ValueError for an entry of a wrong kind."""
+    """Make a page of its section; raise ValueError for a wrong name, kind or value."""
     if not isinstance(section, dict):
         raise ValueError(f"{path}: {name} is {section!r}; expected a section [{name}]")
     _check_entries(path, name, section, KINDS)
@@ -118,7 +118,11 @@ def _page(path: Path, name: str, section: object) -> Page:
 
 
 def _check_record(path: Path, place: str, facts: object) -> None:
-    """Raise ValueError for facts of a figure that no record can take over."""
+    """Raise ValueError for facts of a figure that no record can take over.
+
+    A figure needs its number, each row of data a name, and each tolerance a number of
+    at least 0 or a share of the value such as "2 %".
+    """
     if not isinstance(facts, dict):
         raise _wrong(path, place, facts, "a table of facts")
     _check_entries(path, place, facts, FACTS)
@@ -135,7 +139,10 @@ def _check_record(path: Path, place: str, facts: object) -> None:
 
 
 def _check_entries(path: Path, place: str, entries: Mapping, kinds: Mapping) -> None:
-    """Raise ValueError for an entry of another name or type than `kinds` has."""
+    """Raise ValueError for an entry of another name or type than `kinds` has.
+
+    The type must be the same: true is not a whole number, nor is 2.0.
+    """
     for key, value in entries.items():
         if key not in kinds:
             known = ", ".join(kinds)

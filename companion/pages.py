@@ -41,12 +41,12 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
     Returns
     -------
     list of str
-        The stems, each once.
+        The stems, each once: in the order of `names`, or sorted if there are none.
 
     Raises
     ------
     ValueError
-        If a name is not one notebook's, and if there is no notebook.
+        If a name is not that of one notebook, or if there is no notebook.
     """
     folder = files.folder("notebooks")
     stems = sorted(path.stem for path in folder.glob("[0-9]*.py"))
@@ -59,9 +59,9 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 
 
 def _beginning_with(name: str, stems: list[str]) -> str:
-    """Find the one stem that begins so.
+    """Find the stem that is this name, or the only one that begins with it.
 
-    Raises ValueError with what there is, if it is not one.
+    Raises ValueError, with the stems to choose from, if there is none or several.
     """
     if name in stems:
         return name
@@ -82,7 +82,7 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
     scale : str
         One of `SCALES`.
     settings : mapping, optional
-        Values for parameters, which come before those of the scale.
+        Values for parameters, which replace those of the scale.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
         If a setting has another name or kind than the page's parameters, or a page or a
         table cannot be read.
     FileNotFoundError
-        If there is no such page.
+        If there is no such page, and the scale is offered: the scale demo always is.
     """
     of_scale = _of_scale(notebook, scale)
     if of_scale is None:
@@ -108,9 +108,9 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
 
 
 def _of_scale(notebook: str, scale: str) -> dict | None:
-    """Return what a scale changes in a notebook's parameters.
+    """Return the parameters that a scale changes in a notebook, with their values.
 
-    It is None if the notebook has no such scale.
+    The scale demo changes none. It is None if the notebook has no such scale.
     """
     if scale == "demo":
         return {}
@@ -135,6 +135,11 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
     ValueError
         With the name of the parameter that does not fit.
 
+    Notes
+    -----
+    A bool, a whole number and a list need a value of their kind, and a float a finite
+    number. In place of any other value, such as a text, everything fits.
+
     Examples
     --------
     >>> from companion import pages
@@ -158,7 +163,7 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
 
 
 def _of_one_kind(value: object, usual: object) -> bool:
-    """Return whether a value has the kind of the usual one."""
+    """Return whether a value has the kind of the usual one, see `check_kinds`."""
     if isinstance(usual, bool):
         return isinstance(value, bool)
     if isinstance(usual, int):
@@ -218,7 +223,8 @@ def parameters(page: str) -> dict:
     Raises
     ------
     ValueError
-        If there is not one such cell, it needs more than literals, or has no scale.
+        If there is not exactly one such cell, if it has no scale, or if its code raises
+        an error. The code runs without builtins, so a function or an import raises one.
 
     Examples
     --------

@@ -93,7 +93,8 @@ def look(name: str) -> Look:
     ----------
     name : str
         Its name in looks.toml. A name that is not there gets a spare look, the same one
-        as long as this process runs, and a printed line says so.
+        as long as this process runs. If all spare looks are taken, it shares the first
+        of them, and a printed line says so.
 
     Returns
     -------
@@ -148,7 +149,7 @@ def panels(
     -------
     figure : Figure
         The figure. pyplot does not know it: it is shown only if the notebook says so.
-    axes : ndarray (rows * columns,)
+    axes : ndarray of Axes (rows * columns,)
         Its axes, row by row.
 
     Raises
@@ -202,7 +203,8 @@ def band(
     like : str or Look, optional
         The look, or the name of what has it. Default: `label`.
     share : float, optional
-        The share of runs that the band holds.
+        The share of runs that the band holds, above 0 and at most 1. If it is given,
+        few runs are a band, too.
     **line : Any
         Further options of the median's line.
 
@@ -270,7 +272,10 @@ def power_law(
 def _word(
     ax: Axes, at: tuple[float, float], words: str, place: tuple, **more: Any
 ) -> None:
-    """Write small grey words `place` points to the right of and above a point."""
+    """Write small grey words `place` points to the right of and above a point.
+
+    A negative number puts them to the left or below, and a zero centres them.
+    """
     across, up = np.sign(place).astype(int) + 1
     sides = {
         "ha": ("right", "center", "left")[across],
@@ -373,7 +378,8 @@ def threshold(
 def _wrapped(text: str, width: int) -> str:
     """Break a text into lines of about equal length, formulas in one piece.
 
-    There are as few lines as `width` letters a line allow, and no last word alone.
+    There are as few lines as `width` letters a line allow, and these are as narrow as
+    this number of lines allows.
     """
     whole = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\0"), text)
     whole = re.sub(r"([A-Z][a-z]+) (\d)", "\\1\0\\2", whole)  # as "Lemma 5"
@@ -385,9 +391,9 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _lengthen(figure: Figure, inches: float) -> None:
-    """Make a figure higher at its top.
+    """Make a figure higher at its top, or lower by negative `inches`.
 
-    Parts without a layout stay where they are.
+    Without a constrained layout, axes and texts keep their distance from the bottom.
     """
     before = figure.get_figheight()
     figure.set_figheight(before + inches)
@@ -479,7 +485,8 @@ def legend(figure: Figure, ax: Axes) -> Figure:
     Returns
     -------
     Figure
-        The same figure; its legend has as few rows as fit the width.
+        The same figure; its legend has as few rows as fit the width. It has none if
+        the axes name nothing, or if not even one column fits.
 
     Examples
     --------
@@ -510,8 +517,8 @@ def caption(figure: Figure, text: str) -> Figure:
     figure : Figure
         The figure.
     text : str
-        The caption. If the figure has bands or dots that the text does not
-        mention, the function adds what they are.
+        The caption. If the figure has bands or dots of `band`, and the text mentions
+        neither, the function adds what they are.
 
     Returns
     -------
@@ -530,7 +537,7 @@ def caption(figure: Figure, text: str) -> Figure:
     if spreads and not re.search(r"bands?:|\bdots\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
-    # The number of letters per line is chosen such that no last word is alone.
+    # The lines are about equally long, so that hardly ever a last word is alone.
     even = len(text) // (len(text) // 148 + 1) + 8
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure
@@ -548,7 +555,7 @@ def boxes(figure: Figure) -> list[list[float]]:
     -------
     list of list of float
         Left, top, right and bottom of each, as shares of the figure from its top left
-        corner. Legends come first.
+        corner. The figure's own legends come first, then its visible panels.
 
     Examples
     --------

@@ -107,7 +107,13 @@ def executed(notebook: str, scale: str) -> Path | None:
     Returns
     -------
     Path or None
-        The executed notebook; None if there is none, or if the page has changed since.
+        The executed notebook; None if there is none, or if the page's .py has changed
+        since.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are results, but no .py of the page.
     """
     folder = results_folder(notebook, scale)
     source = files.folder("notebooks") / f"{notebook}.py"
@@ -175,7 +181,8 @@ def finite(value: float, tolerance: float) -> Number:
 def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
     """Return a value with its tolerance: the first one whose pattern fits its name.
 
-    Raises ValueError if no pattern fits.
+    A tolerance such as "2 %" is that share of the value, or of 1 if the value is not
+    finite. A `Number` keeps its own. Raises ValueError if no pattern fits.
     """
     if isinstance(value, Number):
         return value
@@ -200,8 +207,8 @@ def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) ->
             f"slug {slug!r}: use lower-case letters, digits and underscores only"
         )
     for name, number in numbers.items():
-        finite = isinstance(number, Number) and math.isfinite(number.value or 0)
-        if not (finite and 0 <= number.tolerance < math.inf):
+        is_finite = isinstance(number, Number) and math.isfinite(number.value or 0)
+        if not (is_finite and 0 <= number.tolerance < math.inf):
             advice = (
                 "give record.Number(value, tolerance), both finite, None for no value"
             )
@@ -243,8 +250,10 @@ def start(
     Raises
     ------
     ValueError
-        If a parameter is missing, the number of seeds is not one, or the scale is
-        unknown.
+        If a parameter is missing, the number of seeds is not a whole number of at least
+        1, or the scale is unknown.
+    KeyError
+        If `variables` lacks the parameter that `counted` names.
     FileNotFoundError
         If there is no such notebook.
 
@@ -278,8 +287,10 @@ class Run:
     Raises
     ------
     ValueError
-        If a parameter is missing, the number of seeds is not one, or the scale is
-        unknown.
+        If a parameter is missing, the number of seeds is not a whole number of at least
+        1, or the scale is unknown.
+    KeyError
+        If `variables` lacks the parameter that `counted` names.
     FileNotFoundError
         If there is no such notebook.
     """
@@ -304,7 +315,10 @@ class Run:
         self._commit = provenance.commit()
 
     def _now(self) -> tuple[dict, Sequence[int]]:
-        """Return the parameters and the seeds, as the notebook has them now."""
+        """Return the parameters and the seeds, as the notebook has them now.
+
+        Raises ValueError as the class says.
+        """
         names = pages.parameters(self._text)
         if missing := [name for name in names if name not in self._variables]:
             raise ValueError(
@@ -336,10 +350,10 @@ class Run:
     ) -> None:
         """Save a figure of this page, with what notebooks/pages.toml says of it.
 
-        That is its number in the paper, its data and its tolerances. By default the
-        data are synthetic with all seeds; their `rows` may name a parameter. `within`
-        gives the tolerance of each number, or its share of the value as "2 %". Of names
-        with * and ? the first that fits counts.
+        That is its number in the paper, its data and its tolerances. Unless a row of
+        data says otherwise, the data are synthetic with all seeds; its `rows` may name
+        a parameter. `within` gives the tolerance of each number, or its share of the
+        value as "2 %". Of names with * and ? the first that fits counts.
 
         Parameters
         ----------
@@ -354,7 +368,7 @@ class Run:
         numbers : mapping of str to float or Number, optional
             The measured values by name.
         data : sequence of mapping, optional
-            Rows that take the place of those of the table.
+            Rows that take the place of those of the table. They have no defaults.
         **more : Any
             What else `save` takes.
 
@@ -392,20 +406,24 @@ class Run:
         )
 
     def _usual_row(self, setting: Mapping) -> dict:
-        """Return the default row of data, if the table has no entry."""
+        """Return the entries that a row of data has unless the table says otherwise."""
         seeds = self._seeds(setting)
         drawn = f"seeds {seeds[0]}-{seeds[-1]}" if seeds else ""
         return {"source": "synthetic", "revision": drawn}
 
     def _seeds(self, setting: Mapping) -> list[int]:
-        """Return the seeds of a figure: those of its setting, or of the page."""
+        """Return the seeds of a figure: those of its setting, or of the page.
+
+        A setting may list them, or say how many there are.
+        """
         seeds = setting.get("seeds", self._now()[1])
         return list(range(seeds) if isinstance(seeds, int) else seeds)
 
     def _filled(self, row: Mapping) -> dict:
         """Return a row of data with the values of the parameters that it names.
 
-        Empty entries are left out.
+        Its `rows` may be the name of a parameter, and its `revision` may have fields
+        such as {name}. Empty entries are left out.
         """
         parameters, _ = self._now()
         filled = dict(row)
@@ -429,8 +447,8 @@ class Run:
     ) -> None:
         """Write picture and record into the folder that the batch names.
 
-        Without a batch (in Jupyter, or in a test of the page) nothing is written. The
-        arguments are checked in both cases.
+        Without a batch (in Jupyter, or in a test of the page) nothing is written. In
+        both cases the arguments are checked, and the figure gets its heading.
 
         Parameters
         ----------
@@ -459,8 +477,8 @@ class Run:
         Raises
         ------
         ValueError
-            If the slug is not valid, a number is not finite, or a row of data has no
-            name or no source.
+            If the slug is not valid, a number or a parameter is not finite, a row of
+            data has no name or no source, or the headline quotes what the record lacks.
         OSError
             If the folder cannot be written into. The message names the path.
         """
@@ -539,7 +557,8 @@ def _drawn(figure: Figure, kind: str, stamp: Mapping) -> bytes:
 def _words(figure: Figure) -> list[str]:
     """Return titles, labels and legends of a figure.
 
-    Decimal numbers in them are measured and may change; they are replaced by "#".
+    Numbers with two or more decimals are measured and may change; they are replaced by
+    "#".
     """
     words = []
     for axes in figure.axes:
@@ -553,9 +572,10 @@ def _words(figure: Figure) -> list[str]:
 
 
 def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
-    """Return which of "dashed" and "dotted" lines a figure has.
+    """Return which of "dashed" and "dotted" lines a figure has, sorted.
 
-    With these, a test can check the words of the figure.
+    A line is dotted if its dashes are shorter than its gaps. With these words, a test
+    can check those of the figure.
     """
     # The SVG contains the dashes of everything that is drawn. Matplotlib's own objects
     # do not give them.
@@ -698,7 +718,8 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     Returns
     -------
     list of str
-        The differences beyond tolerance, in words; empty if all is reproduced.
+        The differences beyond tolerance, and the numbers that only one record has, in
+        words; empty if all is reproduced.
 
     Examples
     --------
@@ -734,8 +755,8 @@ def compare_claims(new: Mapping, old: Mapping) -> list[str]:
     """Compare the claims of a run with those of the reference.
 
     A claim is reproduced if it has the same bound and the same verdict as in the
-    reference, and holds if it holds there. A bound may contain a computed number with
-    four digits; the last of these may differ.
+    reference, and holds if and only if it holds there. A bound may contain a computed
+    number with four digits; it may differ by a thousandth of itself.
 
     Parameters
     ----------
@@ -792,7 +813,7 @@ _DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 def _same_bound(new: str, old: str) -> bool:
     """Return whether two bounds have the same words and nearly the same numbers.
 
-    The numbers may differ by a unit in the fourth digit.
+    The numbers may differ by a thousandth, a unit in the fourth digit of 1.000.
     """
     if _DECIMAL.sub("#", new) != _DECIMAL.sub("#", old):
         return False

@@ -28,7 +28,8 @@ def closure(text: str) -> list[Path]:
     Returns
     -------
     list of Path
-        The files, sorted. The data files beside a module are among them.
+        The files of `CODE` that it imports, directly or by other ones, sorted. The data
+        files beside such a module are among them.
 
     Raises
     ------
@@ -52,7 +53,11 @@ def closure(text: str) -> list[Path]:
 
 @cache
 def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
-    """Return dotted names that a source may import: modules, functions, classes."""
+    """Return dotted names that a source may import: modules, functions, classes.
+
+    Only names in `CODE` count. `package` has the parts of the package in which the
+    source lies, for relative imports.
+    """
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -68,7 +73,10 @@ def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
 
 
 def _files(names: Iterable[str]) -> Iterator[Path]:
-    """Yield the files of these modules, and of the packages above them."""
+    """Yield the files of these modules, and of the packages above them.
+
+    A name that is not that of a module, but of a function in one, yields the module.
+    """
     for name in names:
         parts = name.split(".")
         for depth in range(1, len(parts) + 1):
@@ -84,7 +92,7 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     Parameters
     ----------
     notebook : str
-        The stem of the page's .py.
+        The stem of the page's .py. If there is no such file, its text counts as empty.
     parameters : mapping
         The parameters of the page.
 
@@ -92,9 +100,9 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     -------
     dict
         "parameters" are the parameters. "source" is the hash of the .py; "lib" has the
-        hashes of its `closure`; "kept" has those of the committed results that are
-        named in the .py, or for it in figures/index.toml. "record" is the entry of
-        notebooks/pages.toml for the page's records.
+        hashes of its `closure`, by path; "kept" has those of the committed results that
+        are named in the .py, or for it in figures/index.toml. "record" is the entry of
+        notebooks/pages.toml for the page's records, if it has one.
 
     Raises
     ------

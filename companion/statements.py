@@ -77,6 +77,8 @@ def check_source(
 ) -> None:
     """Refuse a claim whose source names a statement that its paper does not have.
 
+    It looks at the name right behind the first paper of the source.
+
     Parameters
     ----------
     id : str

@@ -35,7 +35,9 @@ def without_widgets(outputs: list) -> list:
 
     def is_bar(data: dict) -> bool:
         """Return whether an output is a progress bar of tqdm."""
-        return WIDGET in data and data.get("text/plain", "").endswith("it/s]")
+        # tqdm writes "s/it" if an iteration takes longer than a second.
+        is_rate = data.get("text/plain", "").endswith(("it/s]", "s/it]"))
+        return WIDGET in data and is_rate
 
     kept = [output for output in outputs if not is_bar(output.get("data", {}))]
     return [line if WIDGET in output.get("data", {}) else output for output in kept]
@@ -43,6 +45,9 @@ def without_widgets(outputs: list) -> list:
 
 def store(executed: Path, target: Path) -> None:
     """Write an executed notebook without what its run needed.
+
+    Cells keep their tags and their outputs, without widgets. Cells of `FOLDED` are
+    hidden.
 
     Parameters
     ----------
@@ -55,6 +60,8 @@ def store(executed: Path, target: Path) -> None:
     ------
     OSError
         With the path, if a file cannot be read or written.
+    ValueError
+        If `executed` is not JSON, or jupytext.toml beside the target is not TOML.
     nbformat.ValidationError
         If the result is not a notebook.
     """

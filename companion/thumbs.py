@@ -34,14 +34,16 @@ def stacked(
     picture : Image
         The picture.
     places : sequence
-        What `plots.boxes` found.
+        What `plots.boxes` found: left, top, right and bottom of each part, as shares of
+        the picture.
     above : tuple of str
         The headline and how to read the picture.
 
     Returns
     -------
     Image
-        The narrow picture. A part that is wider is scaled down to its width.
+        The narrow picture, `WIDE` inches wide. A part that is wider than that is scaled
+        down.
     """
     width = int(WIDE * DOTS_AN_INCH)
     parts = [_words(above)]
@@ -63,7 +65,7 @@ def stacked(
 
 
 def _words(above: tuple[str, str]) -> Image.Image:
-    """Draw the headline and the line below it as a picture."""
+    """Draw the headline and the line below it as a picture, `WIDE` inches wide."""
     figure = Figure(figsize=(WIDE, 0.01), dpi=DOTS_AN_INCH, layout="none")
     plots.heading(figure, *above)
     canvas = FigureCanvasAgg(figure)
@@ -87,6 +89,13 @@ def make(saved: Mapping, picture: Path, out: Path) -> bool:
     -------
     bool
         False if the record does not say where the panels are; then nothing is written.
+
+    Raises
+    ------
+    ValueError
+        If the headline quotes what the record lacks.
+    OSError
+        If the picture cannot be read, or the narrow one not be written.
     """
     if not saved.get("panels"):
         return False
@@ -99,7 +108,11 @@ def make(saved: Mapping, picture: Path, out: Path) -> bool:
 
 
 def main() -> int:
-    """Make all; return 1 if a record does not say where its panels are."""
+    """Make all; return 1 if a record does not say where its panels are.
+
+    The records are those of the figures in figures/index.toml. A record or picture that
+    cannot be read raises the error of `make`.
+    """
     plots.set_style()
     folder = files.ROOT / "figures"
     lacking = []

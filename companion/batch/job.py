@@ -70,7 +70,7 @@ def jobs(asked: Namespace) -> dict[Job, str]:
     Parameters
     ----------
     asked : Namespace
-        The options of the command: names, scale, settings, force, store, update.
+        The options of the command: names, scale, settings, force, update.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def reason(job: Job, asked: Namespace) -> str:
     job : Job
         The job.
     asked : Namespace
-        The options force, store and update of the command.
+        The options force and update of the command.
 
     Returns
     -------
@@ -233,7 +233,8 @@ def reason(job: Job, asked: Namespace) -> str:
     Raises
     ------
     ValueError
-        If a record of the results is damaged. The message names its path.
+        If --update is given and a record of the results is damaged. The message names
+        its path.
     """
     if job.settings:
         return "parameters of your own"
@@ -271,7 +272,7 @@ def _changed_inputs(job: Job, marker: Marker) -> list[str]:
 
 
 def _changed(part: str, now: object, before: object) -> str:
-    """List the entries of a part of the inputs that have changed."""
+    """Say that a part of the inputs has changed, and list the entries that have."""
     if not isinstance(now, dict) or not isinstance(before, dict):
         return f"{part} changed"
     entries = [name for name in now | before if now.get(name) != before.get(name)]
@@ -279,7 +280,10 @@ def _changed(part: str, now: object, before: object) -> str:
 
 
 def _changed_results(job: Job, marker: Marker) -> list[str]:
-    """Return, in words, the files of the results that have changed since the run."""
+    """Return, in words, the files of the results that have changed since the run.
+
+    A file that is missing has changed, too. The list has one text or none.
+    """
     changed = [
         name
         for name, old in marker.hashes.items()
@@ -301,7 +305,7 @@ def hash_of(path: Path) -> str | None:
     Returns
     -------
     str or None
-        Its SHA-256; None if it cannot be read.
+        The first 16 hex digits of its SHA-256; None if it cannot be read.
     """
     try:
         return files.sha256(path.read_bytes())

@@ -29,11 +29,13 @@ class Comparison:
     words : str
         The result in words, which is printed.
     reproduced : bool
-        False if a number or a claim differs, or if the reference is damaged.
+        False if a number or a claim differs, or if the reference is damaged. True, too,
+        if the two were not compared.
     is_news : bool
         Whether --update copies the figure. It does if the figure is not reproduced, if
         it has no reference, or if it was made from other code, parameters or data than
-        the reference.
+        the reference. It does not if parameters were set by --set, or if the figure is
+        of embedded data in place of real ones.
     """
 
     job: Job
@@ -84,7 +86,10 @@ def compare(job: Job, slug: str) -> Comparison:
 
 
 def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
-    """Return the fields words, reproduced and is_news of a `Comparison`."""
+    """Return the fields words, reproduced and is_news of a `Comparison`.
+
+    The words do not name the figure. `new` is its record of the run.
+    """
     if job.settings:
         return "parameters of your own, not compared", True, False
     embedded = any(row["source"] == "demo" for row in new["data"])
@@ -133,7 +138,8 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
     """Raise ValueError if a picture cannot be read or does not belong to its record.
 
-    The message names the picture's path.
+    It belongs to the record if it has the record's fingerprint. The message names the
+    picture's path.
     """
     try:
         with Image.open(path) as picture:
@@ -189,7 +195,8 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
         If a file that would be overwritten has uncommitted changes, which may be
         somebody's work. Nothing has been copied then.
     OSError
-        If a file cannot be written. The message names its path.
+        If a file cannot be read or written. The message names its path. Nothing has
+        been copied then.
     """
     news = [comparison for comparison in comparisons if comparison.is_news]
     contents = {}
@@ -211,7 +218,10 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _has_own_changes(place: Path, content: bytes) -> bool:
-    """Return whether a file differs from both the last commit and `content`."""
+    """Return whether a file differs from both the last commit and `content`.
+
+    A file that no commit has differs from the last one; a missing file does not.
+    """
     if not os.path.lexists(place):
         return False
     try:

@@ -29,13 +29,17 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 1 if a notebook failed or a number or claim is not reproduced,
-        2 for bad usage, 130 if interrupted.
+        The exit status: 1 if a notebook failed, a number or claim is not reproduced, or
+        a file cannot be read or written; 2 if --update refused to copy; else 0.
 
     Raises
     ------
     SystemExit
         With status 2, if bad usage is found before anything runs.
+
+    Notes
+    -----
+    Ctrl-C and SIGTERM end the whole process with status 130.
     """
     interrupt.end_in_a_sentence()
     asked = _options(argv)
@@ -60,7 +64,8 @@ def main(argv: list[str] | None = None) -> int:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     """Return the options of the command line.
 
-    Their method `refuse` prints a sentence and ends the process.
+    Their method `refuse` prints a sentence and ends the process with status 2, as a
+    wrong option does. `settings` is a dict.
     """
     usage = "python -m companion.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser(
@@ -158,7 +163,10 @@ def setting(text: str) -> tuple[str, object]:
 
 
 def _check_folders(asked: argparse.Namespace) -> None:
-    """Raise ValueError if a folder cannot be written, or should not be."""
+    """Raise ValueError if the folder of runs cannot be written into.
+
+    With --update, also raise it if the code is not committed.
+    """
     runs = files.folder("runs")
     try:
         runs.mkdir(parents=True, exist_ok=True)
@@ -242,7 +250,10 @@ def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
 
 
 def _seconds_by_notebook(scale: str) -> dict[str, float]:
-    """Return the seconds that each notebook takes at a scale, by committed records."""
+    """Return the seconds that each notebook takes at a scale, by committed records.
+
+    Of several records of a notebook, the last one by name counts.
+    """
     seconds = {}
     for path in sorted((files.folder("figures") / scale).glob("*.json")):
         with contextlib.suppress(

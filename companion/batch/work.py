@@ -57,7 +57,8 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
     jobs : list of Job
         The jobs, the most urgent first.
     asked : Namespace
-        The options scheduler, workers and timeout of the command, and `refuse`.
+        The options scheduler, workers and timeout of the command, and `refuse`, which
+        is called if no scheduler answers.
 
     Yields
     ------
@@ -97,7 +98,10 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
 
 
 def _client(workers: int, asked: Namespace):
-    """Return a client of the given scheduler, or of a new cluster on this machine."""
+    """Return a client of the given scheduler, or of a new cluster on this machine.
+
+    If there is none, it calls `asked.refuse`, which ends the process.
+    """
     import dask
     from distributed import Client
 
@@ -205,9 +209,10 @@ def _said(exception: Exception) -> str:
 
 @contextlib.contextmanager
 def _surroundings(job: Job, threads: int | None) -> Generator[None]:
-    """Set the environment for the kernel.
+    """Set the environment for the kernel, and undo this at the end.
 
-    All output of child processes goes to the job's log.
+    All output of this process and its children goes to the job's log meanwhile.
+    `threads` is the number of the kernel's threads; None for that of the worker.
     """
     if threads is None:
         from distributed import get_worker
@@ -249,7 +254,10 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
 
 
 def _data_folder() -> dict[str, Path]:
-    """Return DATA_DIR as an absolute path, as the kernel has another working folder."""
+    """Return DATA_DIR as an absolute path, as the kernel has another working folder.
+
+    The dict is empty if DATA_DIR is not set, or if no folder is at its absolute path.
+    """
     given = os.environ.get("DATA_DIR")
     if not given:
         return {}
@@ -304,14 +312,15 @@ def publish(job: Job) -> str:
     Returns
     -------
     str
-        A remark on the run, which may be empty.
+        A remark if the run has saved no figure, else empty.
 
     Raises
     ------
     ValueError
         If the run has written a record that is not valid. The message names its path.
     OSError
-        If the folder cannot be moved. The results of the last run then stay.
+        If a picture of a record or the notebook is missing, or if the folder cannot be
+        moved. The results of the last run then stay.
     """
     paths = [
         path for path in sorted(job.work.glob("*.json")) if path.name != record.MARKER

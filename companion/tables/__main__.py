@@ -19,6 +19,11 @@ def main(argv: list[str] | None = None) -> int:
     -------
     int
         The exit status: 1 if something cannot be read or written, else 0.
+
+    Raises
+    ------
+    SystemExit
+        With status 2 for an argument, since the command has none but --help.
     """
     about = "Renew the tables of README, REPRODUCING and other notes from the records."
     parser = argparse.ArgumentParser(

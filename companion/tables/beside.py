@@ -102,6 +102,8 @@ def rows(folder: Path) -> list[Row]:
     ------
     ValueError
         With the path, if the file cannot be read.
+    KeyError
+        If there is no such file, or a row or a sentence lacks a field.
     """
     found = []
     for table in files.read_table(folder / "beside.toml")["figure"]:
@@ -129,6 +131,9 @@ def rows(folder: Path) -> list[Row]:
 
 def faults(found: Iterable[Row]) -> list[str]:
     """Say which figures of the papers have no row, and which rows say nothing.
+
+    The figures are those of `NUMBERED`. A row says nothing if it has no sentence, or a
+    sentence with neither a claim nor a note.
 
     Parameters
     ----------
@@ -283,6 +288,8 @@ def page(folder: Path) -> str:
     ------
     ValueError
         With the path, if a table or a record cannot be read.
+    KeyError
+        If there is no beside.toml, or one of its rows lacks a field.
     """
     known = records(folder)
     pages = {entry.slug: entry for _, some in figures.index(folder) for entry in some}

@@ -98,12 +98,14 @@ def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
     Returns
     -------
     list of tuple
-        Every page, by number, with the list of its entries.
+        Every page, sorted by name, with the list of its entries, which may be empty.
 
     Raises
     ------
     ValueError
         If the table of pages lacks a page of the index, or a file cannot be read.
+    TypeError
+        If an entry of the index has an unknown field, or lacks one.
     """
     pages = read_pages()
     table = files.read_table(figures / "index.toml")
@@ -119,8 +121,9 @@ def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
 def _quantities(record: Mapping) -> dict:
     """Return what a sentence may quote.
 
-    These are numbers, else the setting, else the measured value of a claim. Four names
-    count claims and statements; `<id>.p` is the p of a claim.
+    These are numbers, else the figure's setting, else the page's parameters. Four names
+    count claims and statements. Else the name is the id of a claim, for its measured
+    value, or `<id>.p`, for its p.
     """
     claims = record["claims"]
     return {
@@ -143,8 +146,8 @@ def filled(sentence: str, record: Mapping) -> str:
     ----------
     sentence : str
         The sentence. A field {gap:.1%} becomes "3.4 %", or "no value of gap".
-        {error:.1f°} is the angle between directions so far apart, and {other/gap:.1%}
-        is a number of another figure.
+        {error:.1f°} is the angle in degrees between unit vectors so far apart, and
+        {other/gap:.1%} is a number of another figure at the same scale.
     record : mapping
         The record of the figure.
 
@@ -156,7 +159,8 @@ def filled(sentence: str, record: Mapping) -> str:
     Raises
     ------
     ValueError
-        With the path, if the record of another figure cannot be read.
+        With the path, if the record of another figure cannot be read; also if a form
+        such as "d" does not fit its number.
 
     Examples
     --------
@@ -191,8 +195,8 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
 
     `entry.conditions` gives a quoted name the words that say what its number is, such
     as "in the worst of" or "median". The words must be in the text, and, for the value
-    of a claim without an interval, in the claim's own statement. Whole numbers that
-    count need none.
+    of a claim, in the claim's own statement. Whole numbers, which have a form that ends
+    in d, need none.
 
     Parameters
     ----------
@@ -315,7 +319,8 @@ def figures() -> list[Figure]:
     Returns
     -------
     list of Figure
-        The figures, by paper, and within a paper in the order of the index.
+        The figures, by paper, and within a paper in the order of the index. Those that
+        the index lacks come last.
 
     Raises
     ------
@@ -379,7 +384,7 @@ def templates(folder: Path = TEMPLATES) -> jinja2.Environment:
     Returns
     -------
     jinja2.Environment
-        The templates. What is put into one of HTML, NAME.html, is escaped.
+        The templates. What is put into one named NAME.html is escaped.
     """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -397,7 +402,8 @@ def templates(folder: Path = TEMPLATES) -> jinja2.Environment:
 def _expected(value: float | None, tolerance: float) -> str:
     """Write a value and its tolerance, such as 0.0243 ± 0.001.
 
-    The value has one digit more than the tolerance can tell apart.
+    The value has one digit more than the tolerance can tell apart. With the tolerance 0
+    it is "exactly" the value, of which at most six digits are written.
     """
     if value is None:
         return "no value"
@@ -437,7 +443,10 @@ def _counted(claims: list[Mapping]) -> dict[str, int]:
 
 
 def _judged(rows: list[tuple[_Entry, Mapping]]) -> dict[str, int]:
-    """Count the verdicts on the papers' claims about networks that studies trained."""
+    """Count the verdicts on the papers' claims about networks that studies trained.
+
+    Our own findings and claims without a verdict are not counted.
+    """
     words = [
         claim["verdict"]
         for entry, saved in rows
@@ -465,6 +474,8 @@ def renewed(text: str) -> str:
     ------
     ValueError
         If a record or the index is damaged.
+    jinja2.TemplateNotFound
+        If a mark names a table that has no template.
     """
     notebooks = index(FIGURES)
 

@@ -76,19 +76,20 @@ def weights(demo: bool = False) -> Weights:
     Parameters
     ----------
     demo : bool, default False
-        Whether not to use the hub.
+        Whether not to use the hub. `$BERT_DIR` is used in any case.
 
     Returns
     -------
     Weights
-        The weights.
+        The weights. From the hub they are downloaded if they are not in its cache.
 
     Raises
     ------
     FileNotFoundError
         If a folder or file is missing.
     ValueError
-        If the model is not a BERT model, or the tokenizer belongs to another model.
+        If the model is not a BERT model, the tokenizer belongs to another model, or a
+        file is damaged.
     """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
@@ -115,7 +116,7 @@ def weights(demo: bool = False) -> Weights:
 def _hub_folder() -> Path | None:
     """Return the folder of the pinned files in the hub's cache, or None.
 
-    They are downloaded if they are not in the cache.
+    They are downloaded if they are not in the cache and the hub answers.
     """
     from huggingface_hub import snapshot_download
 
@@ -139,8 +140,9 @@ def _hub_folder() -> Path | None:
 def _described(folder: Path, name: str, source: str) -> Weights:
     """Check a folder of weights, and return it as Weights.
 
-    Raises FileNotFoundError if a file is missing, and ValueError if the model is not a
-    BERT model or its tokenizer belongs to another model.
+    Raises FileNotFoundError if a file is missing, and ValueError if a file is damaged,
+    the model is not a BERT model, or its tokenizer has another number of words or
+    another padding.
     """
     if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
         raise FileNotFoundError(
@@ -176,7 +178,8 @@ class _Tokens(Shapes):
     """Texts as tokens.
 
     `inputs` int32 (N, 2, T) contains token ids and segment ids, and `labels` is int64
-    (N,). `lengths` (N,) is the number of tokens in each row; the rest of the row is 0.
+    (N,). `lengths` int64 (N,) is the number of tokens in each row, special ones
+    included; the rest of the row is 0.
     """
 
     inputs: Tensor
@@ -198,12 +201,12 @@ def trim(inputs: Tensor) -> Tensor:
     Parameters
     ----------
     inputs : Tensor of int (b, 2, T)
-        Token ids and segment ids.
+        Token ids and segment ids. An id 0 is padding, which lies at the end of a row.
 
     Returns
     -------
     Tensor of int (b, 2, T')
-        The first T' columns.
+        The first T' columns, with T' the number of tokens of the longest row.
     """
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
@@ -220,15 +223,15 @@ def tokenise(
     data : TextSet
         The texts, or pairs.
     length : int
-        The largest number of tokens of a row, between 3 and 512.
+        The largest number of tokens of a row, between 3 and 512. Special tokens count.
     whole : bool, default False
         Whether longer rows are left out. Otherwise they are cut.
 
     Returns
     -------
     _Tokens
-        `inputs` int32 (N, 2, T), `labels` int64 (N,), `lengths` (N,), with T =
-        `length`.
+        `inputs` int32 (N, 2, T), `labels` int64 (N,) and `lengths` int64 (N,), with T =
+        `length`. N is the number of rows that were not left out.
 
     Raises
     ------
@@ -317,7 +320,8 @@ class _Classifier(nn.Module):
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     """Build a classifier from the lowest layers of pretrained weights.
 
-    A new head reads the mean over the tokens.
+    A head reads the mean over the tokens. It is drawn from torch's generator, unless
+    the weights contain one.
 
     Parameters
     ----------
@@ -370,10 +374,13 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
     """Build a small BERT from a random start.
 
+    It has 2 layers of width 64 with 4 heads, and the usual head on the first token. The
+    start is drawn from torch's generator.
+
     Parameters
     ----------
     weights : Weights
-        The weights whose tokenizer the network uses.
+        The weights whose tokenizer the network uses. Only its number of words matters.
     classes : int
         Number of logits.
 
@@ -381,6 +388,11 @@ def small_classifier(weights: Weights, classes: int) -> _Classifier:
     -------
     _Classifier
         The network, from inputs int (b, 2, T) to logits (b, classes).
+
+    Raises
+    ------
+    ValueError
+        If the configuration beside the weights cannot be read.
     """
     words = files.read_object(weights.folder / "config.json")["vocab_size"]
     sizes = dict(

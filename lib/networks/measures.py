@@ -35,7 +35,7 @@ def predict(
     Parameters
     ----------
     model : torch.nn.Module
-        The network.
+        The network. It stays in its mode, training or evaluation.
     rows : Tensor (N, ...)
         The rows.
     transform : callable
@@ -61,12 +61,13 @@ def correct(logits: Tensor, targets: Tensor) -> Tensor:
     logits : Tensor (N, classes) or (N,)
         Logits of all classes, or of label 1.
     targets : Tensor (N,)
-        The labels.
+        The labels: numbers of classes, or 0 and 1.
 
     Returns
     -------
     Tensor of bool (N,)
-        Whether the answer equals the label.
+        Whether the answer equals the label. The answer is the class with the largest
+        logit, or label 1 if the one logit is above 0.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def classification(
     inputs : Tensor (N, ...)
         The rows.
     targets : Tensor (N,)
-        Their labels.
+        Their labels, on the CPU.
     transform : callable
         What is done to the rows first, on the network's device. Default: nothing.
     size : int, default 250
@@ -105,8 +106,9 @@ def classification(
     Returns
     -------
     callable
-        A function of a network that returns {"<name>_loss": mean cross-entropy,
-        "<name>_accuracy": share of rows that are classified correctly}.
+        A function of a network that returns {"<name>_loss": mean cross-entropy in
+        nats, "<name>_accuracy": share of rows that are classified correctly}. If the
+        network returns one logit per row, it is that of label 1, as in `correct`.
     """
 
     def evaluate(model: nn.Module) -> dict[str, float]:
@@ -130,12 +132,13 @@ def classification(
 def logistic(train: tuple, test: tuple) -> np.ndarray:
     """Fit a logistic regression.
 
-    The strength of its penalty is chosen on a fifth of the training rows.
+    The strength of its penalty is chosen by the accuracy on every fifth training row,
+    after a fit of the other ones. Then it is fitted on all training rows.
 
     Parameters
     ----------
     train, test : tuple
-        (inputs, labels) of the training and of the test rows.
+        (inputs (rows, features), labels (rows,)) of the training and of the test rows.
 
     Returns
     -------
@@ -158,12 +161,12 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
     Parameters
     ----------
     train, test : tuple
-        (inputs, labels) of the training and of the test rows.
+        (inputs (rows, features), labels (rows,)) of the training and of the test rows.
 
     Returns
     -------
     ndarray of bool (test rows,)
-        Which test rows are right.
+        Whether each test row is classified correctly.
     """
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -173,10 +176,13 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
 def bag_of_words(columns: Sequence[tuple], labels: tuple, **how: Any) -> np.ndarray:
     """Fit `logistic` on which words are in the texts of each column.
 
+    How often a word occurs in a text does not matter.
+
     Parameters
     ----------
     columns : sequence of tuple
-        (training texts, test texts) of each column.
+        (training texts, test texts) of each column, such as the first and the second
+        texts of pairs. The words are those of the training texts.
     labels : tuple
         (training labels, test labels).
     **how : Any
@@ -185,7 +191,7 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how: Any) -> np.ndar
     Returns
     -------
     ndarray of bool (test rows,)
-        Which test rows it has right.
+        Whether each test row is classified correctly.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -210,7 +216,8 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to ndarray
-        The parameters by name, in order.
+        The parameters by name, in the network's order. On a CPU they share the
+        network's memory.
     """
     trained = {
         name: p
@@ -228,13 +235,13 @@ def hoyer(W: np.ndarray) -> float:
     Parameters
     ----------
     W : ndarray
-        The matrix.
+        The matrix, or an array of another shape.
 
     Returns
     -------
     float
-        0 if all entries are equally large, 1 if only one entry is not zero, NaN if
-        W = 0 or N = 1.
+        0 if all entries have the same magnitude, 1 if only one entry is not zero, NaN
+        if W = 0, if N is 0 or 1, or if an entry is not finite.
 
     Notes
     -----
@@ -264,7 +271,8 @@ def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
     Returns
     -------
     ndarray of int (bins,)
-        The counts. A magnitude outside the bins is counted in the first or last bin.
+        The counts. A magnitude outside the bins is counted in the first or last bin;
+        NaN is not counted.
     """
     counts = [
         np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0]
@@ -279,12 +287,13 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
     Parameters
     ----------
     model : torch.nn.Module
-        The network.
+        The network. Its layers are named as in `TextTransformer`.
 
     Returns
     -------
     dict of str to list of ndarray (d, d)
-        One matrix per layer, by "K", "Q" and "V".
+        One matrix per layer, by "K", "Q" and "V"; the lists of another network are
+        empty.
     """
     weights = matrices(model).items()
     return {
@@ -307,13 +316,17 @@ def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
     -------
     dict of str to float
         For each part K, Q, V: "hoyer.<part>", the mean Hoyer index of its matrices;
-        "above_006.<part>", the share of magnitudes above the paper's threshold; and
-        "above_90.<part>", the share above the 90 % quantile of the part's magnitudes at
-        the start.
+        "above_006.<part>", the share of magnitudes above 0.06; and "above_90.<part>",
+        the share above the 90 % quantile of the part's magnitudes at the start.
+
+    Raises
+    ------
+    ValueError
+        If the network has no keys, queries or values, as `by_part` finds them.
 
     Notes
     -----
-    The threshold is that of paper C.
+    The threshold 0.06 is that of paper C.
     """
     row = {}
     first = by_part(start)

@@ -34,7 +34,8 @@ EMBEDDING_STD = 0.1
 class _SelfAttention(nn.Module):
     """Attention softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix.
 
-    It has no biases, and padding is left out.
+    It has no biases, and padding is left out. Raises ValueError if the heads do not
+    divide the width.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -54,7 +55,7 @@ class _SelfAttention(nn.Module):
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """Compute the attention of `asking` (b, S, d) to the tokens that are `present`.
 
-        Tokens are (b, T, d), and present is (b, T).
+        Tokens are (b, T, d), and present is bool (b, T). Returns (b, S, d).
         """
         parts = self.query(asking), self.key(tokens), self.value(tokens)
         mask = present[:, None, None]  # (b, 1, 1, T)
@@ -64,7 +65,7 @@ class _SelfAttention(nn.Module):
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """Compute the attention weights themselves, (b, h, S, T).
 
-        Rows sum to 1, and are 0 on padding.
+        Rows sum to 1, and are 0 on padding. The arguments are those of `forward`.
         """
         q = self.split(self.query(asking))
         k = self.split(self.key(tokens))
@@ -90,7 +91,10 @@ class _EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
-        """Return the new values (b, S, d) of `asking`, which are some of the tokens."""
+        """Return the new values (b, S, d) of `asking`, which are some of the tokens.
+
+        Tokens are (b, T, d), and present is bool (b, T).
+        """
         asking = self.attention_norm(
             asking + self.dropout(self.attention(asking, tokens, present))
         )
@@ -121,8 +125,8 @@ class TextTransformer(nn.Module):
     Raises
     ------
     ValueError
-        If the heads do not divide the width; when called, if the ids are no (b, T')
-        with T' <= T.
+        If the heads do not divide the width. When called, if the ids do not have the
+        shape (b, T') with T' <= T.
 
     Notes
     -----
@@ -179,7 +183,7 @@ class TextTransformer(nn.Module):
         tokens : Tensor (b, T', d)
             The embedded tokens.
         present : Tensor of bool (b, T')
-            Which tokens are no padding.
+            Which tokens are not padding.
 
         Raises
         ------
@@ -207,6 +211,11 @@ class TextTransformer(nn.Module):
         -------
         Tensor (b,)
             The logits.
+
+        Raises
+        ------
+        ValueError
+            If `ids` has another shape.
         """
         tokens, present = self.start(ids)
         for block in self.blocks[:-1]:
@@ -227,7 +236,12 @@ class TextTransformer(nn.Module):
         Returns
         -------
         Tensor (b, layers, h, T')
-            The attention weights, which are 0 on padding.
+            The attention weights, which are 0 on padding, on the device of `ids`.
+
+        Raises
+        ------
+        ValueError
+            If `ids` has another shape.
         """
         training = self.training
         maps = []
@@ -275,11 +289,11 @@ def attended(weights: Tensor) -> Tensor:
     Parameters
     ----------
     weights : Tensor (..., T)
-        Attention weights a.
+        Attention weights a, which are not negative and sum to 1 over the last axis.
 
     Returns
     -------
-    Tensor (...)
+    Tensor of float32 (...)
         The counts, between 1 and T.
 
     Examples
@@ -322,13 +336,13 @@ class Vocabulary:
         texts : iterable of str
             The texts.
         size : int
-            Number of ids, 4 or more; three of them are no words.
+            The largest number of ids, 4 or more; three of them are not words.
 
         Returns
         -------
         Vocabulary
-            The `size` - 3 most frequent words. Of equally frequent words, the first in
-            the alphabet are chosen.
+            The `size` - 3 most frequent words, or all words if there are fewer. Of
+            equally frequent words, the first in the alphabet are chosen.
 
         Raises
         ------
@@ -358,14 +372,15 @@ class Vocabulary:
         Parameters
         ----------
         texts : sequence of str (N,)
-            The texts.
+            The texts, at least one.
         length : int
-            Number of ids of a text; the rest of a longer text is cut off.
+            Number of ids of a text, [CLS] included; the rest of a longer text is cut
+            off.
 
         Returns
         -------
         Tensor of int32 (N, length)
-            The ids: [CLS] first, 0 beyond the end.
+            The ids: [CLS] first, that of [UNK] for an unknown word, 0 beyond the end.
 
         Raises
         ------

@@ -22,10 +22,12 @@ SHIFTS = {
 
 
 def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
-    """Put images (b, c, s, s) before four copies moved by `k` pixels, (b, 5c, s, s)."""
-    # (b, c, s + 2k, s + 2k)
+    """Put images (b, c, s, s) before four copies moved by `k` pixels, (b, 5c, s, s).
+
+    `shift` is a key of `SHIFTS`. Where a copy has moved away, it is 0.
+    """
     s = images.shape[-1]
-    wide = F.pad(images, (k, k, k, k))
+    wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
     corners = [(k - k * down, k - k * right) for down, right in SHIFTS[shift]]
     copies = [wide[..., i : i + s, j : j + s] for i, j in corners]
     return torch.cat([images, *copies], dim=1)
@@ -43,7 +45,8 @@ class _ShiftedPatches(nn.Module):
     """Tokens E LayerNorm(patches([x, four copies of x])).
 
     The copies are moved by half a patch along the diagonals (`shift` "diagonal"), or by
-    one pixel along the axes ("cardinal"); with None there are none.
+    one pixel along the axes ("cardinal"); with None there are none. Raises ValueError
+    if the patch is below 2 or does not divide the size, or for another shift.
     """
 
     def __init__(
@@ -72,7 +75,10 @@ class _ShiftedPatches(nn.Module):
         self.embed = nn.Linear(pixels, width)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute the tokens (b, T, d) of images."""
+        """Compute the tokens (b, (s/p)², d) of images (b, c, s, s).
+
+        Raises ValueError if the images have another shape.
+        """
         expected = (self.channels, self.size, self.size)
         if images.ndim != 4 or images.shape[1:] != expected:
             words = f"images must have shape {('batch', *expected)}"
@@ -86,7 +92,8 @@ class _LocalityAttention(nn.Module):
     """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
 
     M (`mask_diagonal`) sets the diagonal to -∞. τ is sqrt(d_h), or starts there and is
-    learned as log τ (`learn_temperature`). d_h is `head_width`, without it d / h.
+    learned as log τ (`learn_temperature`); all heads share it. d_h is `head_width`,
+    without it d / h, and then ValueError is raised if h does not divide d.
     """
 
     def __init__(
@@ -127,7 +134,7 @@ class _LocalityAttention(nn.Module):
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
         """Compute tokens (b, T, d) after attention.
 
-        With `readers`, only this many first tokens are returned.
+        With `readers`, only this many first tokens are returned, (b, readers, d).
         """
         b, T, _ = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
@@ -154,7 +161,7 @@ class _EncoderBlock(nn.Module):
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
         """Compute tokens (b, T, d) after the block.
 
-        With `readers`, only this many first tokens are returned.
+        With `readers`, only this many first tokens are returned, (b, readers, d).
         """
         tokens = tokens[:, :readers] + self.attention(
             self.attention_norm(tokens), readers
@@ -173,7 +180,7 @@ class VisionTransformer(nn.Module):
     size : int
         Images are (b, channels, size, size).
     patch : int
-        Patches are patch x patch pixels; `patch` divides `size`.
+        Patches are patch x patch pixels; `patch` divides `size` and is 2 or more.
     channels : int, default 1
         Number of channels.
     classes : int, default 10
@@ -181,7 +188,7 @@ class VisionTransformer(nn.Module):
     width : int, default 64
         Width d of a token.
     depth : int, default 4
-        Number of blocks.
+        Number of blocks, 1 or more.
     heads : int, default 4
         Number of heads per block. They divide `width`, unless ``head_width`` is given.
     hidden : int, default 128
@@ -198,8 +205,11 @@ class VisionTransformer(nn.Module):
     Raises
     ------
     ValueError
-        If the patch does not divide the size, or the heads do not divide the width
-        without ``head_width``; when called, if the images have another shape.
+        If the patch is below 2 or does not divide the size, if there is no such shift,
+        or if the heads do not divide the width without ``head_width``. When called, if
+        the images have another shape.
+    TypeError
+        If there is no such option.
 
     Notes
     -----
@@ -247,13 +257,18 @@ class VisionTransformer(nn.Module):
 
         Parameters
         ----------
-        images : Tensor (b, channels, size, size)
+        images : Tensor of float (b, channels, size, size)
             The images.
 
         Returns
         -------
         Tensor (b, classes)
             The logits.
+
+        Raises
+        ------
+        ValueError
+            If the images have another shape.
         """
         tokens = self.tokens(images)  # (b, T - 1, d)
         first = self.class_token.expand(len(images), -1, -1)  # (b, 1, d)

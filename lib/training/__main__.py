@@ -80,7 +80,8 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 def _changed(study: Study, setting: str) -> Study:
     """Return `study` with one change, "field=value" or "field.entry=value".
 
-    Raises ValueError if no field has this name or the value does not fit.
+    A single number for rates or targets becomes a tuple of one. Raises ValueError if no
+    field or option has this name, or if the value does not fit.
     """
     place, equals, text = setting.partition("=")
     name, dot, entry = place.partition(".")
@@ -107,7 +108,11 @@ def _changed(study: Study, setting: str) -> Study:
 
 
 def _check_alike(setting: str, before: Any, value: Any) -> None:
-    """Raise ValueError if a number or word becomes something else."""
+    """Raise ValueError if a bool, a whole number or a text changes its type.
+
+    `before` is the value so far, and `value` the new one. Other types are not checked
+    here; the study checks its numbers itself.
+    """
     if isinstance(before, bool | int | str) and type(value) is not type(before):
         text = setting.partition("=")[2]
         raise ValueError(
@@ -116,7 +121,7 @@ def _check_alike(setting: str, before: Any, value: Any) -> None:
 
 
 def _value(text: str) -> Any:
-    """Read `text` as Python; return the text itself if it is none."""
+    """Read `text` as a Python literal; return the text itself if it is none."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -124,7 +129,12 @@ def _value(text: str) -> Any:
 
 
 def _one(study: Study, words: list[str]) -> Run:
-    """Return the run of the study that "RULE RATE SEED" names."""
+    """Return the run of the study that "RULE RATE SEED" names.
+
+    SNGD has the cap of the study, and no cap if the study has none: no race has found
+    the rate of SPS. Raises ValueError for an unknown rule, a wrong rate or a wrong
+    seed.
+    """
     rule, rate_text, seed_text = words
     rate = _value(rate_text)
     # the study raises an error for an unknown rule or a wrong rate
@@ -134,7 +144,12 @@ def _one(study: Study, words: list[str]) -> Run:
 
 
 def _run(chosen: argparse.Namespace) -> str:
-    """Do what the command line requests, and return the message for the end."""
+    """Do what the command line requests, and return the message for the end.
+
+    It trains one run (--one), only stores the curves so far (--keep), or trains the
+    study. With both options, --keep is ignored. Raises OutOfTime if the minutes end
+    before.
+    """
     if chosen.study not in STUDIES:
         raise ValueError(
             f"there is no study {chosen.study!r}, only {', '.join(STUDIES)}"
@@ -171,7 +186,12 @@ def main(arguments: list[str] | None = None) -> int:
     -------
     int
         Exit status: 0 at the end, 3 if time ran out, and 1 after an error that a user
-        can mend, of which one sentence is printed.
+        can mend, of which one sentence is printed to standard error.
+
+    Raises
+    ------
+    SystemExit
+        With status 2, if an option is unknown or has a wrong form.
 
     Examples
     --------

@@ -24,8 +24,8 @@ def _unchanged(inputs: Tensor) -> Tensor:
 class Batches(Shapes):
     """Shuffled mini-batches of inputs and targets.
 
-    Batch k depends only on (seed, k). Every epoch has its own order of the rows, and an
-    incomplete last batch is left out.
+    With the same data and size, batch k depends only on (seed, k). Every epoch has its
+    own order of the rows, and an incomplete last batch is left out.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ class Batches(Shapes):
     transform : callable
         A function that is applied to each batch of inputs at the end. Default: none.
     crops : bool, default False
-        Whether images (N, c, s, s) get a border, are cropped at random, and are
-        mirrored at random.
+        Whether images (N, c, s, s) get a border of `BORDER` zeros, are cropped to s x s
+        at random, and are mirrored with probability 1/2.
     part : tuple of (int, int), default (0, 1)
-        (k, n): the k-th of n equal parts of every batch.
+        (k, n): the k-th of n equal parts of every batch; k counts from 0.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class Batches(Shapes):
             )
 
     def rows(self, step: int) -> Tensor:
-        """Return the row numbers of a whole batch.
+        """Return the row numbers of a whole batch, whatever `part` is.
 
         Parameters
         ----------
@@ -100,8 +100,9 @@ class Batches(Shapes):
 
         Returns
         -------
-        Tensor of int (size,)
-            The row numbers.
+        Tensor of int64 (size,)
+            The row numbers, on the CPU. They are a view of the epoch's order, which is
+            kept for later batches, and must not be changed.
         """
         epoch, place = divmod(step, len(self.inputs) // self.size)
         order = _order(self.seed, epoch, len(self.inputs))
@@ -118,9 +119,9 @@ class Batches(Shapes):
         Returns
         -------
         inputs : Tensor (size / n, ...)
-            The inputs, cropped and transformed.
+            The inputs, cropped if `crops` is True, then transformed.
         targets : Tensor (size / n,)
-            The targets.
+            The targets. Both are on the device of the data.
         """
         rows = self._mine(self.rows(step))
         inputs = self.inputs[rows]
@@ -141,12 +142,18 @@ class Batches(Shapes):
         device : torch.device or str
             The device.
         part : tuple of (int, int), default (0, 1)
-            (k, n): the k-th of n equal parts of every batch.
+            (k, n): the k-th of n equal parts of every batch; k counts from 0. It takes
+            the place of the part before.
 
         Returns
         -------
         Batches
             The batches, or this part of each.
+
+        Raises
+        ------
+        ValueError
+            If n does not divide the size of a batch.
         """
         inputs = self.inputs.to(device)
         targets = self.targets.to(device)
@@ -170,8 +177,10 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 class Bucketed(Batches):
     """`Batches` of tokens (N, 2, T) of similar lengths.
 
-    The rows of `POOL` consecutive batches are sorted by length and cut into batches,
-    which come in random order. The parameters are those of `Batches`.
+    The length of a row is the number of token ids, inputs[row, 0], that are not 0. The
+    rows of `POOL` consecutive batches (of fewer at the end of an epoch) are sorted by
+    length and cut into batches, which come in random order. The parameters are those of
+    `Batches`.
     """
 
     def rows(self, step: int) -> Tensor:
@@ -184,8 +193,8 @@ class Bucketed(Batches):
 
         Returns
         -------
-        Tensor of int (size,)
-            The row numbers.
+        Tensor of int64 (size,)
+            The row numbers, on the CPU.
         """
         per_epoch = len(self.inputs) // self.size
         epoch, place = divmod(step, per_epoch)
@@ -202,8 +211,9 @@ class Bucketed(Batches):
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
     """Add a border of zeros to `images` (b, c, s, s), and cut a window out of each.
 
-    `top` and `left` (b,) are the corners of the windows. A window is mirrored if
-    `flipped` (b,) is True. Returns images (b, c, s, s).
+    `top` and `left` (b,) are the upper left corners of the windows in the image with
+    its border, so each is between 0 and 2 `BORDER`. A window is mirrored left to right
+    if `flipped` (b,) is True. Returns images (b, c, s, s).
     """
     size = images.shape[-1]
     every = torch.arange(len(images), device=images.device)

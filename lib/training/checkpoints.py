@@ -58,7 +58,7 @@ class Checkpoint:
         Parameters
         ----------
         state : dict
-            Numbers, words, lists, dicts and tensors.
+            Numbers, words, lists, dicts and tensors, by names other than "key".
 
         Raises
         ------
@@ -87,10 +87,12 @@ class Checkpoint:
         Returns
         -------
         dict
-            The state, with its tensors on the CPU.
+            The state, with its tensors on the CPU, and the key as its entry "key".
 
         Raises
         ------
+        OSError
+            If there is no such file, or it cannot be read.
         ValueError
             If the file is damaged, is not a checkpoint, or belongs to another run.
         """

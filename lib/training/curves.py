@@ -1,6 +1,6 @@
 """Store one run as arrays, and all runs of a study in an .npz file.
 
-Every claim is recomputed from these files.
+Every claim about a study is recomputed from these files.
 """
 
 import io
@@ -33,9 +33,10 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
 
     Returns
     -------
-    ndarray (k,)
-        The means. While there are fewer than `READINGS` readings, the mean is infinite,
-        so that no target counts as reached.
+    ndarray of float64 (k,)
+        The means of the readings, which are first rounded to float32 as in a file.
+        While there are fewer than `READINGS` readings, the mean is infinite, so that no
+        target counts as reached.
 
     Notes
     -----
@@ -63,9 +64,10 @@ class Curve(Shapes):
     Parameters
     ----------
     status : str
-        "finished", or stopped, paused or diverged at a step.
+        "finished", or stopped, paused or diverged at a step, such as "stopped after
+        step 50".
     loss : ndarray (steps,)
-        The loss of each step.
+        The loss before each step, in float32; in float16 in the file of a trial.
     step_size : ndarray (steps,)
         The step sizes; empty unless the rule states them.
     gradient_norm : ndarray (steps,)
@@ -119,7 +121,7 @@ class Curve(Shapes):
 
     @property
     def diverged(self) -> bool:
-        """Whether the loss stopped being finite."""
+        """Whether a loss, step size or gradient norm was not finite."""
         return self.status.startswith("diverged")
 
     @property
@@ -129,7 +131,10 @@ class Curve(Shapes):
 
     @property
     def hits(self) -> np.ndarray:
-        """Whether the network at the end is right on each test row: bool (rows,)."""
+        """Whether the network at the end is right on each test row: bool (rows,).
+
+        It raises KeyError for a run without hits, such as a trial.
+        """
         count = int(self.end["test_rows"])
         return np.unpackbits(self.end["test_correct"], count=count).astype(bool)
 
@@ -139,13 +144,13 @@ class Curve(Shapes):
 
         Parameters
         ----------
-        hits : ndarray of bool (rows,)
+        hits : ndarray or Tensor of bool (rows,)
             Whether each test row is classified correctly.
 
         Returns
         -------
         dict of str to ndarray
-            The hits as bits, and their number.
+            "test_correct", the hits as bits, and "test_rows", their number.
 
         Examples
         --------
@@ -166,12 +171,12 @@ class Curve(Shapes):
         Parameters
         ----------
         window : int
-            Number of steps in a mean. The first means are over fewer steps.
+            Number of steps in a mean, 1 or more. The first means are over fewer steps.
 
         Returns
         -------
-        ndarray (steps,)
-            The means.
+        ndarray of float64 (steps,)
+            The mean of each loss and the `window` - 1 before it.
 
         Examples
         --------
@@ -187,6 +192,9 @@ class Curve(Shapes):
     def until(self, steps: int) -> "Curve":
         """Return a trial as it was after `steps` steps.
 
+        Losses, evaluations and readings of the clock are cut. Everything else, such as
+        `end`, stays as it is, since a trial has no other arrays to cut.
+
         Parameters
         ----------
         steps : int
@@ -195,8 +203,8 @@ class Curve(Shapes):
         Returns
         -------
         Curve
-            The first part of the trial, as a paused run; or the trial itself, if it has
-            fewer steps.
+            The first part of the trial, as a paused run even if the trial ended at this
+            step; or the trial itself, if it has fewer steps.
         """
         if len(self.loss) < steps:
             return self
@@ -219,6 +227,11 @@ class Curve(Shapes):
         -------
         ndarray (readings,)
             The means. The first ones are infinite, see `trailing_mean`.
+
+        Raises
+        ------
+        KeyError
+            If the run has no clock.
         """
         return trailing_mean(self.clock["loss"])
 
@@ -234,6 +247,11 @@ class Curve(Shapes):
         -------
         float
             The step of the first of `readings` that is ≤ `target`, or inf.
+
+        Raises
+        ------
+        KeyError
+            If the run has no clock.
         """
         reached = self.readings() <= target
         if reached.any():
@@ -280,12 +298,12 @@ class Curves:
         }
 
     def seeds(self) -> list[int]:
-        """Return the seeds that every rule has run.
+        """Return the seeds that every rule with a judged run has run.
 
         Returns
         -------
         list of int
-            The seeds, ascending.
+            The seeds, ascending; empty if there are no judged runs.
         """
         judged = self.judged()
         have = [
@@ -295,7 +313,7 @@ class Curves:
         return sorted(set.intersection(*have)) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
-        """Return the judged runs of one rule on the seeds that every rule has run.
+        """Return the judged runs of one rule on the seeds of `Curves.seeds`.
 
         Parameters
         ----------
@@ -305,7 +323,7 @@ class Curves:
         Returns
         -------
         list of Curve
-            The runs, in the order of the seeds.
+            The runs, in the order of the seeds; empty if the rule has none.
         """
         judged = {curve.seed: curve for curve in self.judged() if curve.rule == rule}
         return [judged[seed] for seed in self.seeds() if seed in judged]
@@ -332,7 +350,7 @@ class Curves:
         Returns
         -------
         dict of str to float
-            The accuracies by name.
+            The shares of test rows that are classified correctly, by name.
         """
         return {
             c.rule: float(c.hits.mean()) for c in self.curves if c.part == "baseline"

@@ -94,8 +94,8 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     Returns
     -------
     torch.nn.Module
-        What `build` returns with torch seeded. The state of torch's generator stays as
-        it was.
+        What `build` returns with torch seeded. The state of torch's generator on the
+        CPU stays as it was; those of other devices are seeded.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def agreed(value: Any) -> Any:
     Parameters
     ----------
     value : Any
-        The value of this process.
+        The value of this process, which can be pickled.
 
     Returns
     -------
@@ -135,8 +135,9 @@ class Trainer:
     """Train a network in place, step k on batch k, and record its curve.
 
     If there is a checkpoint, the trainer continues from it; on a CPU the result is
-    equal bit for bit. A run ends as soon as a loss or a norm is not finite, if a
-    recorder says so, or after `steps` steps.
+    equal bit for bit. A run ends after `steps` steps, or before if a recorder says so.
+    It also ends if the loss is not finite, which is checked every `CHECK_EVERY` steps;
+    its curve is cut at the first loss, step size or norm that is not finite.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ class Trainer:
     batches : Batches
         The data.
     steps : int
-        Number of steps.
+        The largest number of steps.
     loss : callable
         A function of the network and a batch that returns the loss. If processes share
         a batch, the loss must be a mean over its rows. Default: mean cross-entropy.
@@ -175,7 +176,8 @@ class Trainer:
     Raises
     ------
     ValueError
-        If the optimiser lacks a parameter of the network that requires a gradient.
+        If the optimiser lacks a parameter of the network that requires a gradient, or
+        if the processes cannot share a batch equally.
     TypeError
         If the optimiser's step does not take a closure.
 
@@ -260,7 +262,8 @@ class Trainer:
         Returns
         -------
         Curve
-            What was recorded step by step, and how the run ended.
+            What was recorded step by step, and how the run ended. Its fields about the
+            study, such as the rule and the rate, have their defaults.
 
         Raises
         ------
@@ -270,7 +273,7 @@ class Trainer:
         TypeError
             If the optimiser's step does not call its closure.
         OSError
-            If the checkpoint cannot be written.
+            If the checkpoint cannot be read or written.
         """
         self.restore()
         self.network.train()
@@ -286,6 +289,8 @@ class Trainer:
         ------
         ValueError
             If it is damaged, incomplete, of another key, or differs between processes.
+        OSError
+            If it cannot be read.
         """
         if self.checkpoint is not None and self.checkpoint.exists():
             state = self.checkpoint.read()
@@ -341,10 +346,13 @@ class Trainer:
     def measure(self) -> bool:
         """Read the clock and evaluate, if they are due; return whether the run ends.
 
+        There is also an evaluation at the last step, and if the clock ends the run.
+
         Returns
         -------
         bool
-            Whether a recorder ends the run here.
+            Whether a recorder ends the run here; False at the last step, after which
+            the run ends anyway.
         """
         reached = False
         if self.clock is not None and self.clock.is_due(self.step):
@@ -357,6 +365,8 @@ class Trainer:
 
     def update(self) -> None:
         """Take one step, on its batch.
+
+        It seeds torch's generators, which `run` restores.
 
         Raises
         ------
@@ -381,7 +391,10 @@ class Trainer:
         self.step += 1
 
     def _loss_and_gradient(self) -> Tensor:
-        """Compute the loss of the batch and its gradient: the optimiser's closure."""
+        """Compute the loss of the batch and its gradient: the optimiser's closure.
+
+        The loss is recorded; if a step calls the closure again, the last one counts.
+        """
         self.calls += 1
         self.stepper.zero_grad()
         value = self.loss(self.network, self.batch)
@@ -393,7 +406,7 @@ class Trainer:
         return value
 
     def _run_steps(self) -> str:
-        """Take steps until the run ends; return its status in words.
+        """Take steps until the run ends or pauses; return its status in words.
 
         A checkpoint is written before the measurements at its step, so that it does not
         contain them. A run that resumes from it measures again.

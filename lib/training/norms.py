@@ -27,12 +27,13 @@ def norms(tensors: list[Tensor]) -> Tensor:
     Parameters
     ----------
     tensors : list of Tensor
-        The tensors t.
+        The tensors t, on one device.
 
     Returns
     -------
     Tensor (tensors,)
-        ‖t‖ of each tensor, in float64 (in float32 on a device without float64).
+        The Euclidean norm ‖t‖ of all entries of each tensor, in float64 (in float32 on
+        a device without float64).
 
     Notes
     -----
@@ -60,9 +61,9 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 def _squares(arrays: list[np.ndarray]) -> np.ndarray:
-    """Return the sum of squares of each array, (arrays,).
+    """Return the sum of squares of each flat array, (arrays,) in float64.
 
-    Threads share the arrays if there are many numbers.
+    Threads share the arrays if there are `MANY` numbers or more.
     """
     squares = np.empty(len(arrays))
     threads = torch.get_num_threads()

@@ -15,8 +15,8 @@ class Problem(ABC):
     """Network and data of a study, loaded.
 
     A subclass says how the network is built, what it trains on and what is measured.
-    Where a method has the argument `tuning`, it says whether a rate is being tried:
-    rows that are held out then judge, and test rows are not seen.
+    The argument `tuning` of a method says whether a rate is being tried. If a problem
+    holds rows out, these rows then judge, and test rows are not seen.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Problem(ABC):
         seed : int
             The seed of the order.
         tuning : bool
-            Whether a rate is being tried.
+            Whether a rate is being tried; then no batch has a row that is held out.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class Problem(ABC):
         Returns
         -------
         mapping of str to float
-            "clock_loss", and what else is measured with it.
+            "clock_loss", and what else is measured with it, which is not recorded.
         """
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -136,6 +136,9 @@ class Problem(ABC):
 
     def closing(self, model: nn.Module) -> Mapping[str, float]:
         """Measure what is dear, at the last points of a judged run. Default: nothing.
+
+        The points are the last ones of the whole horizon, so that a run that ends
+        before has no such measurement.
 
         Parameters
         ----------

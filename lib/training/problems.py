@@ -55,7 +55,8 @@ def spread_over(rows: Sized, count: int) -> slice:
     rows : sized
         The rows.
     count : int
-        The least number of rows to choose; if there are fewer, all are chosen.
+        The least number of rows to choose, 1 or more; if there are fewer rows, all are
+        chosen.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def load_split(
     demo : bool
         Whether to draw samples, and not to use the hub.
     sizes : tuple of (int, int)
-        The sizes of the samples of training and test texts.
+        The sizes of the samples of training and test texts; only a demo uses them.
 
     Returns
     -------
@@ -102,7 +103,7 @@ class Pictures(Problem):
 
     By default the network is the one for small data sets, which paper A describes. With
     `named` it is the network of the code that paper A names. With `held_out` images, on
-    which rates are judged, it is the plain network of paper C.
+    which rates are judged, it is the plain network of paper C, whatever `named` is.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class Pictures(Problem):
     rows : int
         Number of training images.
     grid : int, default 4
-        Images are cut into `grid` x `grid` patches.
+        Images are cut into `grid` x `grid` patches; `grid` divides their side.
     held_out : int, default 0
         Number of images that follow the training images and are held out. If there are
         any, training uses crops.
@@ -124,12 +125,13 @@ class Pictures(Problem):
     demo : bool, default False
         Whether not to use the hub, and to test on fewer images.
     **shape : int
-        The options width, depth, heads and hidden of the network, in this order.
+        The options width, depth, heads and hidden of the network, in this order, since
+        the record of the network keeps it.
 
     Raises
     ------
     ValueError
-        If the set has fewer images.
+        If the set has fewer images, or if `grid` does not divide their side.
     """
 
     def __init__(
@@ -164,6 +166,10 @@ class Pictures(Problem):
 
         # The network.
         self.channels, self.size = self.train.images.shape[1:3]
+        if self.size % grid:
+            raise ValueError(
+                f"grid must divide the {self.size} pixels of a side, got {grid}"
+            )
         self.patch = self.size // grid
         kind, options = SMALL_DATA_VIT
         if held_out:
@@ -201,13 +207,22 @@ class Pictures(Problem):
         )
 
     def clock(self, model: nn.Module) -> Mapping[str, float]:
-        """Measure the loss of the first training images, without crops."""
+        """Measure loss and accuracy on the first `FIXED` training images.
+
+        They are not cropped. Returns "clock_loss" and "clock_accuracy".
+        """
         return self._classify(model, self.train[:FIXED], "clock")
 
     def evaluate(
         self, model: nn.Module, seed: int, tuning: bool
     ) -> Mapping[str, float]:
-        """Measure loss and accuracy on test images, or on those that are held out."""
+        """Measure loss and accuracy on test images, or on those that are held out.
+
+        Returns "test_loss" and "test_accuracy" on the first `SHOWN_IMAGES` test images.
+        If images are held out, these take their place while a rate is being tried, and
+        there are also "control_loss" and "control_accuracy" on the first `CONTROL`
+        training images, and "hoyer", the median Hoyer index of the weights.
+        """
         if not self.held_out:
             return self._classify(model, self.test[:SHOWN_IMAGES], "test")
         judging = self.rest if tuning else self.test[:SHOWN_IMAGES]
@@ -218,7 +233,11 @@ class Pictures(Problem):
         return metrics
 
     def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
-        """Return hits on the test images and, for paper C, histograms of weights."""
+        """Return hits on the test images and, for paper C, histograms of weights.
+
+        The histograms "start.histogram" and "last.histogram" (bins,) count the weights
+        at the start and at the end. They exist if images are held out.
+        """
         logits = predict(model, self.test.images, self.transform)
         ends = Curve.packed(correct(logits, self.test.labels))
         if self.held_out:
@@ -262,17 +281,26 @@ class Sentences(Problem):
     name : {"multi_nli", "civil_comments", "imdb"}
         The set of texts.
     length : int
-        Number of tokens to which training texts are cut; test texts are cut to 4
-        `length`.
+        Number of tokens to which training texts are cut, between 3 and 128; a demo
+        leaves longer ones out. Test texts are cut to 4 `length`.
     layers : int, default 0
-        Number of layers.
+        Number of layers, 1 or more except in a demo.
     rows : int, default 0
-        The largest number of rows of the sample (`TextSet.balanced`).
+        The largest number of rows of each sample, training and test
+        (`TextSet.balanced`).
     characters : int, default 0
-        The largest length of a text in the sample.
+        The largest number of characters of a text, or of a pair, in a sample.
     demo : bool, default False
         Whether to take a small network that is not pretrained, and a small sample; then
         `layers`, `rows` and `characters` do not matter.
+
+    Raises
+    ------
+    ValueError
+        If a number does not fit the texts or the weights, or if the weights or the
+        texts are damaged.
+    FileNotFoundError
+        If there are no weights.
     """
 
     def __init__(
@@ -339,13 +367,16 @@ class Sentences(Problem):
         )
 
     def clock(self, model: nn.Module) -> Mapping[str, float]:
-        """Measure the loss of the first training texts."""
+        """Measure loss and accuracy on the first `FIXED_TEXTS` training texts."""
         return self._classify(model, self.fixed, "clock")
 
     def evaluate(
         self, model: nn.Module, seed: int, tuning: bool
     ) -> Mapping[str, float]:
-        """Measure loss and accuracy on test texts."""
+        """Measure loss and accuracy on `SHOWN_TEXTS` or more of the test texts.
+
+        A trial is measured on the same texts, since no rows are held out.
+        """
         return self._classify(model, self.shown, "test")
 
     def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
@@ -381,9 +412,9 @@ class Reviews(Problem):
     batch : int
         Number of rows per batch.
     length : int
-        Number of words to which a review is cut.
+        Number of tokens to which a review is cut: [CLS] and its first words.
     words : int
-        Size of the vocabulary: the commonest words are known.
+        Size of the vocabulary: three special ids and the commonest words.
     size : int
         Number of layers, and of heads per layer.
     width : int
@@ -456,13 +487,22 @@ class Reviews(Problem):
         return summed_loss(model, batch)
 
     def clock(self, model: nn.Module) -> Mapping[str, float]:
-        """Measure the loss of reviews on which trials and judged runs train."""
+        """Measure loss and accuracy on `FIXED` reviews or more.
+
+        Trials and judged runs train on them.
+        """
         return self._classify(model, "rest", FIXED, "clock")
 
     def evaluate(
         self, model: nn.Module, seed: int, tuning: bool
     ) -> Mapping[str, float]:
-        """Measure sparsity, and loss and accuracy on reviews of both kinds."""
+        """Measure sparsity, and loss and accuracy on test and on training reviews.
+
+        Returns the metrics of `measures.sparsity`, then "test_loss", "test_accuracy",
+        "training_loss" and "training_accuracy". While a rate is being tried, the
+        held-out reviews take the place of the test reviews, and are not among the
+        training reviews.
+        """
         metrics = measures.sparsity(model, initialised(self.build, seed))
         if tuning:
             judged = self._classify(model, "held", self.held_out, "test")
@@ -475,7 +515,8 @@ class Reviews(Problem):
     def closing(self, model: nn.Module) -> Mapping[str, float]:
         """Measure loss and accuracy on every test review.
 
-        Other evaluations use every tenth review, which is too few for a comparison.
+        Other evaluations use every tenth review of the whole set, which is too few for
+        a comparison.
         """
         rows = len(self.sets["test"][1])
         return self._classify(model, "test", rows, "every_test")
@@ -483,10 +524,12 @@ class Reviews(Problem):
     def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
         """Return the hits on test reviews, and measures of weights and attention.
 
-        The arrays are the hits; "present" (reviews,), the numbers of words; "words"
-        (2, MAPPED) of the two drawn reviews; and, at the start and at the end of
-        training, histograms of keys, queries and values, "tokens_used" (reviews,
-        layers) and "maps" (2, layers, MAPPED).
+        The arrays are the hits on all test reviews; "present" (reviews,), the numbers
+        of tokens, [CLS] among them, of `PROBED_REVIEWS` or more test reviews; and
+        "words" (2, m) of the two drawn reviews, with m = `MAPPED` or fewer tokens. At
+        the start and at the end of training, with the prefix "start." or "last.", there
+        are "histogram.K", "histogram.Q" and "histogram.V" (bins,), "tokens_used"
+        (reviews, layers) and "maps" (2, layers, m). The last two are means over heads.
         """
         ids, labels = self.sets["test"]
         ends = Curve.packed(correct(predict(model, ids, size=500), labels))
@@ -508,7 +551,7 @@ class Reviews(Problem):
             for part, layers in measures.by_part(network).items():
                 ends[f"{when}.histogram.{part}"] = measures.binned(layers)
             # How many tokens the first token uses, (reviews, layers), and its maps,
-            # (drawn, layers, MAPPED).
+            # (drawn, layers, m).
             used = attended(network.attention(probe)).mean(-1)
             maps = network.attention(drawn)[..., :MAPPED].mean(2)
             ends[f"{when}.tokens_used"] = used.numpy().astype(np.float32)
@@ -516,14 +559,14 @@ class Reviews(Problem):
         return ends
 
     def baselines(self) -> Mapping[str, Callable[[], np.ndarray]]:
-        """Return a classifier of the same words."""
+        """Return a classifier of the words that the network reads."""
         return {"bag of words": self._bag_of_words}
 
     def _bag_of_words(self) -> np.ndarray:
         """Return which test reviews (test rows,) a bag of words classifies correctly.
 
-        It is a logistic regression on the words that occur in a review, fitted on all
-        training reviews, held-out ones included.
+        It is a logistic regression on which token ids occur in a review, cut as for the
+        network. It is fitted on all training reviews, held-out ones included.
         """
 
         def present(row: Tensor) -> list[int]:
@@ -540,7 +583,7 @@ class Reviews(Problem):
     def _classify(
         self, model: nn.Module, part: str, count: int, name: str
     ) -> Mapping[str, float]:
-        """Measure loss and accuracy on at least `count` rows of a part, see above."""
+        """Measure loss and accuracy on at least `count` rows of a part of `sets`."""
         ids, labels = self.sets[part]
         taken = spread_over(labels, count)
         return classification(ids[taken], labels[taken], size=500, name=name)(model)

@@ -35,13 +35,14 @@ class Race:
        trial has reached it, the race also ends when no other trial is still running, or
        after twice the steps that this trial needed.
     5. The winner is the trial that reached the last target in the fewest steps; between
-       equal numbers of steps, the trial with the lower last reading wins. If rows are
-       held out, the winner is the trial with the highest accuracy on them. If trials
-       are still equal, the larger rate wins.
+       equal numbers of steps, or if none reached it, the trial with the lower last
+       reading (a mean of three) wins. If rows are held out, the winner is the trial
+       with the highest level. If trials are still equal, the larger rate wins.
     6. While the winner is the smallest or largest rate of the grid, one more rate
-       beyond it is tried, at the ratio of the last two rates. The grid grows by at most
-       `Study.extensions` rates. If the largest cap of SPS wins but was never reached,
-       no larger cap is tried.
+       beyond it is tried, at the ratio of the last two rates (rounded to three digits).
+       It runs as long as the race did. The grid grows by at most `Study.extensions`
+       rates. If the largest cap of SPS wins but limited less than 1 % of its steps, no
+       larger cap is tried.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class Race:
         Parameters
         ----------
         racing : list of float
-            The rates of this round.
+            The rates of this round, whose trials are in `outcomes`.
         steps : int
             Number of steps done.
 
@@ -142,7 +143,10 @@ class Race:
         return math.isfinite(second) or not is_waiting or 2 * first <= steps
 
     def _level(self, trial: Curve) -> tuple[float, float]:
-        """Return the level of a trial so far (smaller is better) and its deviation."""
+        """Return the level of a trial so far and its deviation, by rule 3.
+
+        A smaller level is better, so an accuracy gets a minus sign.
+        """
         if self.study.criterion == "accuracy":
             # The accuracy jumps by several points between evaluations. So we average
             # the last few, and add their deviation to the sampling error of the
@@ -155,7 +159,10 @@ class Race:
         return float(recent.mean()), float(recent.std())
 
     def _winner(self) -> float:
-        """Return the best rate of all trials so far."""
+        """Return the best rate of all trials so far, by rule 5.
+
+        Raises ValueError if it is the rate of a trial that diverged.
+        """
         scores = {
             rate: self.study.score(trial) for rate, trial in self.outcomes.items()
         }

@@ -39,7 +39,7 @@ def measured(
     Returns
     -------
     dict of str to float
-        The metrics.
+        The metrics. They are computed without gradients.
     """
     model.eval()
     with torch.no_grad():
@@ -133,12 +133,14 @@ class Steps:
         self.log.copy_(state["log"])
 
     def arrays(self) -> np.ndarray:
-        """Return the record up to the first number that is not finite.
+        """Return the record up to the first step with a number that is not finite.
 
         Returns
         -------
-        ndarray (1 or 3, steps)
-            The loss; then step size and gradient norm, if the rule states them.
+        ndarray of float32 (1 or 3, k)
+            The loss; then step size and gradient norm, if the rule states them. The
+            columns are the k steps before the first one that has a number that is not
+            finite, or that was not taken.
         """
         record = self.log.cpu().numpy()
         finite = np.isfinite(record).all(axis=0)
@@ -166,7 +168,10 @@ class Walk:
         self.before = [parameter.clone() for parameter in self.parameters]
 
     def end_step(self) -> None:
-        """Add the squared moves of a step."""
+        """Add the squared move of each weight since `start_step`.
+
+        The norm of a move has the weight's own precision; the sum is in float64.
+        """
         moves = torch._foreach_norm(torch._foreach_sub(self.parameters, self.before))
         self.total.add_(torch.stack(moves).to(self.total) ** 2)
 
@@ -197,13 +202,14 @@ class Clock:
     Parameters
     ----------
     measure : callable
-        A function of the network that returns metrics. Their "clock_loss" is recorded.
+        A function of the network that returns metrics. Only their "clock_loss" is
+        recorded.
     every : int
-        Number of steps between readings; 0 for no readings.
+        Number of steps between readings, which begin at step 0; 0 for no readings.
     reached : callable, optional
         A function of the step and the mean of the last readings
-        (`curves.trailing_mean`) that returns whether the run ends here. Default: it
-        never does.
+        (`curves.trailing_mean`; inf before there are three) that returns whether the
+        run ends here. Default: it never does.
 
     Examples
     --------
@@ -256,7 +262,12 @@ class Clock:
         Returns
         -------
         bool
-            Whether the run has reached its target.
+            What `reached` returns; False without it.
+
+        Raises
+        ------
+        KeyError
+            If `measure` does not return "clock_loss".
         """
         self.readings.append(measured(self.measure, model)["clock_loss"])
         if self.reached is None:
@@ -284,7 +295,7 @@ class Clock:
         self.readings = [float(reading) for reading in state["readings"]]
 
     def arrays(self, end: int) -> dict[str, np.ndarray]:
-        """Return the readings of the first steps.
+        """Return the readings after at most `end` steps.
 
         Parameters
         ----------
@@ -294,7 +305,8 @@ class Clock:
         Returns
         -------
         dict of str to ndarray (readings,)
-            "at" and "loss", in float32; an empty dict if there are no readings.
+            "at", the numbers of steps, and "loss", both in float32; an empty dict if
+            `every` is 0.
         """
         if not self.every:
             return {}
@@ -313,8 +325,8 @@ class Evaluations:
         A function of the network and the number of steps done that returns metrics by
         name. A metric that only some evaluations return is NaN at the others.
     at : iterable of int
-        Numbers of steps after which there is an evaluation. There is always one at the
-        end.
+        Numbers of steps after which there is an evaluation. A trainer adds one after
+        its last step, or if its clock ends the run.
     stop : callable, optional
         A function of an evaluation's metrics that returns whether the run ends here.
         Default: it never does.
@@ -359,8 +371,8 @@ class Evaluations:
             Number of steps done.
         weights : mapping of str to Tensor
             The weights of which the norms are recorded.
-        walk : Walk, optional
-            The walk of these weights.
+        walk : Walk or None
+            The walk of these weights, in the same order; None for no record of it.
         """
         metrics = measured(self.measure, model, step)
         lengths = norms(list(weights.values())).cpu().tolist()
@@ -382,7 +394,7 @@ class Evaluations:
         Returns
         -------
         bool
-            What `stop` returns for its metrics.
+            What `stop` returns for its metrics; False without `stop`.
         """
         return self.stop is not None and self.stop(self.rows[-1]["metrics"])
 
@@ -415,7 +427,7 @@ class Evaluations:
         ]
 
     def arrays(self, end: int) -> dict[str, Any]:
-        """Return the evaluations of the first steps, by the names of `Curve`.
+        """Return the evaluations after at most `end` steps, by the names of `Curve`.
 
         Parameters
         ----------
@@ -425,8 +437,8 @@ class Evaluations:
         Returns
         -------
         dict
-            "evaluated_at", an ndarray of int (points,), and the arrays (points,) of
-            "metrics", "weight_norms" and "walked" by name.
+            "evaluated_at", an ndarray of int (points,), and for each of "metrics",
+            "weight_norms" and "walked" a dict of arrays of float64 (points,) by name.
         """
         rows = [row for row in self.rows if row["at"] <= end]
         arrays: dict[str, Any] = {

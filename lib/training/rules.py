@@ -26,15 +26,17 @@ Rule = Callable[..., torch.optim.Optimizer]
 class GradientStep(torch.optim.Optimizer):
     """Gradient descent whose step size depends on the loss and the gradient's norm.
 
-    θ ← θ - s g, where ‖g‖ is the norm over all parameters. The step size s is 0 if
-    g = 0.
+    θ ← θ - s g, where s may depend on ‖g‖, the norm over all parameters that have a
+    gradient. The step size s is 0 if g = 0. A subclass says s in `_uncapped`, and its
+    groups have an entry "max_step".
 
     Attributes
     ----------
     last_step_size : Tensor ()
-        The step size s of the last step.
+        The step size s of the last step, in the type of `norms`. There is none before
+        the first step.
     last_gradient_norm : Tensor ()
-        The norm ‖g‖ at the last step.
+        The norm ‖g‖ at the last step, likewise.
     """
 
     last_step_size: Tensor
@@ -71,12 +73,18 @@ class GradientStep(torch.optim.Optimizer):
         Parameters
         ----------
         closure : callable
-            A function that computes the loss and calls backward on it.
+            A function that sets the gradients to zero, computes the loss (), calls
+            backward on it and returns it.
 
         Returns
         -------
         Tensor ()
             The loss of `closure`.
+
+        Raises
+        ------
+        RuntimeError
+            If no parameter has a gradient.
         """
         with torch.enable_grad():
             loss = closure()
@@ -108,11 +116,11 @@ class NormalizedSGD(GradientStep):
     Parameters
     ----------
     params : iterable of Tensor
-        The parameters θ.
+        The parameters θ, in one group.
     lr : float
         The length η of a step that the cap does not shorten.
     max_step : float, default inf
-        The largest step size η_max.
+        The largest step size η_max, the factor in front of g.
 
     Notes
     -----
@@ -151,9 +159,9 @@ class StochasticPolyak(GradientStep):
     Parameters
     ----------
     params : iterable of Tensor
-        The parameters θ.
+        The parameters θ, in one group.
     max_step : float, default inf
-        The largest step size η_max.
+        The largest step size η_max, the factor in front of g.
 
     Notes
     -----
@@ -221,7 +229,8 @@ class MirrorDescent(torch.optim.Optimizer):
     -----
     This is paper C's l_p-AttGD, in the form that its appendix uses on real data (not
     normalised). For p < 2 the inverse map is flat at 0, so that in float32 a weight of
-    0 would never move. So the class stores U = ∇ψ(θ), in which the steps η g add up.
+    0 would never move. So the class stores U = ∇ψ(θ) at its first step, in float32 or
+    wider, and the steps η g add up in U. A later change of θ by anything else is lost.
 
     Examples
     --------
@@ -251,12 +260,18 @@ class MirrorDescent(torch.optim.Optimizer):
         Parameters
         ----------
         closure : callable, optional
-            A function that computes the loss and its gradients.
+            A function that computes the loss and its gradients. Without one, the
+            gradients that the parameters have are used.
 
         Returns
         -------
         Tensor or None
             The loss of `closure`, None without one.
+
+        Raises
+        ------
+        RuntimeError
+            If no parameter of a group has a gradient.
         """
         with torch.enable_grad():
             loss = closure() if closure else None
@@ -304,7 +319,7 @@ def _normalised(
     parameters: list[nn.Parameter], rate: float, cap: float | None
 ) -> torch.optim.Optimizer:
     """Make normalised gradient descent; without a cap if `cap` is None."""
-    return NormalizedSGD(parameters, rate, cap or math.inf)
+    return NormalizedSGD(parameters, rate, math.inf if cap is None else cap)
 
 
 def _mirror(p: float) -> Callable[..., torch.optim.Optimizer]:
@@ -332,7 +347,7 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
 # Optimisers of torch.optim that cannot be used: they do not accept dense gradients of
-# every shape, or call the closure more than once per step.
+# every shape, call the closure more than once per step, or are the base class.
 UNFIT = ("LBFGS", "Muon", "Optimizer", "SparseAdam")
 
 
@@ -352,12 +367,12 @@ def optimiser(
     rate : float
         The rate. For "SPS" it is the cap on the step size.
     cap : float, optional
-        The cap of "SNGD". Default: none.
+        The cap on the step size of "SNGD"; other rules ignore it. Default: none.
 
     Returns
     -------
     torch.optim.Optimizer
-        The optimiser.
+        The optimiser of all parameters, for a function of yours of those that it takes.
 
     Raises
     ------
@@ -417,8 +432,8 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
     Returns
     -------
     callable
-        The entry of `RULES`, or torch's optimiser with only its rate set. It takes
-        parameters, rate and cap.
+        The entry of `RULES`, or torch's optimiser with only its rate set. It takes a
+        list of parameters, rate and cap, which may be None.
 
     Raises
     ------
@@ -454,7 +469,8 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
 def identity(rule: Rule) -> str:
     """Return a text that identifies a rule of your own, for the files of its runs.
 
-    So no other rule continues these runs.
+    So no other rule continues these runs. The text does not tell apart rules whose
+    source is the same but uses other globals or another base class.
 
     Parameters
     ----------
@@ -464,9 +480,11 @@ def identity(rule: Rule) -> str:
     Returns
     -------
     str
-        The dotted name of the rule, a hash of its source, and the arguments of a
-        partial. A rule without a source file, such as a function typed into a console,
-        gets a new identity at each call, so that its runs are never resumed.
+        The dotted name of the rule, a hash of its source, the arguments of a partial,
+        and the values that a function takes from the function around it. A rule without
+        a source file, such as a function typed into a console, gets a new identity at
+        each call, so that its runs are never resumed. If one of the values is itself a
+        function, the identity is a new one in each process.
 
     Raises
     ------
@@ -484,6 +502,9 @@ def identity(rule: Rule) -> str:
     if isinstance(rule, functools.partial):
         arguments = f" {rule.args} {rule.keywords}"
         rule = rule.func
+    if inspect.isfunction(rule) and rule.__closure__:
+        # A function that makes rules, say with several momenta, gives them one source.
+        arguments += f" {inspect.getclosurevars(rule).nonlocals}"
     if not isinstance(rule, type) and not inspect.isfunction(rule):
         raise TypeError(
             "a rule is a class of torch optimisers or a function of (parameters by "

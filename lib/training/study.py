@@ -21,8 +21,8 @@ from lib.training.rules import RULES, Rule, identity, maker, optimiser
 TUNING_SEED = 100  # the seed of the races between rates
 # The seeds of all races, including a second one. No judged run has one of them.
 TUNING_SEEDS = (100, 101, 102)
-# A run is judged by its mean accuracy over this many last evaluations. At these,
-# `Problem.closing` is measured too.
+# A run is judged by its mean accuracy over this many last evaluations. At as many last
+# points of the horizon, `Problem.closing` is measured too.
 LAST = 4
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
 TRAINED = "training_accuracy"  # the metric that ends a run judged by accuracy
@@ -57,14 +57,15 @@ class Study:
         A function for which ``problem(batch=batch, **options)`` returns a `Problem`,
         with network and data loaded.
     rates : mapping of str to sequence of float
-        The candidate rates of each rule, SPS before SNGD. A rule is a key of `rules`,
-        one of the papers' (`rules.RULES`), or an optimiser of torch.
+        The candidate rates of each rule, plain numbers above 0 (not numpy's). Without a
+        `cap`, SPS comes before SNGD. A rule is a key of `rules`, one of the papers'
+        (`rules.RULES`), or an optimiser of torch.
     horizon : int
         The largest number of steps of a run.
     batch : int
         Number of rows per batch.
     window : int
-        Number of steps over which the loss is averaged.
+        Number of steps over which figures average the loss.
     targets : sequence of float
         Training losses, as read by the clock. Trials race to the last one. A study that
         holds out rows judges by the accuracy on these rows instead.
@@ -75,17 +76,17 @@ class Study:
     stop_at : float, optional
         A run ends once the quantity that `ENDS` names has passed this value. For speed,
         this is the first such reading from the step `stop_from` on; for accuracy, the
-        first such evaluation.
+        first such evaluation. Default: a run ends at the horizon.
     seeds : int, default 5
         Number of judged runs per rule.
     first_seed : int, default 0
         The first seed of the judged runs.
     evaluations : int, default 20
-        Number of evaluations of a run after its start.
+        Number of evaluations of a run after its start, where there is one more.
     extensions : int, default 2
         The largest number of rates that are added beyond the edges of the candidates.
     cap : float, optional
-        The cap of SNGD. Default: the rate of SPS.
+        The cap of SNGD. Default: the rate of SPS, or none without SPS.
     walk : bool, default False
         Whether judged runs add up the squared moves of the weights.
     stop_from : int, default 0
@@ -151,7 +152,10 @@ class Study:
                 )
 
     def _check_rules(self) -> None:
-        """Raise an error if a rule does not exist, or cannot be used as one."""
+        """Raise an error if a rule does not exist, or cannot be used as one.
+
+        It is a ValueError for a name, and a TypeError for a rule of a wrong type.
+        """
         for name, rule in self.rules.items():
             if name in RULES:
                 raise ValueError(
@@ -163,6 +167,10 @@ class Study:
         for rule in self.rates:
             if rule not in self.rules:
                 maker(rule)  # raises if the name is unknown
+        order = list(self.rates)
+        if self.cap is None and {"SPS", "SNGD"} <= set(order):
+            if order.index("SNGD") < order.index("SPS"):
+                raise ValueError("put SPS before SNGD, whose cap is the rate of SPS")
 
     def _check_numbers(self) -> None:
         """Raise ValueError if a number is outside its range."""
@@ -217,12 +225,19 @@ class Study:
         rate : float
             The rate.
         cap : float, optional
-            The cap of SNGD. Default: none.
+            The cap of SNGD; the field `cap` of the study is not used. Default: none.
 
         Returns
         -------
         torch.optim.Optimizer
             The optimiser.
+
+        Raises
+        ------
+        ValueError
+            If there is no rule of this name.
+        TypeError
+            If one of your own rules does not return an optimiser.
         """
         return optimiser(self.rules.get(rule, rule), network, rate, cap)
 
@@ -237,8 +252,9 @@ class Study:
         Returns
         -------
         dict
-            The settings that determine the runs, in numbers and words. The number of
-            judged seeds is not among them, so that a study can be extended to more.
+            The settings that determine the runs, in numbers and words. The options are
+            those that `problem.about` says. The judged seeds are not among them, so
+            that a study can be extended to more.
         """
         apart = (
             "problem",
@@ -280,12 +296,13 @@ class Study:
         Returns
         -------
         bool
-            Whether the training accuracy has reached `stop_at`.
+            Whether the training accuracy has reached `stop_at`; False without a
+            `stop_at`, and for a study that judges by speed.
 
         Raises
         ------
         ValueError
-            If the study does not measure this accuracy.
+            If the study has a `stop_at`, but does not measure this accuracy.
         """
         if self.stop_at is None or self.criterion == "speed":
             return False
@@ -301,14 +318,16 @@ class Study:
         Parameters
         ----------
         step : int
-            The step.
+            Number of steps done.
         reading : float
-            The mean reading of the clock there.
+            The mean of the clock's last readings there, as `curves.trailing_mean`
+            returns it.
 
         Returns
         -------
         bool
-            Whether the reading is at most `stop_at`, and the step at least `stop_from`.
+            Whether the reading is at most `stop_at`, and the step at least `stop_from`;
+            False without a `stop_at`, and for a study that judges by accuracy.
         """
         if self.stop_at is None or self.criterion == "accuracy":
             return False
@@ -326,7 +345,9 @@ class Study:
         -------
         tuple of (float, float)
             How good the trial is, as a pair to compare: smaller is better. For speed it
-            is (steps to the last target, last reading); for accuracy, (0, - accuracy).
+            is (steps to the last target, mean of the last three readings); for
+            accuracy, (0, - mean accuracy of the `LAST` last evaluations). It is
+            (inf, inf) for a trial that diverged.
         """
         if trial.diverged:
             return math.inf, math.inf

@@ -110,16 +110,19 @@ class Run:
 def made_on(device: str) -> dict[str, Any]:
     """Return with which code, and on which machine, a run is made.
 
+    The answer is computed once in a process.
+
     Parameters
     ----------
     device : str
-        The kind of device.
+        The kind of device, such as "cpu" or "cuda".
 
     Returns
     -------
     dict
-        The commit; "code", a short hash of the code of `ROOMS`; the version of torch;
-        the device, its name, the threads, and the precision of products.
+        "commit"; "code", a short hash of the source files of `ROOMS`; "torch", its
+        version; "device"; "processor", the name of the GPU or the instruction set of
+        the CPU; "threads"; "products", the precision of matrix products.
     """
     if device == "cuda":
         processor = torch.cuda.get_device_name()
@@ -145,7 +148,8 @@ class Work:
     """Train the runs of a study in a folder, to the end or until the minutes are over.
 
     The same work continues where it stopped. Several processes may share the folder: a
-    lock file per run makes sure that only one of them trains it.
+    lock file per run makes sure that only one of them trains it. From then on, torch
+    uses one thread in this process.
 
     Parameters
     ----------
@@ -154,7 +158,7 @@ class Work:
     folder : Path
         The runs are kept in `folder`/<name>-<digest>.
     minutes : float, optional
-        How long to work. Default: to the end.
+        How long to work, counted from here. Default: to the end.
     say : callable
         A function that is called with a sentence about each run. Default: `print`.
     cpu : bool, default False
@@ -220,14 +224,14 @@ class Work:
         Returns
         -------
         Curves
-            The curves of all these runs.
+            The curves of `collected`: all these runs, and those that were there before.
 
         Raises
         ------
         OutOfTime
             If the minutes end before.
         ValueError
-            If every rate of a rule diverged.
+            If every rate of a rule diverged, or as `one` says.
         """
         study = self.study
         self.all_of(
@@ -290,17 +294,21 @@ class Work:
         runs : sequence of Run
             The runs.
         until : float, optional
-            The step that each run has to reach at least. Default: the end.
+            The step that each run has to reach at least, unless it ends before.
+            Default: the end.
 
         Returns
         -------
         list of Curve
-            The curves, in the order of `runs`.
+            The curves, in the order of `runs`. A run that was trained further before is
+            not cut.
 
         Raises
         ------
         OutOfTime
             If the minutes end before.
+        ValueError
+            As `one` says.
         """
         while True:
             curves = [self.one(run, until) for run in runs]
@@ -319,7 +327,8 @@ class Work:
         run : Run
             The run.
         until : float, optional
-            The step that the run has to reach at least. Default: the end.
+            The step that the run has to reach at least, unless it ends before. Default:
+            the end.
 
         Returns
         -------
@@ -331,7 +340,8 @@ class Work:
         OutOfTime
             If the minutes end before.
         ValueError
-            If the run's file was made by other code or on another device.
+            If the run's file or checkpoint is damaged, or was made by other code; also
+            if the file was made on another device.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         # A name may end in a rate, so suffixes are added to it and never replaced.
@@ -363,7 +373,7 @@ class Work:
             lock.release()
 
     def _from_file(self, path: Path, until: float) -> Curve | None:
-        """Return the curve in a file, or None if there is none that reaches `until`."""
+        """Return the curve in a file, if it has ended or reaches `until`; else None."""
         if not path.exists():
             return None
         curve = self._finished(path)
@@ -372,7 +382,10 @@ class Work:
         return curve
 
     def _keep(self, curve: Curve, run: Run, path: Path, checkpoint: Path) -> None:
-        """Write the curve of a run to its file, and print how it ended."""
+        """Write the curve of a run to its file, and say how it ended.
+
+        If it has ended, its checkpoint is removed.
+        """
         Curves(self.configuration, (curve,)).save(path)
         loss = ""
         if curve.clock:
@@ -401,7 +414,8 @@ class Work:
     def _trained(self, run: Run, checkpoint: Path, until: float) -> Curve:
         """Train one run up to the step `until`, and return its curve.
 
-        Raises OutOfTime if the minutes end before.
+        The curve of a trial has only what a race compares. Raises OutOfTime if the
+        minutes end before.
         """
         if run.part == "baseline":
             return self._baseline(run.rule)
@@ -436,7 +450,10 @@ class Work:
         return replace(curve, end=end)
 
     def _evaluations(self, run: Run) -> Evaluations:
-        """Return the recorder of evaluations at the points of a run."""
+        """Return the recorder of evaluations at the points of a run.
+
+        `Problem.closing` is measured at the last `LAST` points, except in a trial.
+        """
         closing_points = set()
         if run.part != "trial":
             closing_points = set(self.study.points[-LAST:].tolist())
@@ -458,12 +475,18 @@ class Work:
         return Curve("finished", end=Curve.packed(hits), seconds=seconds)
 
     def collected(self) -> Curves:
-        """Return all trials and judged runs so far.
+        """Return all runs in the folder, but those that a user requested singly.
 
         Returns
         -------
         Curves
-            The runs.
+            The plain classifiers, the trials, paused ones among them, and the judged
+            runs.
+
+        Raises
+        ------
+        ValueError
+            If a file is damaged, or was made by other code or on another device.
         """
         paths = [p for p in self.folder.glob("*.npz") if not p.name.startswith("one-")]
         return Curves(self.configuration, tuple(map(self._finished, sorted(paths))))
@@ -474,7 +497,8 @@ class Work:
         Returns
         -------
         str
-            The numbers of finished trials and judged runs, in words.
+            The numbers of trials and judged runs that have ended, in words. A trial
+            that a race dropped has not.
         """
         done = [curve.part for curve in self.collected().curves if not curve.paused]
         planned = self.study.seeds * len(self.study.rates)
@@ -516,12 +540,12 @@ def race(
         seconds, one of `studies.STUDIES`, or your own.
     rates : mapping of str to sequence of float, optional
         The candidate rates of each rule. A rule is one of the papers', as "SGD" or
-        "SNGD", an optimiser of torch by its name, or a key of `rules`. Default: those
-        of the study.
+        "SNGD", an optimiser of torch by its name, or a key of `rules`. SPS comes before
+        SNGD. Default: those of the study.
     rules : mapping of str to callable, optional
         Your own rules by name: a class of torch optimisers, which is called with (list
         of parameters, rate), a `functools.partial` of one, or a function of (parameters
-        by name, rate) that returns an optimiser.
+        by name, rate) that returns an optimiser. Only those in `rates` are run.
     folder : Path, optional
         The folder in which the runs are stored. The same call then continues from them.
         Default: the runs are not stored.
@@ -533,15 +557,16 @@ def race(
     Returns
     -------
     Curves
-        The trials and the judged runs of every rule.
+        The plain classifiers, and the trials and the judged runs of every rule.
 
     Raises
     ------
     ValueError
-        If a rule has no such name, or every rate of a rule diverged.
+        If a rule has no such name, a value is not allowed, or every rate of a rule
+        diverged.
     TypeError
         If one of your own rules is neither a class nor a function, or does not return
-        an optimiser.
+        an optimiser; also if `Study` has no field of a name in `changes`.
 
     Examples
     --------
