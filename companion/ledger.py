@@ -582,7 +582,7 @@ def _square(
     axis.add_patch(square)
     if number == 1 and not failed:
         count = "1 holds"
-    if count == unmeasured("See"):
+    if count == unmeasured("See its page."):
         count = "see the page"
     title = name if len(name) <= LONGEST else name.replace(" ", "\n", 1)
     middle = dict(ha="center", va="center", fontsize=7, linespacing=1.05)

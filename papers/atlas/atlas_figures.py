@@ -51,9 +51,8 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
-    words = f"{REACHED:g}: we count the margin as reached"
-    pieces.beside(axis, REACHED, -0.6, words, plots.INKS["shade"], (4, 3))
-    axis.text(1.02, 1.0, " ", transform=axis.transAxes)
+    words = f"line at {REACHED:g}: from here on, the margin counts as reached"
+    pieces.beside(axis, 1.02, -0.6, words, plots.INKS["shade"], (-1, 3))
     axis.axhline(reaching - 0.5, color=plots.GREY, linewidth=0.8)
     # Between the marks at zero and those of the rules beside the line.
     middle = 0.03, reaching - 0.5
@@ -251,9 +250,9 @@ def _shortfalls(
     # Words above the rows, each at what it names.
     above = {"va": "bottom", "fontsize": 8}
     words = f"required: at most {pieces.percent(most)}"
-    axis.text(most, -0.62, words, ha="center", color=plots.GREY, **above)
+    axis.text(most, -0.62, words, ha="left", color=plots.GREY, **above)
     words = "median run"
-    axis.text(medians[0], -0.62, words, ha="center", color=plots.BLACK, **above)
+    axis.text(medians[0], -0.62, words, ha="right", color=plots.BLACK, **above)
     right = {"transform": axis.get_yaxis_transform(), **above}
     axis.text(1.02, -0.62, "worst", **right)
     axis.axvspan(most, 1, color=stops.colour, alpha=0.08, linewidth=0, zorder=0)

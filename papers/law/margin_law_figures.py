@@ -187,7 +187,7 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     whole.set_title("Whole error, compared with $C$", fontweight="bold", loc="left")
     whole.set_xlabel(r"$\|W_t\|\times$ whole error, divided by $C$")
     grey = {"fontsize": 8, "color": plots.GREY, "transform": whole.transAxes}
-    words = "at 1 (filled): $C$ is all\nright of it: more is off the span"
+    words = "at 1 (filled): $C$ is the whole error\nright of it: more, off the span"
     whole.text(0.98, 0.98, words, ha="right", va="top", **grey)
     return figure
 
