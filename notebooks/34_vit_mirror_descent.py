@@ -79,11 +79,11 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# * **Test accuracy.** A thin line is one run, on a sample of the test images. A black line joins, for one seed, the points at which both rules reach the best accuracy that both reach. The large marks are the last step, on all test images. How far apart do the two rules end?
-# * **Hoyer index.** Training goes from left to right, because the axis of the loss is turned. A black line joins, for one seed, the indices at the smallest loss that both rules reach. Which rule is higher there, and which at the last step?
+# * **Test accuracy.** A thin line is one run, on a sample of the test images. A black line joins, for one seed, the points at which both rules reach the best accuracy that both reach. The coloured words give the accuracy after the last step, on all test images. How far apart do the two rules end?
+# * **Hoyer index.** A grey line joins the indices of both rules in one seed: above at the smallest training loss that both reach, below after the last step. Which rule is sparser above, and which below?
 
 # %%
-MARKS = "thin lines: runs, large marks: means over seeds"
+MARKS = "thin lines: runs; right: a mark for each seed"
 about = reviews.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure
