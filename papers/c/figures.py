@@ -212,12 +212,12 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
     if all_keep.any():
         near = np.array(widths)[all_keep][-1]
         axis.axvspan(0, near, color=like.colour, alpha=0.12, linewidth=0)
-        words = f"up to $D$ = {near:g}, all of the\nlongest starts keep them"
+        words = f"up to $D$ = {near:g}, all of\nthe longest starts do"
         style = {"fontsize": 9, "color": like.colour, "va": "center"}
         axis.text(near + 0.02, 30, words, **style)
     first = [100 * kept[p, m][0] for m in multiples]
     if first[0] < 100:
-        words = f"{first[0]:.0f} % of the shortest starts do"
+        words = f"{first[0]:.0f} % of the shortest starts"
         style = {"fontsize": 9, "color": looks[0].colour, "va": "top"}
         axis.text(0.02, first[0] - 6, words, **style)
     axis.set(xlim=(0, 1.0), ylim=(0, 105))
@@ -225,7 +225,7 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
         "start in the best direction \N{LEFTWARDS ARROW}   its divergence $D$ from it"
         "   \N{RIGHTWARDS ARROW} far from it"
     )
-    axis.set_ylabel("runs that end at the\ntokens they began with, %")
+    axis.set_ylabel("runs that end at the\ntokens of $W_{mm}$, %")
     for line in axis.lines:
         line.set_clip_on(False)
     pieces.end_labels(axis, labels, 9)
