@@ -31,8 +31,8 @@ from lib.files import ROOT, read_object
 
 DRIFT = 1e-6  # relative change of a measured value between processors, in float64
 ROUNDING = 1e-9  # a measured value below this is rounding error
-# What is written if a failing claim has no remark, by its verdict. Claims on real data
-# have a verdict.
+# The text that is written if a failing claim has no remark, by its verdict. Claims on
+# real data have a verdict.
 NO_REMARK = {
     "": "We have not found the cause.",
     "undecided": "Undecided: only a part of the interval agrees with the claim.",
@@ -49,7 +49,7 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """Turn claims into rows of a statement, measured in one setting.
+    """Turn claims that were measured in one setting into rows of a statement.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
 
 
 def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
-    """Group the rows of a ledger that rest on one measurement.
+    """Group those rows of a ledger that rest on the same measurement.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
-    """For each row that repeats an earlier measurement, return that one's first row.
+    """For each row that repeats a measurement, return the first row with it.
 
     The result maps ids to ids.
     """
@@ -559,7 +559,7 @@ def draw(
         longest = max(map(len, words.split()))
         middle = dict(ha="center", va="center", fontsize=4.9 if longest > 10 else 5.5)
         axis.text(left + 0.46, low + 0.44, words, **middle)
-    # What fails is written below the squares, a line for each statement.
+    # The failing statements are written below the squares, one per line.
     for line, (name, reason) in enumerate(reasons.items()):
         words = f"fails: {name}: {reason}"
         place = dict(ha="left", va="top", fontsize=6.5)
