@@ -85,7 +85,7 @@ class World:
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
 
     def of(self, family: str) -> float:
-        """Return by how much this world is wrong in `family`; 0 if it is right there."""
+        """Return by how much this world is wrong in `family`; 0 if it is right."""
         return self.size if family == self.family else 0.0
 
     def turned(self, value: np.ndarray) -> np.ndarray:
