@@ -295,7 +295,7 @@ def condition_numbers(
 ) -> dict[str, np.ndarray]:
     """Predict how many iterations divide the distance to the minima by 10^6.
 
-    With the step size 1/lambda_max the slowest mode shrinks by the factor 1 -
+    With the step size 1/lambda_max the slowest mode shrinks by a factor of 1 -
     lambda_min/lambda_max per iteration. Returns, by the name of the preconditioner,
     arrays (conditions, seeds).
     """

@@ -348,7 +348,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
     mode.
 
     The step maps (x, v) to (x + v', v') with v' = mu v - s x. As in (14), the norm |(x,
-    v)|_P is given by P (2, 2), shrinks by the factor varrho, and has |(1, 1)|_P = 1 and
+    v)|_P is given by P (2, 2), shrinks by a factor varrho, and has |(1, 1)|_P = 1 and
     |x| <= d |(x, v)|_P. There are two candidates, from the eigenvectors of the map and
     from Lyapunov's equation. The one with the larger (1 - varrho^2)/d is returned.
 
