@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:  # its import takes half a second, which only a table on a page needs
+# Importing pandas takes half a second, and only a table on a page needs it.
+if TYPE_CHECKING:
     import pandas as pd
 
 KINDS = {
@@ -19,19 +20,19 @@ KINDS = {
     "form": "the paper's sentence, a constant of ours where the text lost it",
     "finding": "ours, beyond the paper",
 }
-# A claim has the first kind of which a word is in its source; if there is none, it is a
-# statement.
+# A claim has the first kind one of whose words is in its source; if there is no such
+# kind, it is a statement.
 _WORDS = {
     "form": ("our constant", "our reading", "our bound"),
     "finding": ("ours", "derived", "independent computation"),
 }
 FEWEST_SEEDS = 20  # an interval from fewer seeds is marked
-UNFOLDED = 8  # how many rows of a table are shown unfolded
+UNFOLDED = 8  # number of rows of a table that are shown unfolded
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"
 FAILS = "fails"
-NO_POWER = "no power"  # the claim holds, but also in all its altered copies
+NO_POWER = "no power"  # the claim holds, but it also holds in all its altered copies
 # The class of a verdict in HTML, for the colours of the site. Other verdicts have the
 # class "holds".
 LOOKS = {
@@ -345,7 +346,7 @@ def judged(
     seeds: int,
     p: float | None = None,
 ) -> Claim:
-    """Make a claim with a verdict, about data that may be too few to decide it.
+    """Make a claim with a verdict, on data that may be too few to decide the claim.
 
     Parameters
     ----------
@@ -748,7 +749,7 @@ def in_words(claim: Claim) -> dict[str, str]:
 
 
 def frame(claims: Iterable[Claim]) -> "pd.DataFrame":
-    """Lay claims out as a table of words.
+    """Arrange claims as a table of words.
 
     Parameters
     ----------
@@ -813,7 +814,7 @@ def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """Put HTML behind a line that opens it.
+    """Fold HTML behind a line that opens it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A training run under sliders: its numbers, its picture, and the controls."""
+"""A training run controlled by sliders: its numbers, its picture, and the controls."""
 
 import html
 import io
@@ -34,13 +34,13 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "Polyak": lambda step_size: Polyak(),
 }
 UNCAPPED = {"Polyak": "Polyak, no cap"}  # the explorer's Polyak rule has no cap
-MOST_STEPS = 10_000  # where the axis of iterations ends, whatever the run
-MOST_TOKENS = (20, 12)  # n and T, where the axes of the tokens end
+MOST_STEPS = 10_000  # the end of the axis of iterations, for every run
+MOST_TOKENS = (20, 12)  # n and T, the ends of the axes of the tokens
 GHOST = {"color": plots.GREY, "linewidth": 1.0, "alpha": 0.6}
-PIXELS_PER_INCH = 90  # as the picture is shown; the file has twice as many
+PIXELS_PER_INCH = 90  # resolution of the picture as shown; the file has twice as many
 
-# From the tokens, their SVM and the selected tokens to what predicts the direction
-# error by a method `direction_error(norm)`.
+# A function of the tokens, their SVM and the selected tokens. It returns an object
+# whose method `direction_error(norm)` predicts the direction error.
 Law = Callable[[TokenSet, svm.MaxMargin, np.ndarray], Any]
 
 
@@ -198,7 +198,7 @@ def explore(setting: ExplorerSetting, law: Law | None = None) -> Run:
 def _predicted(
     law: Law | None, tokens: TokenSet, target: svm.MaxMargin, norm: np.ndarray
 ) -> np.ndarray | None:
-    """Return the direction error (k,) by a law at the norms (k,).
+    """Return the direction error (k,) that a law predicts at the norms (k,).
 
     It is None if there is no law, or if the premises of the law fail.
     """
@@ -247,7 +247,8 @@ def draw(run: Run, ghost: Run | None = None) -> Figure:
     for axis in (error, opt):
         axis.set(xscale="log", xlim=(1, MOST_STEPS), xlabel="iteration")
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.minorticks_off()  # minor ticks and formulas would take half of the time
+        # Minor ticks and formulas would take half of the drawing time.
+        axis.minorticks_off()
     if ghost is not None:
         error.plot(ghost.iterations, ghost.direction_error, **GHOST)
         opt.plot(ghost.iterations, ghost.opt_weights.min(1), **GHOST)
@@ -311,7 +312,7 @@ def picture(run: Run, ghost: Run | None = None) -> Image:
 
 
 def interactive(setting: ExplorerSetting, law: Law | None = None) -> widgets.Box:
-    """Put a run under controls: each move of one trains anew, and the last run pales.
+    """Put a run under controls: each change trains anew, and the last run pales.
 
     Parameters
     ----------

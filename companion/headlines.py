@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lib import files
 
-# most letters of a headline, so that it fits into one line of a page
+# most letters of a headline that fits into one line of a page
 LETTERS = 60
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 COMPARED = re.compile(r"(\S.*?)\s+(<=|>=|<|>)\s+(\S.*)")
@@ -148,7 +148,7 @@ def filled(text: str, record: Mapping) -> str:
 
 
 def unmet(headline: Headline, record: Mapping) -> list[str]:
-    """Find what a headline rests on and a record does not bear out.
+    """Find the conditions of a headline that a record does not satisfy.
 
     Parameters
     ----------

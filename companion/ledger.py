@@ -57,7 +57,7 @@ def rows(
     fails_if: tuple[str, ...],
     remark: str = "",
 ) -> list[Claim]:
-    """Turn claims into rows of a statement, measured in one setting.
+    """Turn claims that were measured in one setting into rows of a statement.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
 
 
 def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
-    """Group the rows of a ledger that rest on one measurement.
+    """Group those rows of a ledger that rest on the same measurement.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
-    """For each row that repeats an earlier measurement, return that one's first row.
+    """For each row that repeats a measurement, return the first row with it.
 
     The result maps ids to ids.
     """

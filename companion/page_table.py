@@ -98,7 +98,7 @@ def read_pages() -> dict[str, Page]:
 
 
 def _page(path: Path, name: str, section: object) -> Page:
-    """Make a page of its section; raise ValueError for a wrong name, kind or value."""
+    """Make a Page from its section; raise ValueError for a wrong entry."""
     if not isinstance(section, dict):
         raise ValueError(f"{path}: {name} is {section!r}; expected a section [{name}]")
     _check_entries(path, name, section, KINDS)
@@ -118,7 +118,7 @@ def _page(path: Path, name: str, section: object) -> Page:
 
 
 def _check_record(path: Path, place: str, facts: object) -> None:
-    """Raise ValueError for facts of a figure that no record can take over.
+    """Raise ValueError for entries of a figure that a record cannot take over.
 
     A figure needs its number, each row of data a name, and each tolerance a number of
     at least 0 or a share of the value such as "2 %".
@@ -160,5 +160,5 @@ def _is_amount(value: object) -> bool:
 
 
 def _wrong(path: Path, place: str, value: object, expected: str) -> ValueError:
-    """Make the error that says what the table has and what is expected."""
+    """Make the error that says what the table contains and what is expected."""
     return ValueError(f"{path}: {place} is {value!r}; expected {expected}")

@@ -1,4 +1,4 @@
-"""Pages and their parameters: which notebooks exist, and what a scale changes."""
+"""Find pages and their parameters: which notebooks exist, and what a scale changes."""
 
 import math
 import re
@@ -13,7 +13,7 @@ SCALES = ("demo", "desk")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a page would run with.
+    """The parameters with which a page would run.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Plan:
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """Find the notebooks that some names mean.
+    """Find the notebooks to which some names refer.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 
 
 def _beginning_with(name: str, stems: list[str]) -> str:
-    """Find the stem that is this name, or the only one that begins with it.
+    """Find the stem that is equal to a name, or the only stem that begins with it.
 
     Raises ValueError, with the stems to choose from, if there is none or several.
     """
@@ -73,7 +73,7 @@ def _beginning_with(name: str, stems: list[str]) -> str:
 
 
 def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan | None:
-    """Say what a page would run with.
+    """Plan with which parameters a page would run.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 
 
 def check_kinds(overrides: Mapping, usual: Mapping) -> None:
-    """Check that values for parameters have names and kinds of the usual values.
+    """Check that new values of parameters have the names and kinds of the usual values.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
 
 
 def _of_one_kind(value: object, usual: object) -> bool:
-    """Return whether a value has the kind of the usual one, see `check_kinds`."""
+    """Return whether a value has the kind of the usual value; see `check_kinds`."""
     if isinstance(usual, bool):
         return isinstance(value, bool)
     if isinstance(usual, int):

@@ -21,8 +21,8 @@ from lib import files
 
 WIDTH = 7.0  # inches, a page's text width
 MOST_PANELS = 3  # most panels of a figure, unless it says why it has more
-FEW = 6  # up to so many runs are drawn one by one, more as a band
-MANY = 20  # from so many runs on a band holds the middle 90 %, below it holds all
+FEW = 6  # up to this many runs are drawn one by one, and more runs as a band
+MANY = 20  # from this many runs on, a band holds the middle 90 %; for fewer runs, all
 
 
 class Look(NamedTuple):
@@ -73,16 +73,16 @@ SERIES, SPARE = ([*TABLES[name].values()] for name in ("series", "spare"))
 _named = [row for table, row in TABLES.items() if table not in ("series", "spare")]
 LOOKS = {name: row[name] for row in _named for name in row}
 GIVEN = {}  # looks that this process gave to names without an entry in the tables
-LETTERS_AN_INCH = 9.2  # letters in a line of a headline
+LETTERS_AN_INCH = 9.2  # letters per inch in a line of a headline
 BLACK, GREY, FAINT, PAPER = (INKS[name] for name in ("black", "grey", "faint", "paper"))
 PREDICTED = LOOKS["predicted"].line | {"linewidth": 1.8}
 BOUND = LOOKS["bound"].line | {"linewidth": 1.2}
 HEADLINE = {"fontsize": 11, "fontweight": "bold", "color": BLACK}
 READING = {"fontsize": 8, "color": INKS["shade"]}
 LEVEL = {"color": GREY, "linewidth": 0.8, "zorder": 1}  # zero, one, a threshold
-# A slope without a height: shorter and finer dashes than those of a bound.
+# A slope without a height has shorter and finer dashes than a bound.
 SLOPE = {"color": GREY, "linestyle": (0, (4, 2)), "linewidth": 1.4}
-# A white edge keeps words readable that lie near the data.
+# A white edge keeps words near the data readable.
 EDGE = [patheffects.withStroke(linewidth=2, foreground=PAPER)]
 
 
@@ -242,7 +242,7 @@ def band(
 def power_law(
     ax: Axes, span: tuple[float, float], exponent: float, height: float, label: str
 ) -> None:
-    """Draw the power of a theorem, height (x / x_0)^exponent, on log-log axes.
+    """Draw the power law of a theorem, height (x / x_0)^exponent, on log-log axes.
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _lengthen(figure: Figure, inches: float) -> None:
-    """Make a figure higher at its top, or lower by negative `inches`.
+    """Add `inches` to the top of a figure, or remove them if negative.
 
     Without a constrained layout, axes and texts keep their distance from the bottom.
     """
@@ -537,7 +537,8 @@ def caption(figure: Figure, text: str) -> Figure:
     if spreads and not re.search(r"bands?:|\bdots\b", text):
         words = re.sub("(bands: [^:]*) or bands:", r"\1 or", " or ".join(spreads))
         text += f"; lines: medians, {words}"
-    # The lines are about equally long, so that hardly ever a last word is alone.
+    # The lines are about equally long, so that a last word is hardly ever alone on its
+    # line.
     even = len(text) // (len(text) // 148 + 1) + 8
     figure.supxlabel(textwrap.fill(text, even), fontsize="x-small", color=GREY)
     return figure

@@ -70,7 +70,7 @@ def origin(record: Mapping) -> str:
     return record["paper"]
 
 
-# Where the results of a page lie.
+# The places of the results of a page.
 
 MARKER = "made-of.json"  # a file beside a page's results that lists their inputs
 
@@ -315,7 +315,7 @@ class Run:
         self._commit = provenance.commit()
 
     def _now(self) -> tuple[dict, Sequence[int]]:
-        """Return the parameters and the seeds, as the notebook has them now.
+        """Return the parameters and the seeds that the notebook has now.
 
         Raises ValueError as the class says.
         """
@@ -412,7 +412,7 @@ class Run:
         return {"source": "synthetic", "revision": drawn}
 
     def _seeds(self, setting: Mapping) -> list[int]:
-        """Return the seeds of a figure: those of its setting, or of the page.
+        """Return the seeds of a figure: those of its setting, or else of the page.
 
         A setting may list them, or say how many there are.
         """
@@ -512,13 +512,13 @@ class Run:
             record["statements"] = dict(statements)
         record = json.loads(files.dumps(record))  # in JSON a numpy number is a number
 
-        # Where to.
+        # The place of the files.
         told = os.environ.get(TOLD)
         plots.heading(figure, *headlines.above(slug, record))
         if not told:
             return
 
-        # The picture, which names the run that it is of, and the rest of the record.
+        # The picture, which names its run, and the rest of the record.
         parts = self._begun | {
             "parameters": record["parameters"],
             "data": record["data"],
@@ -578,7 +578,7 @@ def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
     can check those of the figure.
     """
     # The SVG contains the dashes of everything that is drawn. Matplotlib's own objects
-    # do not give them.
+    # do not reveal these dashes.
     drawing = _drawn(figure, "svg", {"slug": slug}).decode()
     dashes = re.findall(r"stroke-dasharray: ([\d.]+),? ?([\d.]+)", drawing)
     return sorted(

@@ -75,7 +75,7 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
 def check_source(
     id: str, source: str, papers: Mapping[str, Mapping[str, Statement]]
 ) -> None:
-    """Refuse a claim whose source names a statement that its paper does not have.
+    """Reject a claim whose source names a statement that its paper does not have.
 
     It looks at the name right behind the first paper of the source.
 

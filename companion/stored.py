@@ -12,11 +12,12 @@ NO_WIDGET = (
 FOLDED = {"parameters", "set-up"}  # tags of cells that no reader needs
 # jupytext stores the layout of the .py under this name
 BLANK_LINES = "lines_to_next_cell"
-HIDDEN = {"jupyter": {"source_hidden": True}}  # JupyterLab folds a cell that has this
+# JupyterLab folds a cell that has this entry.
+HIDDEN = {"jupyter": {"source_hidden": True}}
 
 
 def without_widgets(outputs: list) -> list:
-    """Put a line in the place of each widget, and leave out the bars of tqdm.
+    """Replace each widget by a line of text, and leave out the bars of tqdm.
 
     Parameters
     ----------

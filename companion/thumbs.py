@@ -19,8 +19,8 @@ from lib import files
 DOTS_AN_INCH = 200  # resolution of the pictures
 WIDE = 3.9  # inches: 780 dots, two for each of the 390 of a telephone
 GAP = 12  # dots between two panels
-# Dots around a panel. A text is up to so much wider at the resolution of the picture
-# than at that at which `plots.boxes` measured it.
+# Dots around a panel. At the resolution of the picture, a text is up to this much wider
+# than at the resolution at which `plots.boxes` measured it.
 EDGE = 10
 
 
@@ -108,7 +108,7 @@ def make(saved: Mapping, picture: Path, out: Path) -> bool:
 
 
 def main() -> int:
-    """Make all; return 1 if a record does not say where its panels are.
+    """Make all narrow versions; return 1 if a record does not say where its panels are.
 
     The records are those of the figures in figures/index.toml. A record or picture that
     cannot be read raises the error of `make`.

@@ -187,8 +187,8 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
 
     If one fails, all files get their old content back. Each file is replaced by a
     single rename: a symbolic link becomes a file of its own, and a new file has the
-    permissions of the process, not those of the old one. Temporary files are removed
-    that an earlier write of the same file left behind because its process was killed.
+    permissions of the process, not those of the old one. Temporary files left by an
+    earlier write whose process was killed are removed.
 
     Parameters
     ----------

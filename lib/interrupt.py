@@ -34,7 +34,7 @@ def end_in_a_sentence() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_children()
-        with contextlib.suppress(Exception):  # the signal may have come within a print
+        with contextlib.suppress(Exception):  # the signal may have come during a print
             sys.stdout.flush()
         os.write(2, f"{SENTENCE}\n".encode())
         os._exit(STATUS)
@@ -76,7 +76,7 @@ def is_own_command(words: list[str]) -> bool:
 
 
 def _kill_children() -> None:
-    """Kill all child processes of this one, and their children.
+    """Kill all child processes of this process, and their children.
 
     It does nothing if psutil is not installed.
     """

@@ -1,4 +1,4 @@
-"""Bars that show how far long training is, from ten seconds on.
+"""Bars that show the progress of long training, from ten seconds on.
 
 A bar appears on the standard error of a command, and as a widget in Jupyter. It leaves
 nothing behind when training ends. `python -m companion.batch` sets ``TQDM_DISABLE=1``,

@@ -66,7 +66,7 @@ def _equal(one: Any, other: Any) -> bool:
             _equal(one[key], other[key]) for key in one
         )
     if isinstance(one, np.ndarray):
-        has_nan = one.dtype.kind in "fc"  # the words of a status have none
+        has_nan = one.dtype.kind in "fc"  # the words of a status have no NaN
         return one.dtype == other.dtype and np.array_equal(
             one, other, equal_nan=has_nan
         )

@@ -1,4 +1,4 @@
-"""One integer seed gives one independent random stream per role.
+"""Derive one independent random stream per role from one integer seed.
 
 The check that counts and sizes are whole numbers is here too.
 """

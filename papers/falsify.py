@@ -32,7 +32,8 @@ LEDGERS["atlas"] = "atlas_as_used"
 
 
 def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict]:
-    """Find, for every row, the smallest world of each family in which it fails.
+    """Find, for every row and each family of altered copies, the smallest error with
+    which the row fails.
 
     Returns by id of the row: "catches", the names of these worlds, which is empty for a
     row that fails in the true world; "small", whether one of these worlds is small; and
@@ -49,7 +50,7 @@ def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict
         untouched = []
         for world in wrong:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")  # a wrong world may divide by zero
+                warnings.simplefilter("ignore")  # an altered copy may divide by zero
                 with inside(world, paper):
                     seen = {row.id: row for row in section()}
             if missing := [row.id for row in rows if row.id not in seen]:
@@ -147,5 +148,5 @@ def main(words: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except OSError as error:  # the disk cannot take the results
+    except OSError as error:  # the results cannot be written to the disk
         raise SystemExit(f"papers.falsify: {sentence(error)}") from None

@@ -174,7 +174,7 @@ def end_labels(
 
     # The distance of two labels must be half the sum of their heights.
     lines = np.array([1 + words.count("\n") for _, words, _ in placed])
-    label_inches = 1.2 * lines * size / 72  # 72 points an inch
+    label_inches = 1.2 * lines * size / 72  # 72 points per inch
     distances = (label_inches[1:] + label_inches[:-1]) / 2 / inches
     heights = _moved_apart(heights, distances)
 
@@ -238,8 +238,8 @@ def gap(
     words: str,
     place: tuple[float, float] = (-8, 0),
 ) -> None:
-    """Draw a bracket at x between two heights of a logarithmic axis, with words at its
-    middle.
+    """Draw a bracket at x between two heights of a logarithmic axis, with words at the
+    middle of the bracket.
     """
     ends = dict(
         arrowstyle="|-|,widthA=0.2,widthB=0.2", color=plots.GREY, shrinkA=0, shrinkB=0
@@ -256,8 +256,8 @@ def note(
     va: str = "baseline",
     colour: str | None = None,
 ) -> None:
-    """Write small words in the panel that begin at (x, y), or end there right of its
-    middle.
+    """Write small words in the panel, which begin at (x, y), or end there if x is right
+    of the middle.
     """
     side = "right" if x > 0.5 else "left"
     style = dict(
@@ -350,7 +350,7 @@ def plain_ticks(axis: Axis) -> None:
     """
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low or low < 1e-3:
-        return  # over so many decades powers of ten are easier to read
+        return  # over this many decades, powers of ten are easier to read
     if high > 5 * low:
         subs = (1, 2, 5)
     else:

@@ -26,7 +26,7 @@ STEPS = 100_000  # steps of the second panel
 SEEDS = 2
 OURS = plots.look("measured").colour
 STOPS = plots.look("stops").colour
-# For the third panel, by the ids of claims: the rule's usual name and its norm.
+# For the third panel, by the ids of claims: the usual name and the norm of each rule.
 RULES = {
     "steepest_l_1": ("steepest descent", r"$\ell_1$"),
     "steepest_nuclear": ("steepest descent", "nuclear"),
@@ -55,7 +55,7 @@ RESULTS = (
     "5  Small networks: not decided",
     "6  Regression: near-optimal",
 )
-# Where the words of each panel begin, as shares of the figure.
+# The places at which the words of each panel begin, as shares of the figure.
 PLACES = (
     (0.01, 0.945),
     (0.01, 0.655),
@@ -101,7 +101,8 @@ def draw() -> Figure:
     Figure
         Six panels, each under its result.
     """
-    # A figure without a layout engine gets the one of the style when Jupyter shows it.
+    # A figure without a layout engine gets the layout engine of the style when Jupyter
+    # shows it.
     figure = Figure(figsize=SIZE, layout=PlaceHolderLayoutEngine(True, True))
     place = figure.add_axes
     turns = [place((0.02 + 0.195 * k, 0.735, 0.18, 0.185)) for k in range(len(SHOWN))]
@@ -170,8 +171,8 @@ def _turning(axes: list[Axes]) -> None:
         for k, at in enumerate(data.X[0, example]):
             best = k == data.opt[0, example]
             colour = plots.look("best token").colour if best else plots.GREY
-            # The smallest disc is large enough for its score. The words stand above the
-            # disc, so a larger one moves them up.
+            # The smallest disc is large enough for its score. The words are above the
+            # disc, so that a larger disc moves them up.
             size = 90 + 585 * weights[k]
             axis.scatter(*at, s=size, color=colour, zorder=3)
             words = f"{100 * weights[k]:.0f} %"

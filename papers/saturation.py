@@ -1,4 +1,4 @@
-"""How strongly each token pulls on W once softmax saturates, and score gaps.
+"""Compute score gaps, and how strongly each token pulls on W once softmax saturates.
 
 Near saturation the gradient of the loss is a sum over pairs m = (i, t) of kappa_m
 e^{-g_m}, with g_m the margin and kappa_m = |l'(f_i)| Delta_m. Delta_m is the score of

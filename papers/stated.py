@@ -112,8 +112,8 @@ class Stated:
     def rows(
         self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = ""
     ) -> Iterator[Claim]:
-        """Yield the claims as rows of the ledger, under their own statement, or under
-        the statement `number` if it is given.
+        """Yield the claims as rows of the ledger, each under its own statement, or all
+        under the statement `number` if that is given.
         """
         for claim in made:
             parts = claim.id.split(".")

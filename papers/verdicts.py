@@ -1,4 +1,4 @@
-"""What paired runs say: a quantity for each seed, its 95 % interval, and a verdict.
+"""Evaluate paired runs: a quantity for each seed, its 95 % interval, and a verdict.
 
 Two runs of different rules are paired if they have the same seed, which fixes their
 start and their batches. The three verdicts are those of `notebooks/protocol.md`.
@@ -157,8 +157,8 @@ BOUNDS: dict[Callable, str] = {  # what a verdict requires of an interval
     no_gain: "interval within [0.8, 1.25] or above 1",
     above: "interval above 0",
 }
-# What a picture shades: where a claim wants the whole interval. "No gain" holds for an
-# interval above 1 as well.
+# The range that a picture shades: the whole interval must lie in it if the claim holds.
+# "No gain" holds for an interval above 1 as well.
 SIDES: dict[Callable, tuple[float, float]] = {
     faster: (0.0, 1.0),
     slower: (1.0, math.inf),

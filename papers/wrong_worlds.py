@@ -1,4 +1,4 @@
-"""Wrong worlds: altered copies of a ledger in which one thing is false, by a known
+"""Altered copies of a ledger ("wrong worlds"), in which one thing is false by a known
 amount.
 
 A claim detects a wrong world if it holds in the true world and fails in the wrong one.
@@ -53,7 +53,8 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class World:
-    """A world in which one thing is false, by `size`; its `family` says which.
+    """An altered copy (a "world") in which one thing is false by `size`; `family` says
+    which thing.
 
     Each method returns one thing as it is in this world. If the family is about
     something else, the method returns it unchanged. Raises ValueError for an unknown
@@ -84,7 +85,7 @@ class World:
         return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
 
     def of(self, family: str) -> float:
-        """Return how far this world is off in `family`; 0 if it is right."""
+        """Return by how much this world is wrong in `family`; 0 if it is right."""
         return self.size if family == self.family else 0.0
 
     def turned(self, value: np.ndarray) -> np.ndarray:
@@ -332,7 +333,8 @@ def _fit_of_tilted(world: World, fit: Any) -> Any:
 # ---------------------------------------------------------------- paper A
 _A = "papers.a.ledger_rows"
 _TRAINED = Patch(f"{_A}._trained", afresh)
-# All claims on wrong training are about the small start, so we train no other.
+# All claims on wrong training are about the small start, so we train from no other
+# start.
 _TRAINS_OTHERWISE = (_TRAINED, Patch(f"{_A}.STARTS", value(("small",))))
 _TRAIN = "lib.dynamics.train"
 _STEPS = Patch(_TRAIN, argument("rules", World.rules))
@@ -362,7 +364,7 @@ def _exchanged(world: World, trained: Any) -> Any:
 
 
 def _spread_otherwise(world: World, function: Any) -> Any:
-    """Replace `_spreads` by a function whose result has another exponent in d."""
+    """Replace `_spreads` by a function that grows with another exponent in d."""
 
     @wraps(function)
     def spreads(tokens: TokenSet, *more: float) -> tuple[np.ndarray, ...]:
@@ -689,8 +691,8 @@ def inside(world: World, ledger: str) -> Iterator[None]:
             if f"{rows.__name__}.{name}" not in fresh:
                 undisturbed = _in_truth(function, replaced)
                 stack.enter_context(mock.patch.object(owner, name, undisturbed))
-        # A name may be replaced twice. The second time, its first replacement is
-        # replaced.
+        # A name may be replaced twice. The second time, the first replacement is what
+        # is replaced.
         for patch in patches:
             owner, name = patch.place
             new = patch.by(world, getattr(owner, name))

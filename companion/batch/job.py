@@ -262,7 +262,8 @@ def _changed_inputs(job: Job, marker: Marker) -> list[str]:
     before = dict(marker.inputs)
     if all(row.get("source") in ("synthetic", "kept") for row in marker.data):
         for inputs in (now, before):
-            # Without real data in the results, the places of real data do not matter.
+            # If the results contain no real data, the places of real data do not
+            # matter.
             inputs.pop("places", None)
     return [
         _changed(part, now.get(part), before.get(part))
@@ -272,7 +273,7 @@ def _changed_inputs(job: Job, marker: Marker) -> list[str]:
 
 
 def _changed(part: str, now: object, before: object) -> str:
-    """Say that a part of the inputs has changed, and list the entries that have."""
+    """Say that a part of the inputs has changed, and list the changed entries."""
     if not isinstance(now, dict) or not isinstance(before, dict):
         return f"{part} changed"
     entries = [name for name in now | before if now.get(name) != before.get(name)]
@@ -315,7 +316,7 @@ def hash_of(path: Path) -> str | None:
 
 
 def _of_dirty_tree(job: Job, marker: Marker) -> bool:
-    """Return whether a record of the results comes from code that nobody committed."""
+    """Return whether a record of the results comes from uncommitted code."""
     records = [record.read(job.results / f"{slug}.json") for slug in marker.slugs]
     return any(
         str(saved["provenance"].get("commit")).endswith("-dirty") for saved in records

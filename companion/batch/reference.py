@@ -46,7 +46,7 @@ class Comparison:
 
     @property
     def copies(self) -> dict[Path, Path]:
-        """The run's files, by the paths of the reference's files that they replace."""
+        """The run's files, keyed by the paths of the reference files they replace."""
         names = [f"{self.slug}{end}" for end in record.ENDS]
         return {self.job.reference / name: self.job.results / name for name in names}
 
@@ -152,7 +152,7 @@ def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
 
 
 def _other_parameters(new: Mapping, old: Mapping) -> str:
-    """Return, in words, the parameters of a run that differ from the reference's."""
+    """Return, in words, the parameters in which a run differs from the reference."""
     mine = new["parameters"]
     theirs = old["parameters"]
     words = []
@@ -165,7 +165,7 @@ def _other_parameters(new: Mapping, old: Mapping) -> str:
 
 
 def _kinds_of_data(saved: Mapping) -> list[tuple[str, bool]]:
-    """List the data sets by name, each with whether it is an embedded stand-in."""
+    """List the data sets by name, and whether each one is an embedded stand-in."""
     return [(row["name"], row["source"] == "demo") for row in saved["data"]]
 
 

@@ -250,15 +250,14 @@ def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
 
 
 def _seconds_by_notebook(scale: str) -> dict[str, float]:
-    """Return the seconds that each notebook takes at a scale, by committed records.
+    """Return each notebook's running time at a scale, in seconds, from the records.
 
     Of several records of a notebook, the last one by name counts.
     """
     seconds = {}
     for path in sorted((files.folder("figures") / scale).glob("*.json")):
-        with contextlib.suppress(
-            ValueError, KeyError, TypeError
-        ):  # damaged: it is named later
+        # A damaged record is named later.
+        with contextlib.suppress(ValueError, KeyError, TypeError):
             saved = record.read(path)
             seconds[saved["notebook"]] = float(saved["provenance"]["seconds"])
     return seconds

@@ -69,7 +69,7 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
     """
     if not jobs:
         return
-    from dask.system import CPU_COUNT  # in a container this is the container's share
+    from dask.system import CPU_COUNT  # in a container, this is the container's share
     from distributed import as_completed
 
     workers = min(asked.workers or CPU_COUNT, len(jobs))
@@ -116,7 +116,7 @@ def _client(workers: int, asked: Namespace):
     # The workers must not receive the terminal's Ctrl-C, because each would print a
     # traceback. So the thread that starts them blocks the signal, and they inherit
     # this. The thread here waits for them and does receive it. Starting a resource
-    # tracker would unblock the signal again, so the tracker has to be started before.
+    # tracker would unblock the signal again, so the tracker has to be started earlier.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -227,7 +227,7 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
         "PYTHONHASHSEED": 0,
         "TOKENIZERS_PARALLELISM": "false",
         "TQDM_DISABLE": 1,
-        # Threads that wait actively take the cores from each other.
+        # Threads that wait actively take cores away from each other.
         "OMP_WAIT_POLICY": "PASSIVE",
         # Otherwise glibc returns pages to the system and requests them again at each
         # step.
@@ -236,7 +236,7 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
     }
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         changes[name] = threads
-    changes["TQDM_DISABLE"] = 1  # no bars in what is stored
+    changes["TQDM_DISABLE"] = 1  # no progress bars in the stored notebook
     changes |= _data_folder()
     streams = {number: os.dup(number) for number in (1, 2)}
     with open(job.work / "kernel.log", "wb") as log:

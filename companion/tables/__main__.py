@@ -8,7 +8,7 @@ from lib import files
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Renew the tables that are made of records, where they stand.
+    """Renew, in place, the tables that are made from records.
 
     Parameters
     ----------

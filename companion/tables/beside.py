@@ -14,8 +14,8 @@ from companion.claims import Claim
 from companion.tables import figures
 from lib import files
 
-# What each paper numbers. Our copy of paper C names no figure, so that its code's
-# experiments take their place.
+# What each paper numbers. Our copy of paper C names no figure, so that the experiments
+# in its code take the place of figures.
 NUMBERED: Mapping[str, tuple[str, ...]] = {
     "A": (*(f"Figure {number}" for number in range(1, 8)), "Table 1"),
     "B": ("Figure 1", "Figure 2"),
@@ -130,7 +130,7 @@ def rows(folder: Path) -> list[Row]:
 
 
 def faults(found: Iterable[Row]) -> list[str]:
-    """Say which figures of the papers have no row, and which rows say nothing.
+    """List the figures of the papers that have no row, and the rows that say nothing.
 
     The figures are those of `NUMBERED`. A row says nothing if it has no sentence, or a
     sentence with neither a claim nor a note.
@@ -190,7 +190,7 @@ def records(folder: Path) -> dict[str, Mapping]:
 
 
 def _path(folder: Path, entry: figures._Entry) -> Path:
-    """Return where the record of an entry lies."""
+    """Return the path of the record of an entry."""
     return folder / entry.scale / f"{entry.slug}.json"
 
 

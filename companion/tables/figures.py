@@ -31,7 +31,7 @@ from companion.page_table import Page, read_pages
 from companion.record import SCALES
 from lib import files
 
-TALL = 1.3  # a thumbnail is at most so many times as high as wide
+TALL = 1.3  # a thumbnail is at most this many times as high as wide
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
     "B": (
@@ -77,7 +77,7 @@ class _Entry:
 
     @property
     def command(self) -> str:
-        """What regenerates it; from kept curves it needs no data."""
+        """The command that regenerates the figure; kept curves need no data."""
         if self.scale == "demo":
             scale = ""
         else:
@@ -191,7 +191,7 @@ def filled(sentence: str, record: Mapping) -> str:
 
 
 def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
-    """Find the numbers of a finding or failure that do not say what they are.
+    """Find those numbers of a finding or failure whose meaning is not stated.
 
     `entry.conditions` gives a quoted name the words that say what its number is, such
     as "in the worst of" or "median". The words must be in the text, and, for the value
@@ -264,7 +264,7 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """Its title in the index, else its number, and whose: "Figure 2, paper A"."""
+        """Its title in the index, or else its number and paper: "Figure 2, paper A"."""
         words = (self.entry.title if self.entry else "") or self.record["figure"]
         if self.section == "Ours":
             whose = "ours"
@@ -274,7 +274,7 @@ class Figure:
 
     @property
     def sentence(self) -> str:
-        """What one sees in it, as Markdown: the index's sentence, else the caption."""
+        """What it shows, as Markdown: the sentence in the index, or the caption."""
         if self.entry is None:
             return self.record["caption"]
         text = filled(self.entry.sentence, self.record)
@@ -282,7 +282,7 @@ class Figure:
 
     @cached_property
     def alt(self) -> str:
-        """The picture in words, without TeX: its headline, and what one sees."""
+        """The picture in words, without TeX: its headline, and what it shows."""
         seen = f" {self.sentence}" if self.entry else f" {self.record['caption']}"
         result, reading = headlines.above(self.slug, self.record)
         words = re.sub(
@@ -414,7 +414,7 @@ def _expected(value: float | None, tolerance: float) -> str:
 
 
 def _hours(entry: _Entry, record: Mapping) -> str:
-    """Say what trains the kept curves of a figure, and in how many processor hours."""
+    """Say what trains the kept curves of a figure, and the processor hours."""
     hours = record["numbers"]["processor_hours"]["value"]
     return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
 

@@ -16,13 +16,14 @@ from lib.representation import Shapes
 
 LARGE = 2**18  # runs with at most this many entries are factorised in one call
 BLOCK = 2**12  # a QR factorisation takes this many coordinates at once
-# A vector lies in a span if its distance is at most this part of its length.
+# A vector counts as lying in a span if its distance from the span is at most this share
+# of its length.
 DEPENDENT = 1e-12
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Minimal(Shapes):
-    """Token set in minimal coordinates, with the orthonormal bases that lead back.
+    """Token set in minimal coordinates, with the orthonormal bases for the way back.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class Minimal(Shapes):
     head_outside: np.ndarray
 
     def reduce(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Turn W into minimal coordinates.
+        """Express W in minimal coordinates.
 
         Parameters
         ----------
@@ -75,7 +76,7 @@ class Minimal(Shapes):
         return inside, np.sqrt(np.einsum("rij,rij->r", outside, outside))
 
     def expand(self, inside: np.ndarray) -> np.ndarray:
-        """Turn minimal coordinates back into the matrix that has them.
+        """Compute the matrix W that has the given minimal coordinates.
 
         Parameters
         ----------
@@ -91,7 +92,7 @@ class Minimal(Shapes):
 
 
 def token_set_of(tokens: TokenSet | Minimal) -> TokenSet:
-    """Return the token set that is trained on, in the coordinates of `tokens`.
+    """Return the token set used for training, in the coordinates of `tokens`.
 
     Parameters
     ----------

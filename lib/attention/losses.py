@@ -1,4 +1,4 @@
-"""The losses l(f), all decreasing and C^1, as logarithms of what a step needs.
+"""The losses l(f), all decreasing and C^1, and their derivatives, as logarithms.
 
 * exponential: e^{-f}
 * logistic: log(1 + e^{-f})

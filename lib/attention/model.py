@@ -212,7 +212,7 @@ def _check_shape(name: str, value: np.ndarray, needed: tuple[int, ...]) -> None:
 
 
 def _shown(tokens: TokenSet, values: np.ndarray) -> np.ndarray:
-    """Return values (runs, n, T) of the tokens, -inf for masked ones."""
+    """Return the values (runs, n, T) of the tokens, with -inf for masked tokens."""
     if tokens.mask is None:
         return values
     return np.where(tokens.mask, values, -np.inf)
@@ -255,7 +255,7 @@ def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     25 [1. 1.]
     """
     logit = logits(tokens, W)
-    odds = np.exp(logit - logit.max(-1, keepdims=True))  # against the largest
+    odds = np.exp(logit - logit.max(-1, keepdims=True))  # relative to the largest logit
     return odds / odds.sum(-1, keepdims=True)
 
 
@@ -300,7 +300,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 def gradients(
     tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute the loss of paper A's Eq. 1 and its gradients by W and by u.
+    """Compute the loss of paper A's Eq. 1 and its gradients in W and in u.
 
     * L = (1/n) sum_i l(f_i) with f_i = y_i u^T X_i^T softmax(X_i W z_i),
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,

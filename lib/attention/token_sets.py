@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from lib.representation import Shapes
 
-# The smallest and largest size of tokens, queries and head. Fourth powers of sizes
-# beyond these would leave float64.
+# The smallest and largest size of tokens, queries and head. Beyond these bounds, fourth
+# powers of sizes would leave the range of float64.
 SIZES = 1e-100, 1e100
 
 
@@ -547,7 +547,7 @@ def _real(name: str, value: ArrayLike):
 
 
 def as_array(name: str, value: ArrayLike) -> np.ndarray:
-    """Return a value as an array of the type that it has, or raise an error.
+    """Convert a value to an array without changing its type, or raise an error.
 
     It raises ValueError if entries are masked or sequences differ in length, and
     TypeError if numpy cannot convert the value. The message contains `name`.

@@ -91,9 +91,9 @@ def class_mean_tokens(
         y = labels.choice((-1.0, 1.0), n)
         X = data.standard_normal((n, T, d))
         X *= noise
-        for x in (
-            X
-        ):  # one sample at a time: at d = 100,000 a second array of X's size counts
+        # One sample at a time: at d = 100,000 a second array of X's size would take
+        # much memory.
+        for x in X:
             x -= (x @ directions) @ directions.T
         opt = labels.integers(1, T, n)
         X[np.arange(n), opt] = np.where(y[:, None] > 0, plus, minus)
@@ -362,9 +362,8 @@ def _stack(
     if len(seeds) == 1:  # do not copy the data, which may take most of the memory
         return TokenSet(*(part[None] for part in first))
     stacked = [np.empty((len(seeds), *part.shape), part.dtype) for part in first]
-    for run, parts in enumerate(
-        chain([first], draws)
-    ):  # a list of them all would hold two of each
+    # Copy one data set at a time: a list of all of them would hold each one twice.
+    for run, parts in enumerate(chain([first], draws)):
         for whole, part in zip(stacked, parts, strict=True):
             whole[run] = part
     return TokenSet(*stacked)
@@ -376,7 +375,7 @@ def _sizes(n: int, T: int, d: int) -> tuple[int, int, int]:
 
 
 def _positive(**values: float) -> None:
-    """Raise ValueError, with its name, for a value that is not positive and finite."""
+    """Raise ValueError, naming the value, unless every value is positive and finite."""
     for name, value in values.items():
         if not (np.isfinite(value) and value > 0):
             raise ValueError(f"{name} = {value}; it must be positive and finite")

@@ -102,7 +102,7 @@ def _readable(load: Callable, nothing: Any) -> Callable:
     def loaded(self: Any, *arguments: Any) -> Any:
         try:
             return load(self, *arguments)
-        except Exception:  # its type depends on which byte of the file is wrong
+        except Exception:  # the error's type depends on which byte is wrong
             return nothing
 
     return loaded

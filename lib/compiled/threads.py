@@ -20,11 +20,11 @@ from lib import progress
 # The entries of the array by which a running call and the main thread tell each other
 # something: whether to stop, the step that the call has reached, and its last step.
 STOP, STEP, LAST = range(3)
-LOOK = 0.5  # seconds between two looks at the steps, once a bar is shown
+LOOK = 0.5  # seconds between two updates of the bar, once it is shown
 
 
 def new_signals(calls: int = 1) -> np.ndarray:
-    """Return the signals of some calls.
+    """Return new signals for a number of calls.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def new_signals(calls: int = 1) -> np.ndarray:
     >>> threads.new_signals(2).shape
     (2, 3)
     """
-    # Rows of 128 bytes: cores would hand a shared cache line to and fro at each step.
+    # Rows of 128 bytes: otherwise cores would pass a shared cache line back and forth
+    # at each step.
     return np.zeros((calls, 16), np.int64)[:, :3]
 
 
@@ -65,11 +66,11 @@ def count() -> int:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return the threads, started once: starting them takes as long as many steps."""
+    """Return the threads. Starting them takes as long as many steps, so do it once."""
     return ThreadPoolExecutor(threads)
 
 
-# After a fork, the child only has the thread that forked. So it starts new threads.
+# After a fork, the child has only the thread that forked. So it starts new threads.
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=_pool.cache_clear)
 

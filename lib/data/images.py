@@ -176,6 +176,6 @@ def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarr
     if size != tuple(shape):
         has, wanted = (f"{c} channels of {w} x {h} pixels" for c, h, w in (size, shape))
         raise ValueError(f"{place}: the image has {has}, not {wanted}")
-    if pixels.dtype != np.uint8:  # black and white, or 16 bits a pixel
+    if pixels.dtype != np.uint8:  # black and white, or 16 bits per pixel
         raise ValueError(f"{place}: the image has {pixels.dtype} pixels, not uint8")
     return pixels.reshape(height, width, channels).transpose(2, 0, 1)  # (C, H, W)

@@ -151,7 +151,7 @@ class _Source:
             what = f"{file} cannot be read, or not copied to HF_DATASETS_CACHE"
             why = " ".join(str(error.__cause__ or error).split())  # on one line
             raise ValueError(f"{what} ({why})") from error
-        except Exception as error:  # its type depends on what a server sends
+        except Exception as error:  # the error's type depends on what a server sends
             if not on_hub:
                 raise
             self._missing(f"the download broke off ({type(error).__name__})")
@@ -355,5 +355,5 @@ def _commit(place: str) -> str:
     try:
         with urllib.request.urlopen(place, timeout=PROBE_SECONDS) as answer:
             return str(json.loads(answer.read(LARGEST_ANSWER))["sha"])
-    except Exception:  # which one depends on what a server sends
+    except Exception:  # the error's type depends on what a server sends
         return ""

@@ -26,7 +26,7 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     # The set has no split of its own. This split does not depend on the seed of a run.
     order = seeds.stream(0, "split").permutation(len(scans.target))
     rows = order[:360] if split == "test" else order[360:]
-    grey = np.rint(scans.images[rows] * (255 / 16))  # (N, 8, 8), levels 0 ... 16 spread
+    grey = np.rint(scans.images[rows] * (255 / 16))  # (N, 8, 8), from levels 0 ... 16
     return (grey.astype(np.uint8)[:, None],), scans.target[rows].astype(np.int64)
 
 

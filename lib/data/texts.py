@@ -185,7 +185,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
 
 
 def _texts(file: object, column: str, table: Any) -> list[str]:
-    """Return the texts of a column; raise ValueError if one is no text, or blank."""
+    """Return the texts of a column; raise ValueError if one is blank or no text."""
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():

@@ -1,4 +1,4 @@
-"""Training of attention: one door, and the rules that go through it.
+"""Training of attention: the function `train` and the rules that it accepts.
 
 In: a token set or its minimal coordinates, update rules, a start, targets. Out: a
 `History` of norms, direction errors, margins and logarithms of whatever underflows.

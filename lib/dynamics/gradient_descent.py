@@ -1,4 +1,4 @@
-"""Rules along the gradient, trained in the span of the tokens, at any horizon."""
+"""Train with rules that step along the gradient, in the span of the tokens."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace

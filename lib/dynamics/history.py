@@ -26,7 +26,7 @@ MEASURED = (  # fields with one number per run and iteration
     "log_own_gradient",
     "log_own_gradient_head",
 )
-MEASURED_OF_TARGETS = (  # fields with such an array for each target, by its name
+MEASURED_OF_TARGETS = (  # fields that map each target's name to such an array
     "direction_error",
     "alignment",
     "descent",
@@ -372,7 +372,7 @@ class History(Shapes):
     def margin_ratio(
         self, tokens: TokenSet, norm: str | float | Blocks = "frobenius", k: int = -1
     ) -> np.ndarray:
-        r"""Compute which share of the largest possible margin W_t has in a norm.
+        r"""Compute the margin of W_t as a share of the largest possible one in a norm.
 
         r(W) = (min_{i,t} g_{i,t} / ||W||) ||W_mm||, where g_{i,t} is the logit of the
         token that sample i selects minus the logit of token t. W_mm solves the SVM of
@@ -550,7 +550,7 @@ class History(Shapes):
         )
 
     def _only(self, k: int) -> slice:
-        """Return the slice of record k alone; a negative k counts from the end.
+        """Return the slice that holds only record k; a negative k counts from the end.
 
         Raises IndexError if there is no such record.
         """

@@ -55,7 +55,7 @@ def _step(
 def _exact_step(
     r: int, eta: float, c: np.ndarray, momentum: float, moving: np.ndarray
 ) -> None:
-    """Move as `_step` does, but add by Kahan's sum.
+    """Move as `_step` does, but with Kahan's compensated sum.
 
     CARRY holds the rounding error of VALUE. Late in training the steps are all nearly
     equal, and so are their rounding errors, which therefore add up. Without Kahan's

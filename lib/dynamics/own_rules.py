@@ -1,4 +1,4 @@
-"""A plain loop in numpy for rules by a reader that give the whole step of W."""
+"""A plain numpy loop for a reader's own rules that return the whole step of W."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def run(
 
 
 def _checked(rule: Rule, step: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Check the step that a rule gave; return it as floats (runs, d, d_z).
+    """Check the step that a rule returned; return it as floats (runs, d, d_z).
 
     Raises TypeError if it contains anything but real numbers, and ValueError if it has
     another shape.

@@ -278,7 +278,7 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
     returned matrix has the shape of K.
     """
     runs, n, T = first.shape
-    if (first == np.arange(T)).all():  # no equal vectors: spare two copies of K
+    if (first == np.arange(T)).all():  # no equal vectors: avoid two copies of K
         return K
     index = (np.arange(n)[:, None] * T + first).reshape(runs, n * T)
     K = np.take_along_axis(K, index[:, :, None], 1)
@@ -369,7 +369,7 @@ def run_compiled(
 
 
 def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
-    """Return the records that training filled as attributes, for a fixed head too.
+    """Return the filled records as attributes; add those that a fixed head lacks.
 
     The loop records neither scores nor b for a fixed head. Its scores are the same at
     all records, (runs, k, n, T), and its coefficients b are zero. Both then are

@@ -1,4 +1,4 @@
-"""The start of a run of paper C, and the tokens that it selects."""
+"""The start of a run of paper C, and the tokens that the run selects."""
 
 from collections.abc import Sequence
 

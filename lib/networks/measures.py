@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 EDGES = np.geomspace(1e-6, 10, 71)  # edges of the bins of histograms
 PARTS = {"K": "key", "Q": "query", "V": "value"}
-PAPERS_THRESHOLD = 0.06  # paper C's
-# The values that are tried for C in a logistic regression, the weight of the data.
+PAPERS_THRESHOLD = 0.06  # the threshold of paper C
+# The values tried for C, the weight of the data in a logistic regression.
 STRENGTHS = (
     0.001,
     0.01,
@@ -30,7 +30,7 @@ STRENGTHS = (
 def predict(
     model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size: int = 250
 ) -> Tensor:
-    """Compute the answers of a network to rows, a part of them at a time.
+    """Compute a network's answers to rows of data, some rows at a time.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how: Any) -> np.ndar
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
-    """Return the parameters of two axes or more that a network trains.
+    """Return a network's trainable parameters that have two or more axes.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Where the four copies of an image move, in units of the offset: (down, right).
+# The shifts (down, right) of the four copies of an image, in units of the offset.
 SHIFTS = {
     "diagonal": ((1, 1), (1, -1), (-1, 1), (-1, -1)),
     "cardinal": ((0, 1), (0, -1), (1, 0), (-1, 0)),
@@ -22,9 +22,10 @@ SHIFTS = {
 
 
 def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
-    """Put images (b, c, s, s) before four copies moved by `k` pixels, (b, 5c, s, s).
+    """Stack images (b, c, s, s) with four copies shifted by `k` pixels, (b, 5c, s, s).
 
-    `shift` is a key of `SHIFTS`. Where a copy has moved away, it is 0.
+    `shift` is a key of `SHIFTS`. A shifted copy is 0 where it has no pixels of the
+    image.
     """
     s = images.shape[-1]
     wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
@@ -44,9 +45,10 @@ def _patches(images: Tensor, patch: int) -> Tensor:
 class _ShiftedPatches(nn.Module):
     """Tokens E LayerNorm(patches([x, four copies of x])).
 
-    The copies are moved by half a patch along the diagonals (`shift` "diagonal"), or by
-    one pixel along the axes ("cardinal"); with None there are none. Raises ValueError
-    if the patch is below 2 or does not divide the size, or for another shift.
+    The copies are shifted by half a patch along the diagonals (`shift` "diagonal"), or
+    by one pixel along the axes ("cardinal"); with None there are no copies. Raises
+    ValueError if the patch is below 2 or does not divide the size, or for another
+    shift.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ class Manifold(Shapes):
         return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """Weight a layer so that its Frobenius norm is ||Z|| in the norm of that name.
+        """Weight a layer so that its Frobenius norm is ||Z|| in the named norm.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Manifold(Shapes):
         return W @ self._root if norm == "left_right" else W
 
     def norm(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
-        """Compute ||Z|| in the norm of that name.
+        """Compute ||Z|| in the named norm.
 
         Parameters
         ----------

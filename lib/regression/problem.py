@@ -383,7 +383,7 @@ def real(name: str, value: Any) -> Any:
 
 
 def _layer(A: Any, B: Any, d: int, k: int | None = None) -> tuple[Any, Any]:
-    """Return A (..., k, d) and B (..., d, d) as `real` does; k is free by default.
+    """Return A (..., k, d) and B (..., d, d) as `real` does; k is that of A by default.
 
     Raises ValueError if their last two axes do not fit.
     """

@@ -1,4 +1,4 @@
-"""Max-margin problems, where training must end, each solution with its proof.
+"""The max-margin problems whose solutions training must reach, solved with proof.
 
 In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals,
 margins and the measured duality gap; or `Infeasible` with its certificate. Open

@@ -23,8 +23,8 @@ from lib.svm import large
 # A constraint that is longer than the shortest one by more than this factor has to
 # reach slightly more than margin 1.
 BAD = 1e4
-# How much more than margin 1, per unit of its relative length. It is 1e5 times the
-# rounding error.
+# The required excess over margin 1, per unit of the relative length of the constraint:
+# 1e5 times the rounding error.
 MORE = 1e-11
 ROUNDING = np.finfo(float).eps
 # Largest relative duality gap and constraint violation of a returned solution.
@@ -33,7 +33,7 @@ ACCURACY = 1e-9
 DEPENDENT = 1e-10
 OF_SUPPORT = 2**24  # the most entries that the rows of a support may have: 128 MB
 LARGER = 1e-7  # a dual above this share of the largest one belongs to the support
-OF_ONE_QUERY = 1000  # the most constraints of one query that are checked by themselves
+OF_ONE_QUERY = 1000  # up to this many constraints of one query are checked alone
 SLACK = 1e-12  # a constraint violated by less than this, relative to b, is satisfied
 PATIENCE = 10  # pivoting gives up after this many exchanges without progress
 # Plain loops compute this many columns of a Cholesky factor at a time; matrix products
@@ -486,7 +486,7 @@ def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
 
 
 def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
-    """Return the duals (n, S) of the least w with <row, w> >= b on the rows held.
+    """Return the duals (n, S) of the least w with <row, w> >= b on the held rows.
 
     A row is held if its dual in x (n, S) is above LARGER times the largest.
     Non-negative least squares finds the duals: it works with active sets, which

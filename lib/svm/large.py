@@ -34,14 +34,15 @@ MOST_PIVOTING = 6000
 SCALAR_RATE = 2e9  # in plain loops
 MATRIX_RATE = 4e10  # in matrix products
 STEPS = 15  # steps of the interior point that most problems need
-MOST_UNKNOWNS = 8192  # of the interior point, which factorises a matrix of this size
+MOST_UNKNOWNS = 8192  # most for the interior point, whose matrix has this size
 PASSES = 300  # passes of dual coordinate descent over the samples, at most
 INNER = 5  # passes over the duals of one sample, at most, before the next sample
 ROUGH = 1e-3  # largest violation at which descent ends and the exact solve begins
 ROUNDS = 60  # exchanges of the support, at most
 PATIENCE = 10  # exchanges without progress, at most
 RIDGE = 1e-10  # added to the diagonal of a singular Gram matrix of unit rows
-ALWAYS_THERE = 1e7  # bytes; to ask how much is free takes longer than a small problem
+# Bytes that need no check, which would take longer than a small problem.
+ALWAYS_THERE = 1e7
 REFINED = 3  # solves of one system; each one corrects the error of those before
 MISSED = 1e-12  # a constraint violated by less than this counts as satisfied
 ITERATIONS = 50  # iterations of the interior point, at most
@@ -51,13 +52,14 @@ CLOSED = 1e-12  # relative gap at which the interior point ends
 NEARLY = 1e-6
 STALLED = 3
 # If a combination of unit rows is smaller than FIRST_TRY, we try to move its weights to
-# ones that give zero. We try again once it has shrunk by the factor TRY_AGAIN.
+# ones that give zero. We try again once the combination has shrunk by a factor of
+# TRY_AGAIN.
 FIRST_TRY = 1e-3
 TRY_AGAIN = 1e-2
-PROGRESS = 0.3  # these moves end if one leaves more than this part of the combination
+PROGRESS = 0.3  # these moves end if one leaves more than this share of the norm
 STIFF = 1e14  # weight of reaching zero, relative to the weight of moving little
-NULL = 1e-11  # a combination of unit rows, of weights with sum 1, is zero below this
-TOWARDS = 0.995  # part of the way to the boundary that a step goes
+NULL = 1e-11  # a smaller combination of unit rows, with weights of sum 1, is zero
+TOWARDS = 0.995  # share of the way to the boundary that a step goes
 _REORDER = {"reassoc", "contract", "nsz"}  # the compiler may reorder sums
 ENTRIES = 2**22  # the most entries of an intermediate array
 
@@ -169,9 +171,9 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
         What the duals are meant to prove.
     x : ndarray (n, S)
         If "solved", the duals x >= 0 of w = sum x u; the last ones of the interior
-        point are right only up to a factor, and their support counts. Otherwise the
-        weights x >= 0 of a combination of rows that is zero ("infeasible") or nearly
-        zero ("undecided").
+        point are right only up to a factor, and their support counts. Otherwise weights
+        x >= 0 for which the combination of rows is zero ("infeasible") or nearly zero
+        ("undecided").
 
     Notes
     -----
@@ -543,7 +545,7 @@ def _gap(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> fl
     if lowest <= 0:
         return np.inf
     above = np.linalg.norm(v) / lowest
-    below = (x * rows.b)[asked].sum() / np.linalg.norm(pulled[:-1])  # of sum x u
+    below = (x * rows.b)[asked].sum() / np.linalg.norm(pulled[:-1])  # norm of sum x u
     return abs(above - below) / above
 
 

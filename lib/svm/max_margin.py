@@ -1,4 +1,4 @@
-"""Token SVM and head SVM, to whose solutions training must lead, with certificates.
+"""Token SVM and head SVM, whose solutions training must approach, with certificates.
 
 It is one problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m =
 (x_{i,s_i} - x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. In
@@ -340,7 +340,7 @@ def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
 
 
 def _known(norm: Any, name: str, words: tuple[str, ...]):
-    """Return `norm` as an exponent p >= 1 (a float), or as one of the `words`.
+    """Return `norm` as an exponent p >= 1 (a float), or unchanged if in `words`.
 
     The word "frobenius" is returned as the exponent 2. Raises ValueError, with the
     argument's `name`, for anything else, NaN and booleans included.
@@ -531,7 +531,7 @@ def _other_norm(
     size = norm_of(W, norm)
     beta = beta * size / pulled
     support = beta > 0
-    if conic:  # an interior point has no zero duals: which of dual and slack is larger?
+    if conic:  # an interior point has no zero duals, so compare dual and slack
         support = beta / beta.max() > margins - 1
     return {
         "solver": "Clarabel" if conic else "Newton with weighted Frobenius steps",

@@ -264,9 +264,8 @@ def entrywise(
     must be feasible, and beta (m,) are its duals in the Frobenius norm; the search
     starts from them. A is (m, D). The caller has to compute the accuracy.
     """
-    unit = np.abs(
-        w
-    ).max()  # with it entries are of order one, whatever the units of the tokens
+    # In this unit, entries are of order one, whatever the units of the tokens.
+    unit = np.abs(w).max()
     A, asked = _shortened(A * unit)
     w = w / unit
     beta = beta / unit**2 / asked

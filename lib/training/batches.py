@@ -160,7 +160,7 @@ class Batches(Shapes):
         return replace(self, inputs=inputs, targets=targets, part=part)
 
     def _mine(self, values: Tensor) -> Tensor:
-        """Return this part's share of one value a row, on the data's device.
+        """Return this part's share of values, one per row, on the data's device.
 
         Values (size,) become (size / n,).
         """

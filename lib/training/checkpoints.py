@@ -53,7 +53,7 @@ class Checkpoint:
         return self.path.exists()
 
     def write(self, state: dict[str, Any]) -> None:
-        """Write a state, which replaces the one before.
+        """Write a state, which replaces the previous one.
 
         Parameters
         ----------

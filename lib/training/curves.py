@@ -221,7 +221,7 @@ class Curve(Shapes):
         )
 
     def readings(self) -> np.ndarray:
-        """Return the mean of the last `READINGS` readings of the clock at each of them.
+        """Return the mean of the last `READINGS` clock readings, at each reading.
 
         Returns
         -------
@@ -285,7 +285,7 @@ class Curves:
         return [curve for curve in self.curves if curve.part == "curve"]
 
     def rates(self) -> dict[str, float]:
-        """Return the rate at which each rule was judged.
+        """Return the learning rate at which each rule was judged.
 
         Returns
         -------
@@ -298,7 +298,7 @@ class Curves:
         }
 
     def seeds(self) -> list[int]:
-        """Return the seeds that every rule with a judged run has run.
+        """Return the seeds on which every rule with a judged run was run.
 
         Returns
         -------
@@ -441,7 +441,7 @@ def load(path: Path) -> Curves:
         if head["schema"] != SCHEMA:
             raise ValueError(f"schema {head['schema']}, this code reads {SCHEMA}")
         return Curves(head["configuration"], tuple(Curve(**run) for run in runs))
-    except Exception as error:  # its type depends on the damaged byte
+    except Exception as error:  # the error's type depends on the damaged byte
         if isinstance(error, KeyError):
             what = f"there is no {error}"
         else:

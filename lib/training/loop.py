@@ -296,7 +296,7 @@ class Trainer:
             state = self.checkpoint.read()
             try:
                 self._take_over(state)
-            except Exception as error:  # its type depends on the content of the state
+            except Exception as error:  # the type of the error depends on the state
                 raise ValueError(
                     f"{self.checkpoint.path} does not hold the state of this run "
                     f"({_what_is_wrong(error)}): remove it to start this run afresh"

@@ -56,7 +56,7 @@ class Problem(ABC):
 
     @abstractmethod
     def build(self) -> nn.Module:
-        """Build the network, from torch's generator.
+        """Build the network with random weights from torch's generator.
 
         Returns
         -------
@@ -97,7 +97,7 @@ class Problem(ABC):
         """
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """Compute the loss that is trained. Default: mean cross-entropy.
+        """Compute the loss that training minimises. Default: mean cross-entropy.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Problem(ABC):
         return {}
 
     def closing(self, model: nn.Module) -> Mapping[str, float]:
-        """Measure what is dear, at the last points of a judged run. Default: nothing.
+        """Take the expensive measurements, at the last points of a run. Default: none.
 
         The points are the last ones of the whole horizon, so that a run that ends
         before has no such measurement.

@@ -46,7 +46,7 @@ PLAIN_VIT = (
 
 
 def spread_over(rows: Sized, count: int) -> slice:
-    """Choose at least `count` rows, and fewer than twice as many, spread over all.
+    """Choose at least `count` rows, fewer than twice as many, spread over all rows.
 
     They are spread because a set may be sorted by label.
 
@@ -449,7 +449,8 @@ class Reviews(Problem):
         self.width = width
         self.hidden = hidden
 
-        # The reviews: all training ones, the test ones, and the training ones in two.
+        # All training reviews, the test reviews, and the two parts of the training
+        # reviews.
         train, test = load_split("imdb", demo, SMOKE_REVIEWS)
         known = Vocabulary.of(train.texts, words)
         rest, held = train.hold_out(held_out)
@@ -534,8 +535,8 @@ class Reviews(Problem):
         ids, labels = self.sets["test"]
         ends = Curve.packed(correct(predict(model, ids, size=500), labels))
 
-        # The reviews whose attention is measured. It is drawn for two of them: the
-        # first favourable and the first unfavourable one.
+        # The reviews whose attention is measured. The attention is drawn for two of
+        # these reviews: the first favourable and the first unfavourable one.
         taken = spread_over(labels, PROBED_REVIEWS)
         probe = ids[taken]
         shown = labels[taken]

@@ -1,4 +1,4 @@
-"""The race between the candidate rates of one rule."""
+"""The race between the candidate learning rates of one rule."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from lib.training.curves import Curve
 from lib.training.study import LAST, Study
 
-# Unfinished runs are compared by the mean and deviation of this many last readings.
+# Unfinished runs are compared by the mean and standard deviation of their last RECENT
+# readings.
 RECENT = 10
 ERRORS = 2.0  # a run is dropped if it is worse by more than this many deviations
 # If a cap of SPS limits a smaller share of the steps than this, it counts as unreached.
@@ -18,7 +19,7 @@ Trials = Callable[[list[float], int], Mapping[float, Curve]]
 
 
 class Race:
-    """Find the rate at which a rule is judged, by trials that race.
+    """Find the learning rate at which a rule is judged, by trials that race.
 
     The rules of the race:
 
@@ -100,7 +101,7 @@ class Race:
         return steps
 
     def going_on(self, racing: list[float], steps: int) -> list[float]:
-        """Choose the rates that continue after a round.
+        """Choose the learning rates that continue after a round.
 
         Parameters
         ----------
@@ -132,7 +133,7 @@ class Race:
         return near
 
     def _is_decided(self, alive: list[float], steps: int) -> bool:
-        """Whether a race for speed is over, by rule 4."""
+        """Return whether a race for speed is over, by rule 4."""
         needed = {
             rate: self.study.score(trial)[0] for rate, trial in self.outcomes.items()
         }

@@ -231,7 +231,7 @@ class Clock:
         self.start()
 
     def start(self) -> None:
-        """Forget the run before: a trainer begins its own."""
+        """Forget the previous run, as a trainer begins a new one."""
         self.readings: list[float] = []
 
     def is_due(self, step: int) -> bool:
@@ -351,7 +351,7 @@ class Evaluations:
         self.start()
 
     def start(self) -> None:
-        """Forget the run before: a trainer begins its own."""
+        """Forget the previous run, as a trainer begins a new one."""
         self.rows: list[dict[str, Any]] = []
 
     def evaluate(

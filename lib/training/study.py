@@ -21,7 +21,7 @@ from lib.training.rules import RULES, Rule, identity, maker, optimiser
 TUNING_SEED = 100  # the seed of the races between rates
 # The seeds of all races, including a second one. No judged run has one of them.
 TUNING_SEEDS = (100, 101, 102)
-# A run is judged by its mean accuracy over this many last evaluations. At as many last
+# A run is judged by its mean accuracy over its last LAST evaluations. At the last LAST
 # points of the horizon, `Problem.closing` is measured too.
 LAST = 4
 ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
@@ -82,7 +82,7 @@ class Study:
     first_seed : int, default 0
         The first seed of the judged runs.
     evaluations : int, default 20
-        Number of evaluations of a run after its start, where there is one more.
+        Number of evaluations per run, not counting the one before the first step.
     extensions : int, default 2
         The largest number of rates that are added beyond the edges of the candidates.
     cap : float, optional
@@ -254,7 +254,7 @@ class Study:
         dict
             The settings that determine the runs, in numbers and words. The options are
             those that `problem.about` says. The judged seeds are not among them, so
-            that a study can be extended to more.
+            that a study can be extended to more seeds.
         """
         apart = (
             "problem",

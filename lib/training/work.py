@@ -31,7 +31,7 @@ from lib.training.study import LAST, TUNING_SEED, TUNING_SEEDS, Study
 # The packages of the library whose code determines a run.
 ROOMS = ("training", "networks", "data")
 WAIT = 0.2  # seconds between two checks of a run that another process trains
-HELD = 1 - 1e-6  # SPS was capped in a step of at least this part of its cap
+HELD = 1 - 1e-6  # SPS counts as capped in a step of at least this share of its cap
 LARGEST = 6e4  # losses of trials are stored in half precision, whose maximum is 65,504
 
 
@@ -254,7 +254,7 @@ class Work:
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
-        """Find the rate at which a rule is judged, by a `Race`.
+        """Find the learning rate at which a rule is judged, by a `Race`.
 
         Parameters
         ----------
@@ -492,7 +492,7 @@ class Work:
         return Curves(self.configuration, tuple(map(self._finished, sorted(paths))))
 
     def left(self) -> str:
-        """Return in words how far the study is.
+        """Return in words how far the study has come.
 
         Returns
         -------
@@ -508,7 +508,7 @@ class Work:
 
 
 def _what_chooses(trial: Curve) -> Curve:
-    """Return a trial with its loss, in half precision, and what a race compares.
+    """Return a trial with only its loss, in half precision, and what a race compares.
 
     All other arrays are left out to save space.
     """
@@ -531,7 +531,7 @@ def race(
     say: Callable[[str], None] = print,
     **changes: Any,
 ) -> Curves:
-    """Compare update rules for a network, each at the best of its candidate rates.
+    """Compare update rules for a network, each at its best candidate learning rate.
 
     Parameters
     ----------

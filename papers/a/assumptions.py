@@ -1,4 +1,4 @@
-r"""Measure paper A's Assumptions 1 and 2: by how much a data set satisfies or misses
+r"""Measure paper A's Assumptions 1 and 2: by how much a data set satisfies or violates
 each.
 
 Example 1 of paper A is data of class means: the samples of a class share their opt
@@ -196,7 +196,7 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
 
 
 def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Measure how clearly the opt token is the best, and how equal the other scores
+    """Measure by how much the opt token scores best, and how equal the other scores
     are.
 
     Parameters
@@ -255,7 +255,7 @@ def theorem1_claims(
     gap, imbalance = score_gaps(tokens)
     room = near_orthogonality(tokens)
 
-    # At the start the softmax weights are within a factor e of 1/T.
+    # At the start, the softmax weights are within a factor of e of 1/T.
     weights = attention.weights(tokens, start.inside)
     away = np.abs(np.log(T * weights)).max()
 

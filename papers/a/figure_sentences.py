@@ -55,8 +55,8 @@ def mean_log_miss(history: History) -> np.ndarray:
 
 
 # The metrics of the panels, as numbers (runs, k) that grow during training. Each metric
-# orders the rules as its panel does, but stays exact where the value that the panel
-# draws rounds to one.
+# orders the rules as its panel does, but stays exact when the value in the panel rounds
+# to one.
 FIGURE2_METRICS: dict[str, Metric] = {
     "train loss": lambda history: -history.log_gap,
     "norm of W": lambda history: history.norm,
@@ -69,7 +69,7 @@ FIGURE3_METRICS: dict[str, Metric] = {
     "alignment of u": lambda history: -history.head_direction_error["u_mm"],
 }
 # The values that Figure 3's panels draw, except the loss. The word "slightly" in the
-# text is about these.
+# text refers to these values.
 FIGURE3_DRAWN: dict[str, Metric] = {
     "norm of W": lambda history: history.norm,
     "norm of u": lambda history: history.head_norm,
@@ -410,7 +410,7 @@ def truths(
 
 
 class Sweep(NamedTuple):
-    """Which sentences are true in which setting; `true` is (settings, sentences)."""
+    """The sentences that are true in each setting; `true` is (settings, sentences)."""
 
     settings: list[Setting]
     sentences: list[str]

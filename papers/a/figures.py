@@ -163,8 +163,8 @@ def figure2_beyond(histories: Histories, caption: str) -> Figure:
 
 
 def smallest_weights(crowd: History, caption: str) -> Figure:
-    """Draw Lemma 5 on many data sets: over the samples, the smallest weight of a best
-    token, each divided by its weight at the start.
+    """Draw Lemma 5 on many data sets: the smallest weight of a best token over the
+    samples, where each weight is divided by its value at the start.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def settings(
     if len(always) > 2:
         order = order[: -len(always) + 1]
         names = [*names[: len(order) - 1], f"the other {len(always)}"]
-    places = [0.0, *np.arange(len(order)) + 1.6]  # a gap below the first row
+    places = [0.0, *np.arange(len(order)) + 1.6]  # leave a gap below the first row
     figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.21 * (places[-1] + 1))
     together = f"all {len(sentences)} at once"
 
@@ -307,7 +307,7 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
 def cost(
     sentences: np.ndarray, gram: np.ndarray, factored: np.ndarray, caption: str
 ) -> Figure:
-    """Draw how long a training step takes in two forms of the computation.
+    """Draw how long a training step takes, for two forms of the computation.
 
     Parameters
     ----------
@@ -370,8 +370,8 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     for axis in alignments:
         low = axis.get_ylim()[0]
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
-    # The text says "slightly". We print by how much, for ||W||, in which the two NGD
-    # rules differ most.
+    # The text says "slightly". We print by how much for ||W||, the metric in which the
+    # two NGD rules differ most.
     high, low = (
         np.median(histories[name].norm[:, shown][:, -1])
         for name in ("NGD", "NGD-joint")

@@ -21,7 +21,7 @@ from papers.a.statements import PAPER
 from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 claim = PAPER.claim
-# Rules are compared by the iteration at which their loss gap falls to this.
+# Rules are compared by the iteration at which their loss gap falls to this value.
 THRESHOLD = 0.01
 
 
@@ -185,7 +185,7 @@ def small_start(
     solution: MaxMargin,
     step_size: float,
 ) -> Iterator[Claim]:
-    """Check NGD, GD, GD with growing steps and Polyak's step from a small start.
+    """Check NGD, GD, GD with growing steps, and Polyak's step, all from a small start.
 
     The claims are what the paper says and what we derive from it; the source of each
     says which. `histories` has the four rules by name: "NGD", "GD", "Polyak" and
@@ -273,8 +273,8 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
         log_norm = np.log(growing.norm[run])
         log_error = np.log(error[run])
         slopes.append(np.polyfit(log_norm[late], log_error[late], 1)[0])
-        # We use the part of the run in which the norm only grows, because from a
-        # distant start W may shrink at first.
+        # We use the part of the run in which the norm only grows, because W may shrink
+        # at first if it starts far away.
         since = int(log_norm.argmin())
         there = np.interp(
             np.log(plain.norm[run, -1]), log_norm[since:], log_error[since:]

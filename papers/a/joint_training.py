@@ -24,8 +24,8 @@ from papers.fits import fitted_slope, log_slope, path_sum
 claim = PAPER.claim
 
 # Values of `quantities` by iteration, computed by code that does not use this library.
-# They are for one data set of (DM) with n = 8, T = 2, d = 400, noise^2 d = 1, signal 3,
-# three samples whose query is the opt token, and eta = 0.3.
+# The values belong to one data set of (DM) with n = 8, T = 2, d = 400, noise^2 d = 1,
+# signal 3, three samples whose query is the opt token, and eta = 0.3.
 REFERENCE = {
     100: (-3.74, 3.03, 3.43, 0.132, 0.102, 0.959, 1.27, 3.3),
     1000: (-9.13, 7.83, 8.23, 0.050, 0.043, 0.990, 1.27, 8.3),
@@ -244,7 +244,7 @@ def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> d
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Check that the median over runs of each quantity is within a factor 1.5 of
+    """Check that the median over runs of each quantity is within a factor of 1.5 of
     REFERENCE.
 
     `values` are {iteration: quantities(...)}, for every iteration of REFERENCE. The

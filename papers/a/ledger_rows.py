@@ -179,7 +179,8 @@ def _trained(
         problem, named, sizes.steps, recorded, begin, targets=ends, loss=loss
     )
     if loss == "exponential":
-        # A fifth of the steps is enough. Each step calls a Python function and is slow.
+        # One fifth of the steps is enough for this rule: each of its steps calls a
+        # Python function and is slow.
         growing = fixed_head.growing_steps(step_size)
         steps = sizes.steps // 5
         recorded = dynamics.log_spaced(steps, 120)
@@ -239,14 +240,14 @@ QUERIES = (
 
 
 def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Check Lemma 5 on Figure 5's own data and steps, with 100 seeds, whatever `sizes`
+    """Check Lemma 5 on the data and steps of Figure 5, with 100 seeds, whatever `sizes`
     are.
     """
     named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
-    # A weight falls in only one data set of a hundred, so that we need them all. At
-    # once they take 400 MB, so we train 25 at a time.
+    # A weight falls in only one data set of a hundred, so we need all data sets.
+    # Together they take 400 MB, so we train 25 at a time.
     for first in range(0, 100, 25):
         seeds = range(first, first + 25)
         drawn = tokens.class_mean_tokens(seeds, 20, 10, 300, 3.0, 0.1, antipodal=True)
@@ -645,7 +646,7 @@ def _joint_run(
     from_start = problem
     start = None
     if u_std:
-        # The reduced dimension, that of the tokens' span, and not the tokens' own.
+        # The dimension of the tokens' span, not the dimension of the tokens.
         d = problem.tokens.u.shape[1]
         u = np.stack(
             [u_std * stream(seed, "draws").standard_normal(d) for seed in seeds]
@@ -737,7 +738,7 @@ def _beyond_rows(sizes: Sizes) -> Iterator[Claim]:
     two = sizes.data_model(seeds)
     four = sizes.data_model(seeds, T=4)
     near = four.X.copy()
-    # Every token except the opt token moves by about a tenth of its length.
+    # Every token except the opt token moves by about one tenth of its length.
     for run, seed in enumerate(seeds):
         length = (
             0.1

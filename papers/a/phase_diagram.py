@@ -1,4 +1,4 @@
-"""Break paper A's assumptions step by step, and count which runs still reach W_mm."""
+"""Violate paper A's assumptions step by step; count the runs that still reach W_mm."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -158,8 +158,8 @@ def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
 
 
 def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim]:
-    """Check that on `two_samples` every rule ends at the direction of another selection
-    than opt (our own statement).
+    """Check that on `two_samples` every rule ends at the direction of a selection other
+    than the opt tokens (our own statement).
 
     `tokens` is `two_samples()`; the other selection has the other token of its first
     sample. Measured is, by rule, the alignment with that direction minus the alignment
@@ -232,7 +232,8 @@ def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, fl
     if kept is None:
         return dict.fromkeys(rules, np.nan)
     goal = {"W_mm": svm.token_svm(kept)}
-    # A run that stalled or diverged has NaN here, so that it has not reached W_mm.
+    # A run that stalled or diverged has NaN here, so that it counts as not having
+    # reached W_mm.
     with np.errstate(invalid="ignore"):
         histories = dynamics.train(kept, rules, steps, [steps], targets=goal)
         return {
@@ -268,7 +269,7 @@ def broken(
     diagrams: Sequence[Mapping[str, np.ndarray]], rules: Sequence[str]
 ) -> list[Claim]:
     """Check that all runs reach W_mm in the first cell of each diagram, and that some
-    cell has runs that do not.
+    runs of another cell do not.
 
     In the first cell no assumption is broken. `diagrams` are results of
     `phase_diagram`. The claim on the first cells fails if a cell there has no run with
@@ -283,8 +284,8 @@ def broken(
 
 
 def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
-    """Return whether Lemma 5 fails in each draw in dimension d: a small weight of an
-    opt token falls.
+    """Return whether Lemma 5 fails on each data set in dimension d: a small weight of
+    an opt token falls.
 
     Parameters
     ----------
@@ -303,7 +304,7 @@ def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
     """
     recorded = dynamics.log_spaced(1000, 200)
     falls = {name: [] for name in rules}
-    for first in range(0, draws, 25):  # all draws at once need too much memory
+    for first in range(0, draws, 25):  # all data sets at once need too much memory
         seeds = range(first, min(first + 25, draws))
         noise = 0.1 * np.sqrt(300 / d)
         drawn = class_mean_tokens(seeds, 20, 10, d, 3.0, noise, antipodal=True)
@@ -334,8 +335,8 @@ def upper_end(failed: np.ndarray) -> float:
 
 
 def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Claim]:
-    """Check that Lemma 5 fails in many draws in the lowest dimension, and in none in
-    the highest.
+    """Check that Lemma 5 fails on many data sets in the lowest dimension, and on none
+    in the highest.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ def _example(
         panel.scatter(*place, s=size, color=colour, alpha=0.85, zorder=3, clip_on=False)
         style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
         share = f"{weights[k]:.0%}".replace("%", " %")
-        above = 0, np.sqrt(size) / 2 + 2  # points, just above the disc
+        above = 0, np.sqrt(size) / 2 + 2  # offset in points, just above the disc
         panel.annotate(share, place, above, color=colour, va="bottom", **style)
         score = f"{scores[k]:+.0f}".replace("-", "\N{MINUS SIGN}").replace("+0", "0")
         white = {"color": plots.PAPER, "va": "center", "zorder": 4}

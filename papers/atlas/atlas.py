@@ -15,7 +15,7 @@ from lib import attention, svm
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
 
-# By the name in figures: the norm as an argument of `svm.token_svm`.
+# For each name in the figures: the norm as an argument of `svm.token_svm`.
 NORMS: dict[str, Any] = {
     "l_1": 1.0,
     "nuclear": "nuclear",
@@ -114,7 +114,7 @@ class Ratios:
     iterations: np.ndarray  # (k,)
     value: np.ndarray
     selection: np.ndarray  # (runs, n) at the last record
-    steady: np.ndarray  # (runs,) whether the selection halfway is already the last one
+    steady: np.ndarray  # (runs,) whether the selection halfway is already the final one
 
     @property
     def last(self) -> np.ndarray:
@@ -126,7 +126,8 @@ Reached = Mapping[str, Ratios]  # by rule
 
 
 def ratios(path: History, best: BestMargins) -> Ratios:
-    """Compute the ratios of one rule's runs for the selections in which they end.
+    """Compute the ratios of one rule's runs for the selections that the runs make at
+    the end.
 
     `path` must have recorded W, in the coordinates of the tokens of `best`.
     """

@@ -26,7 +26,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     predicted to stay below REACHED.
     """
     # Rules that were predicted to reach their norm come first. A line separates the
-    # rest.
+    # other rules from them.
     order = sorted(
         rows, key=lambda name: (not rows[name].reached, column(rows[name].highest))
     )
@@ -46,7 +46,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
         )
         axis.plot(ends, [place] * 2, color=looks[own].colour, linewidth=2.2)
         axis.plot(medians[own], place, ms=5, clip_on=False, **looks[own].mark)
-        # The ring is larger than a mark, so that both can be seen at the same place.
+        # The ring is larger than a mark, so that both are visible at the same place.
         ring = dict(ms=7.5, mfc="none", clip_on=False)
         axis.plot(medians[rival], place, **ring, **looks[rival].mark)
     for norm in NORMS:
@@ -73,9 +73,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
 
 
 def _written(row: str) -> str:
-    """Write the name of a row for a figure, with its norm, beta_2 and Adam's
-    epsilon.
-    """
+    """Write the name of a row for a figure, with norm, beta_2 and Adam's epsilon."""
     for name, label in LABELS.items():
         row = row.replace(name, label)
     row = row.replace("RMSprop, 0.99", r"RMSprop, $\beta_2=0.99$")
@@ -218,7 +216,8 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
         ends.append((first, words, look.colour))
     axis.set(xlabel="samples a step", xticks=list(runs), ylim=(0, 1.05))
     axis.set(ylabel="margin over the largest")
-    axis.invert_xaxis()  # fewer samples to the right, where the labels are
+    # The number of samples decreases to the right, where the labels are.
+    axis.invert_xaxis()
     pieces.end_labels(axis, ends, 7.5)
     return figure
 
@@ -226,17 +225,20 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
 def _shortfalls(
     axis: Axes, ends: Mapping[str, AtRest], looks: Sequence[plots.Look]
 ) -> None:
-    """Draw, by rule, the absolute relative deviation of 1 - ratio under the weakest
-    decay from the law, with a mark for each run and a bar at the median.
+    """Draw, for each rule, the absolute relative deviation from the law of 1 - ratio
+    under the weakest decay, with a mark for each run and a bar at the median.
     """
     off_the_law = {}
     for name in DECAYED:
         weakest = ends[f"{name}, {ALLOWED[-1]}"]
         off_the_law[name] = np.abs(weakest.missing / weakest.law - 1)
+    errors = np.concatenate([*off_the_law.values()])
+    low = max(errors.min() / 2, 1e-5)
+    high = min(2 * max(errors.max(), BOUNDS["atlas.decay.law"]), 1.0)
     pieces.strip(
         axis,
         off_the_law,
-        (1e-5, 1),
+        (low, high),
         looks,
         BOUNDS["atlas.decay.law"],
         said=[pieces.percent(values.max()) for values in off_the_law.values()],
@@ -258,9 +260,13 @@ def _shortfalls(
     axis.text(medians[0], -0.62, words, ha="right", color=plots.BLACK, **above)
     right = {"transform": axis.get_yaxis_transform(), **above}
     axis.text(1.02, -0.62, "worst", **right)
-    axis.axvspan(most, 1, color=stops.colour, alpha=0.08, linewidth=0, zorder=0)
-    powers = 10.0 ** np.arange(-5, 1)
-    axis.set_xticks(powers, [pieces.percent(power) for power in powers])
+    axis.axvspan(most, high, color=stops.colour, alpha=0.08, linewidth=0, zorder=0)
+    ticks = [a * 10.0**k for k in range(-5, 0) for a in (1, 2, 5)]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    if len(shown) > 8:
+        shown = [tick for tick in shown if np.isclose(np.log10(tick) % 1, (0, 1)).any()]
+    axis.set_xticks(shown, [pieces.percent(tick) for tick in shown])
+    axis.minorticks_off()
     names = {"sign": "sign descent", "GD": "gradient descent"}
     axis.set_yticklabels([names.get(name, name) for name in off_the_law], fontsize=8)
     axis.set_xlabel(
@@ -269,8 +275,7 @@ def _shortfalls(
 
 
 def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:
-    """Draw the per cent of samples that select other tokens, over the allowed
-    margin.
+    """Draw the percentage of samples that select other tokens, over the allowed margin.
 
     `share` has the share of samples by (rule, allowed margin).
     """
@@ -343,7 +348,7 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
 
 def used(own: Mapping[str, np.ndarray], by_rule: Reached, share: Mapping) -> Figure:
     """Draw how many samples select other tokens under strong decay, and the margin
-    ratios of rules with a norm of their own.
+    ratios of those rules that have a norm of their own.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ ADAM = "arXiv 2406.10650 for linear models"  # Zhang, Zou and Cao
 PER_SAMPLE = "arXiv 2510.26303 for linear models"  # Baek, Song and Yun
 RESCALING = "arXiv 2311.14387 for linear models"  # Wang, Min and Wu
 MIRROR = "paper C for attention"
-TENTH = 119_378  # the first record after a tenth of a run of 10^6 steps
+TENTH = 119_378  # the first record after one tenth of a run of 10^6 steps
 GAMMA = {"l_1": 0.067, "nuclear": 0.19, "Frobenius": 0.34, "l_3": 0.64}
 GAMMA |= {"spectral": 0.65, "l_inf": 2.3, "head-wise": 0.8}
 
@@ -47,10 +47,10 @@ class Row:
     rule: dynamics.Rule
     reached: str | None
     highest: str
-    # The largest number of steps. It is limited by the cost of a step, or by the range
-    # of floats if the norm grows fast.
+    # The largest number of steps. The number is limited by the cost of a step, or by
+    # the range of floats if the norm grows fast.
     longest: int = 1_000_000
-    source: str = OURS  # who predicts it: a theorem's paper, or we
+    source: str = OURS  # who predicts the norm: the paper of a theorem, or we
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
@@ -72,7 +72,7 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
             source=MULTICLASS,
         )
         for name, norm in NORMS.items()
-        if name != "head-wise"  # its rule acts on blocks and is in `rows`
+        if name != "head-wise"  # the rule of this norm acts on blocks and is in `rows`
     }
 
 
@@ -85,7 +85,7 @@ def rows() -> dict[str, Row]:
         step, ("l_inf", "spectral", "Frobenius", "head-wise")
     )
     # With the step size `slow`, margins grow by 0.0004 per step. With the memory 0.999,
-    # sqrt(v) decays by the factor e^-0.0005 per step.
+    # sqrt(v) decays by a factor of e^-0.0005 per step.
     few = sign / 10
     slow = sign / 50
     heads = "head-wise"
@@ -258,8 +258,8 @@ def _on_singular_values(rule: dynamics.Rule) -> str:
 
 
 def _formula(rule: dynamics.Rule) -> str:
-    """Write one step of a rule as a line: first how W changes, then what D, G and W
-    are.
+    """Write one step of a rule as a line: first how W changes, then how D, G and W are
+    defined.
     """
     decays = getattr(rule, "weight_decay", 0.0)
     parts = ["W = (1 - eta lambda) W + eta D" if decays else "W += eta D"]
@@ -306,8 +306,8 @@ def word(name: str) -> str:
 
 
 def _norm_reached(name: str, row: Row, ratios: Ratios):
-    """Check that a rule reaches its predicted norm: that the last ratio there is near
-    1, and that the ratios in all other norms are lower.
+    """Check that a rule reaches its predicted norm: that the last ratio in this norm is
+    near 1, and that the ratios in all other norms are lower.
 
     `row.reached` must be a norm. Yields the two claims. The second one measures the
     largest ratio in another norm minus the ratio in the predicted one, per run.
@@ -323,8 +323,8 @@ def _norm_reached(name: str, row: Row, ratios: Ratios):
 
 
 def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, str]:
-    """Return the share of runs whose largest ratio is in `norm`, and in words the norms
-    in which any run has its largest ratio.
+    """Return the share of runs whose largest ratio is in `norm`, and, in words, the
+    norms in which at least one run has its largest ratio.
 
     `last` (runs, norms) are the last ratios. A run with a NaN counts as one that has
     its largest ratio in no norm.
@@ -375,8 +375,8 @@ def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
 def batches(
     reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]
 ) -> list[Claim]:
-    """Check that a rule does not reach its norm if a step has fewer than all samples,
-    and that it comes nearer with more samples.
+    """Check that a rule does not reach its norm if a step uses fewer than all samples,
+    and that the rule comes nearer to its norm with more samples.
 
     `reached` has the ratios by rule and then by batch size, of which the largest must
     be all samples. `norms` has the norm of each rule. The measured values are the

@@ -49,7 +49,7 @@ OWN_SOURCES = {
 QUICK = 2 * GROWTH  # growth of margins per step under weight decay
 # The largest margins that the decays allow, gamma_N / lambda. These are margins and not
 # norms: weight decay keeps N(W) <= 1 / lambda, and in this ball no margin is larger
-# than gamma_N / lambda. gamma_N is the typical one, GAMMA.
+# than gamma_N / lambda. For gamma_N we take the typical value, GAMMA.
 ALLOWED = (1, 3, 10, 30, 100)
 # AdamW with the long memory 0.999, so that sqrt(v) decays by only 0.0005 per step.
 SLOW = "AdamW, 0.999, 100"
@@ -75,7 +75,7 @@ class _Decayed:
 
     def row(self, allowed: float) -> Row:
         """Return the rule with the decay that allows margins up to `allowed`, if the
-        largest margin of a W of norm 1 is that of GAMMA.
+        largest margin of a W of norm 1 is the one in GAMMA.
 
         The row has so many steps that the start no longer matters at the end.
         """
@@ -134,7 +134,8 @@ def other_rows() -> dict[str, Row]:
 
 @dataclass(frozen=True)
 class AtRest:
-    """Where runs under one weight decay have stopped moving; arrays are (runs,).
+    """The points at which runs under one weight decay have stopped moving; arrays are
+    (runs,).
 
     Parameters
     ----------
@@ -224,8 +225,8 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
 
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
-    """Count, by row, the runs whose decay does not allow a margin of 1, or that have no
-    selection.
+    """Count, for each row, the runs whose decay does not allow a margin of 1, or that
+    make no selection.
 
     Rows without such runs are left out.
     """
@@ -234,8 +235,8 @@ def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
 
 
 def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
-    """Check that if strong decay makes a run select other tokens than weak decay, these
-    allow a larger margin.
+    """Check that if strong decay makes a run select other tokens than weak decay, the
+    tokens selected under strong decay allow a larger margin.
 
     `by_rule` is the result of `chosen`. The measured value is the share of such runs in
     which this is true, and NaN if there are no such runs.

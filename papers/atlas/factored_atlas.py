@@ -31,14 +31,14 @@ from papers.ours import claim
 SIGN = "sign factors"  # the name of ||.||_sgn in NORMS
 WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"}
 NORMS = (*WHOLE, SIGN)  # the protocol's seven norms; none divides W into blocks
-WIDEST = 14  # W may have at most so many rows, for which we try 2^13 sign vectors
+WIDEST = 14  # W may have at most this many rows, for which we try 2^13 sign vectors
 ACCURACY = 1e-9
-PRODUCTS = 300  # how many products are added to a linear program at once
+PRODUCTS = 300  # number of products that are added to a linear program at once
 SLACK = 0.4  # a product with a larger slack is removed; it may be added again
 GREEDY = 20
 ROUNDS = 500
 
-COLUMNS = 10  # columns of K and Q
+COLUMNS = 10  # number of columns of K and Q
 GROWTH = 0.02
 GAMMA = {"nuclear": 0.19, "spectral": 0.65, SIGN: 1.3 * COLUMNS}
 PILOTS = "The bound was read off two pilots of up to 4e5 steps"
@@ -49,8 +49,8 @@ class _FactorRow:
     """A rule for K and Q with its prediction, and the same rule for W itself."""
 
     rule: dynamics.Rule
-    norm: str  # the norm whose ratio was predicted to be the largest
-    always: bool  # whether this was predicted of every run, or of half of the runs
+    norm: str  # the norm in which the ratio was predicted to be largest
+    always: bool  # whether this was predicted for every run, or for half of the runs
     least: float  # the smallest ratio that was predicted
     alone: dynamics.Rule
     alone_norm: str
@@ -130,7 +130,7 @@ def run(
 
 
 def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
-    """Check what part 1 of the protocol predicts of every rule.
+    """Check what part 1 of the protocol predicts for every rule.
 
     `both` and `alone` are the first two results of `run`.
     """

@@ -73,7 +73,7 @@ def _place(tokens: TokenSet, rule: Rule, steps: int, record: Any, folder: Path) 
 
 
 def _write(history: History, file: Path) -> None:
-    """Write a history to a file, which is never seen half written."""
+    """Write a history to a file, so that no reader finds it half written."""
     written = io.BytesIO()
     history.save(written)
     files.write(file, written.getvalue())

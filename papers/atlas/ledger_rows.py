@@ -15,7 +15,7 @@ from papers.atlas import atlas, atlas_rules, atlas_used
 
 Size = tuple[int, int]  # samples, tokens
 SMALL: Size = 5, 4
-SEEDS = 100, 101  # no run of the pages uses these seeds
+SEEDS = 100, 101  # no run on a page uses these seeds
 STEPS = 200_000  # at most
 IDENTITY = "identity for the metric"
 OFF = "constant off"

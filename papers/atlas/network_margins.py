@@ -33,7 +33,8 @@ from papers.atlas.factored_atlas import NORMS, SIGN, WHOLE
 from papers.ours import RESAMPLES, claim
 
 QUANTILE = 0.1  # quantile of the margins of all queries
-# Adam's rate on biases, LayerNorms, embeddings and head, for every rule
+# Whatever the rule under test, Adam trains the biases, LayerNorms, embeddings and head,
+# at this learning rate.
 REST_RATE = 1e-3
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # with fewer seeds a ranking is undecided
@@ -41,7 +42,7 @@ HALF = 0.5
 ADAM = "Adam, 0.999"
 FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}
 MOMENTUM = 0.9
-LEAD = 0.01  # how much higher the best score is in nearly tied samples
+LEAD = 0.01  # by how much the best score is higher in nearly tied samples
 HOLD = 5.0  # margin that a wrong start gives to the wrong tokens
 SHAPE = dict(n=6, T=8, d=10)
 # constants of Adam
@@ -121,7 +122,8 @@ class _ByMatrix(torch.optim.Optimizer):
         return loss
 
     def _direction(self, p: Any, rule: str):
-        """Return the direction of the step of p, of its shape, and update its moments.
+        """Return the direction of the step of p, in the shape of p, and update the
+        moments.
 
         The step is minus the rate times this direction.
         """
@@ -209,7 +211,8 @@ def trained(
 def tuned(
     setting: Setting, data: Any, rates: Mapping[str, Sequence[float]], last: int
 ) -> dict:
-    """Train every rule at every rate, and return the mean loss of the `last` steps.
+    """Train with every rule at every learning rate, and return the mean loss of the
+    `last` steps.
 
     The result is {rule: {rate: loss}}. The loss is infinite for a run that diverged.
     The seed is TUNING_SEED.
@@ -475,8 +478,8 @@ def counted(readings: Readings) -> np.ndarray:
 
 
 def _near_ties(tokens: TokenSet):
-    """Return a TokenSet in which the second-best token of each sample has a score that
-    is only LEAD below the best.
+    """Return a TokenSet in which the second-best token of each sample has a score only
+    LEAD below the best score.
 
     The token is moved along the head u. Other tokens do not change.
     """
@@ -515,11 +518,11 @@ def _wrong_start(tokens: TokenSet, seeds: Sequence[int]):
 
 
 class _Ended(NamedTuple):
-    """Where the runs of a rule ended: their selections, and whether these are final."""
+    """The end of the runs of a rule: their selections, and whether these are final."""
 
     selection: np.ndarray  # (runs, n)
-    # (runs,) whether the selection is the same as at half of the steps, and its tokens
-    # have the largest logits without a tie.
+    # (runs,) whether the selection is the same as after half of the steps, and the
+    # selected tokens have the largest logits without a tie.
     kept: np.ndarray
 
 
@@ -539,7 +542,8 @@ def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | Non
 def ended(
     tokens: TokenSet, rows: Mapping, steps: int, start: np.ndarray | None
 ) -> dict[str, _Ended]:
-    """Train by every rule for `steps` steps, and return where its runs ended.
+    """Train with every rule for `steps` steps, and return where the runs of each rule
+    ended.
 
     `rows` has a Row per rule, and `start` is W_0, or None for zero.
     """

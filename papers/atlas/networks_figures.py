@@ -18,7 +18,7 @@ WAYS = dict(zip(("from zero", "near ties", "wrong start"), plots.SERIES, strict=
 NAMES = [LABELS.get(name, "sign norm") for name in NORMS]
 
 
-DRAWN = {  # the rules in the map of factors, as it names them
+DRAWN = {  # the rules in the map of factors, by their names in the map
     "gradient descent": "gradient descent",
     "sign descent": "sign descent",
     "polar steps": "polar steps (Muon)",

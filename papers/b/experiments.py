@@ -132,8 +132,8 @@ def conditioning(
     of_seeds: Sequence[int],
     level: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Measure how many iterations a loss needs, depending on the condition number of
-    Sigma.
+    """Measure how many iterations it takes to reach a loss, depending on the condition
+    number of Sigma.
 
     Runs begin at the random start. `build` returns the experiment with the seeds
     `of_seeds` in which `floor`, the lower bound on the eigenvalues of Sigma, is one of
@@ -145,7 +145,8 @@ def conditioning(
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each = [build(floor) for floor in floors]
     shape = (len(floors), len(of_seeds))
-    # All floors are trained in one loop, as if they were further seeds.
+    # The problems for all floors are trained in one loop, as if they were further
+    # seeds.
     problems = [problem for part in each for problem in part.problems]
 
     def joined(name: str):
@@ -282,7 +283,7 @@ def ill_conditioned(
     values, vectors = np.linalg.eigh(Sigma)
     U, _ = np.linalg.qr(rng.standard_normal((k, d)))
     V, _ = np.linalg.qr(rng.standard_normal((d, d)))
-    # This is M Sigma^{1/2}, which is well conditioned.
+    # This matrix is M Sigma^{1/2}, which is well conditioned.
     N = (U * np.linspace(signal, signal / 2, d)) @ V.T
     return Regression(
         Sigma=Sigma, M=N @ (vectors / np.sqrt(values)) @ vectors.T, noise=0.045
@@ -294,7 +295,7 @@ def condition_numbers(
 ) -> dict[str, np.ndarray]:
     """Predict how many iterations divide the distance to the minima by 10^6.
 
-    With the step size 1/lambda_max the slowest mode shrinks by the factor 1 -
+    With the step size 1/lambda_max the slowest mode shrinks by a factor of 1 -
     lambda_min/lambda_max per iteration. Returns, by the name of the preconditioner,
     arrays (conditions, seeds).
     """
@@ -312,7 +313,7 @@ def condition_numbers(
 
 
 def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
-    """Fit, for each seed, the power of the condition number with which `iterations`
+    """Fit, for each seed, the exponent in the condition number with which `iterations`
     (conditions, seeds) grow, (seeds,).
     """
     return np.polyfit(np.log(conditions), np.log(iterations), 1)[0]
@@ -321,8 +322,8 @@ def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
 def gains(
     conditions: Sequence[float], iterations: Mapping[str, np.ndarray]
 ) -> list[Claim]:
-    """Check that Algorithm 1 needs a tenth of the iterations at the last condition
-    number.
+    """Check that Algorithm 1 needs at most one tenth of the iterations at the last
+    condition number.
 
     It is compared with the rule without a preconditioner, on the worst seed. A second
     claim is that the iterations of the two-sided rule do not grow with the condition

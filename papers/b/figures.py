@@ -51,7 +51,7 @@ def against_sgd(
     `label` says where `ours` starts. SGD always has the random start.
     """
     figure, (loss, relative) = plots.panels(1, 2, height=2.8)
-    # A wide line shows on both sides of the optimum's line.
+    # A wide line is visible on both sides of the line of the optimum.
     rules = {"Algorithm 1": (ours, 3.0), "SGD": ("random", 1.4)}
     starts = {}
     for rule, (name, width) in rules.items():
@@ -81,7 +81,7 @@ def against_sgd(
         pieces.beside(relative, 0, start, words, colour, (8, 4 if start > 1 else -6))
     title = "Excess over the optimum, $(L - L^*)/L^*$"
     _time_axis(relative, title, recorded[-1])
-    # Room for the words at the starts.
+    # Leave room for the words at the starts.
     bottom = relative.get_ylim()[0]
     relative.set_ylim(bottom / 5 if min(first) < 1 else bottom, 8 * max(first))
     ends = {f"Algorithm 1,\n{label}": excess[ours], "SGD": excess["random"]}
@@ -90,7 +90,7 @@ def against_sgd(
 
 
 def ablation(recorded: np.ndarray, excess: Excess) -> Figure:
-    """Draw the excess from a random start, with the parts on and off.
+    """Draw the excess from a random start, with each part of the algorithm on and off.
 
     Parameters
     ----------
@@ -201,7 +201,8 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
 def _slope(
     axis: Axes, sizes: Sequence[int], power: float, height: float, words: str
 ) -> None:
-    """Draw a short line with the slope of a power of n, with words at its end.
+    """Draw a short line with the slope of a power of n, and words at the end of the
+    line.
 
     It goes from a tenth to four tenths of the logarithmic range of `sizes`, and begins
     at `height`.

@@ -53,7 +53,7 @@ def _population_loss_error(
     samples: tuple[np.ndarray, np.ndarray],
     layer: np.ndarray,
 ) -> float:
-    """Compare L(A, B) with the mean loss of sampled queries that attend to infinitely
+    """Compare L(A, B) with the mean loss over sampled queries that attend to infinitely
     many keys.
 
     `samples` are X (draws, d), the queries, and Y (draws, k), and `layer` (k + d, d) is
@@ -82,7 +82,7 @@ def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> floa
 
     whitened = X @ np.linalg.inv(problem.root)
     logits = np.einsum("id,de,ie->i", whitened, S, whitened)
-    # 1 unless a wrong world alters Sigma
+    # 1 unless an altered copy changes Sigma
     scale = named.Sigma[0, 0] / problem.Sigma[0, 0]
     expected = np.linalg.det(np.eye(problem.d) - 2 * c * scale * S) ** -0.5
     return _standard_errors(np.exp(c * logits), expected)
@@ -205,7 +205,7 @@ def _hessian(
 
 
 def convexity(problem: Regression, named: Regression) -> list[Claim]:
-    """Check that L is strongly convex in A and in B, but not in both jointly (paper B,
+    """Check that L is strongly convex in A and in B, but not jointly in both (paper B,
     Theorem 1.1).
 
     The Hessian in A has the smallest eigenvalue lambda_min(Sigma B^T Sigma B Sigma),
@@ -400,7 +400,7 @@ def lemma1(problem: Regression) -> list[Claim]:
 
 
 def lemma1_ratios(problem: Regression) -> dict[str, float]:
-    """Return the two sides of Lemma 1's inequalities, divided by each other, by claim.
+    """Return the ratio of the two sides of each of Lemma 1's inequalities, by claim.
 
     They are the smallest and the largest singular value of Sbar^{1/2} Z_Q, divided by
     their bounds (2 sigma_d / lambda_max)^{1/2} and (2 sigma_1 / lambda_min)^{1/2}, with
@@ -481,7 +481,7 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
 def curvatures(
     problem: Regression, starts: int, fractions: Sequence[float] = (0.1, 1.0)
 ) -> dict[str, np.ndarray]:
-    """Measure the worst curvature within our radius, relative to our constants.
+    """Measure the worst curvature within our radius, in units of our constants.
 
     Paper B, Eqs. 3 and 4. Convexity is min <grad, Delta> / ||Delta||^2, divided by the
     convexity constant (theory: at least 1). Smoothness is max ||grad|| / ||Delta||,
@@ -662,8 +662,8 @@ def sample_constants(
     space = manifold.of(problem)
     H = _regularised_hessian(problem, space.point(Q))
 
-    # The Hessian in the "left" norm, and the directions across the manifold. The
-    # Hessian is zero along the manifold.
+    # The Hessian in the "left" norm, and the directions across the manifold. Along the
+    # manifold, the Hessian is zero.
     inverse_root = _on_layers(problem, space.inverse_root)  # Sbar^{-1/2}
     symmetric = inverse_root @ (H + H.T) @ inverse_root / 2
     eigenvalues, eigenvectors = np.linalg.eigh(symmetric)

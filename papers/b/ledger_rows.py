@@ -44,7 +44,7 @@ def _problem(sizes: Sizes, seed: int = 0) -> Regression:
 
 
 def _quiet(sizes: Sizes) -> Regression:
-    """Return the ledger's problem with a quarter of its signal.
+    """Return the ledger's problem with one quarter of its signal.
 
     A3 then holds with c = 2. So the mean over the query of a quantity has an expansion
     in 1/n up to the second order.
@@ -53,7 +53,7 @@ def _quiet(sizes: Sizes) -> Regression:
 
 
 def _not_exceeded(values: np.ndarray):
-    """Return the 90 % quantile of the draws in each of four quarters of them.
+    """Split the draws into four quarters, and return the 90 % quantile of each quarter.
 
     `values` are (..., draws, sizes), and the result is (..., 4, sizes). The number of
     draws must be a multiple of four.
@@ -77,12 +77,13 @@ def _assumptions(sizes: Sizes) -> Iterator[Claim]:
     The exact condition of A3 is found by a search. The closed forms are those of
     Theorem 1.1 and Lemma 7.
     """
-    # For each of Assumptions 1-3, the problem of twenty with the least room.
+    # For each of Assumptions 1-3, the one of twenty problems that meets it with the
+    # least room.
     problems = [_problem(sizes, seed) for seed in range(20)]
     A1 = [problem.assumptions()["A1"][0] for problem in problems]
     A2 = [problem.assumptions()["A2"][0] for problem in problems]
     A3 = [problem.largest_moment for problem in problems]
-    floor = sizes.floor * (1 - 1e-9)  # allows for rounding of the eigenvalue
+    floor = sizes.floor * (1 - 1e-9)  # allow for rounding of the eigenvalue
     claims = [PAPER.claim("a1", min(A1), bound=f"≥ {floor!r}")]
     claims += PAPER.claims({"a2": min(A2), "a3": min(A3)})
     yield from PAPER.rows("20 draws", 20, claims)
@@ -207,7 +208,7 @@ def _variances(values: Iterable[np.ndarray]):
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
-# By the name of a sum: the claims on its bias, on its variance, and on its bias
+# For each sum, by name: the claims on its bias, on its variance, and on its bias
 # integrated over all queries.
 LEMMAS = {
     "mean": ("lemma11.4", "lemma14.6", "lemma13.5"),

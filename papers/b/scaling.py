@@ -20,12 +20,13 @@ from lib.regression import PreconditionedRule, Regression, RegressionHistory, ma
 from papers.b.statements import PAPER
 from papers.fits import geometric_phase, power_fit
 
-PART = 2_000_000  # how many numbers are drawn at a time; this does not change the draws
+# How many numbers are drawn at a time; this does not change the numbers.
+PART = 2_000_000
 LATE = 50  # with fewer samples the term C/n is not small
 
 
 def _draws(rng: np.random.Generator, draws: int, n: int, d: int):
-    """Draw standard normal samples (draws, n, d), yielding some draws at a time.
+    """Draw standard normal samples (draws, n, d), and yield them a few draws at a time.
 
     At least one draw is yielded at a time, however large n is.
     """
@@ -193,8 +194,8 @@ def least_squares_errors(
 def perturbed_starts(
     problem: Regression, sizes: Sequence[float], draws: int
 ) -> np.ndarray:
-    """Return how far a start is from the minima if it is computed from perturbed Sigma
-    and M.
+    """Return how far a start is from the minima if the start is computed from perturbed
+    Sigma and M.
 
     The start is a minimum for Sigma + s S and M + s N, with random S and N of spectral
     norm 1. The result is its distance in the norm "left", (draws, sizes), for the
@@ -401,7 +402,7 @@ def scaling(
     draws: int,
     of_seeds: Sequence[int],
 ) -> Floors:
-    """Run Algorithm 1 on oracles with each number of samples in `sizes`.
+    """Run Algorithm 1 on one oracle for each number of samples in `sizes`.
 
     At the start, the distance from the minima is the radius within which the one-point
     bounds hold. Each estimate of the gradient uses `draws` batches. The floors are

@@ -48,7 +48,7 @@ def divergences(histories: Histories, table: Mapping, caption: str) -> Figure:
             axis.fill_between(t, low, high, color=colour, alpha=0.15, linewidth=0)
             pieces.beside(axis, t[-1], mean[-1], f"{mean[-1]:.4f}", colour)
         axis.set(xscale="log", yscale="log", ylim=(5e-4, 3), xlabel="iteration $t$")
-        # The same iterations in every panel, with room for the numbers.
+        # Every panel shows the same iterations, with room for the numbers.
         axis.set(title=f"trained with p = {p:g}", xlim=(1, 20 * last))
         axis.set_xticks([1, 100, 10_000])
         axis.minorticks_off()
@@ -99,7 +99,7 @@ def _joint_divergences(axis: Axes, divergences: Mapping, of: str) -> None:
     by_height = sorted(ends, key=lambda p: ends[p][1])
     for p, (t, D) in divergences.items():
         axis.plot(t, D, **_look(p).line)
-        # Of two lines that end close together, the lower one has its words below.
+        # If two lines end close together, the words of the lower one are below it.
         near = [q for q in ends if q != p and abs(np.log10(ends[q][1] / D[-1])) < 1]
         up = 0
         if near:
@@ -147,7 +147,8 @@ def joint(
 
 
 def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
-    """Draw the exponent a of D ~ r^a, r the norm of the iterate, by exponent p.
+    """Draw the exponent a of D ~ r^a, where r is the norm of the iterate, for each
+    exponent p.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     labels = []
     multiples = list(dict.fromkeys(m for _, m in kept))
-    looks = [plots.SERIES[k] for k in (2, 5, 0)]  # orange is for what fails
+    looks = [plots.SERIES[k] for k in (2, 5, 0)]  # orange marks what fails
     for m, like in zip(multiples, looks, strict=False):
         share = 100 * np.array(kept[p, m])
         axis.plot(widths, share, marker=like.marker, markersize=4, **like.line)

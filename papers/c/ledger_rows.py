@@ -93,20 +93,20 @@ def _inequalities(sizes: Sizes) -> Iterator[Claim]:
         }
         for lemma, sides in pairs.items():
             # A divergence of unit vectors has an error of 1e-16 whatever its size, so
-            # that below 1e-7 its ratio would be dominated by rounding.
+            # that rounding would dominate the ratio of a divergence below 1e-7.
             floor = 1e-7 if lemma == "lemma13" else 0.0
             lowest = _least_ratio(sides, floor)
             ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
-    # The setting does not name the number of draws. The power of these rows was
-    # measured with fewer draws, and is looked up by their id and setting.
+    # The setting does not name the number of draws. What these rows detect was measured
+    # with fewer draws, and is looked up by their id and setting.
     for lemma, ratio in ratios.items():
         claim = PAPER.claim(lemma, ratio)
         yield from PAPER.rows("p from 1.05 to 10", None, [claim])
 
 
 def _least_ratio(sides: Iterable[tuple[np.ndarray, np.ndarray]], floor: float) -> float:
-    """Return the smallest ratio of the larger to the smaller side, where the smaller
-    side exceeds `floor` and the larger one is finite.
+    """Return the smallest ratio of the larger to the smaller side, over the entries
+    whose smaller side exceeds `floor` and whose larger side is finite.
 
     `sides` are pairs (smaller, larger). Each must have an entry like this.
     """

@@ -38,9 +38,9 @@ from papers.fits import fitted_slope
 
 ROUNDING = 1e-12
 SUPPORT = 1e-6  # a token with a margin of at most 1 + SUPPORT is a support token
-RESOLVED = 1e-14  # rounding makes an error of about 1e-16 in D
-MOVED = 1e-3  # a run has moved if its D has changed by at least this share
-PI = 1e-3  # Lemma 27's pi: a tenth of the smallest change in an altered copy
+RESOLVED = 1e-14  # rounding causes an error of about 1e-16 in D
+MOVED = 1e-3  # a run counts as moved if its D has changed by at least this share
+PI = 1e-3  # Lemma 27's pi: one tenth of the smallest change in an altered copy
 THIN = (
     "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: "
     "the row notices "
@@ -803,7 +803,7 @@ def _turning(
     left = eta * (down * selection.direction).sum(-1)
 
     # L+ - L divided by e^s, to first order in the softmax weights of the tokens that
-    # are not selected. These are about e^-r.
+    # are not selected. These weights are about e^-r.
     after = attention.slopes(attention.logits(tokens, later), scores, "logistic")
     selected = np.take_along_axis(scores, tokens.opt[..., None], -1)
     gap = selected - scores
@@ -849,7 +849,7 @@ def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
 def found_selections(
     tokens: TokenSet, seeds: Sequence[int], p: float, steps: int
 ) -> Selection:
-    """Train by lp-AttGD from random starts, and keep the runs that end at a locally
+    """Train with lp-AttGD from random starts, and keep the runs that end at a locally
     optimal selection.
 
     Locally optimal (Definition 3) means that every selected token scores higher than
@@ -940,7 +940,7 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
-    """Fit the power of r = ||W|| with which the divergence (runs, k) falls, (runs,).
+    """Fit the exponent in r = ||W|| with which the divergence (runs, k) falls, (runs,).
 
     The fit is over the second half of the range of log r. A divergence below 1e-16,
     which is rounding, counts as 1e-16.

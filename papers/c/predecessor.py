@@ -28,7 +28,8 @@ from papers.c.statements import PAPER
 
 # For the rank of a matrix, singular values below this share of the largest are zero.
 RANK = 1e-6
-ROUNDS = 3  # how often v and W are minimised in turn on the joint path
+# Number of times that the loss is minimised over v and W in turn, on the joint path.
+ROUNDS = 3
 # A token is selected if its softmax weight exceeds this, as in that paper's code.
 SELECTED = 1e-3
 
@@ -194,7 +195,7 @@ def _train_relu_head(
         pulled_tokens = np.einsum("rnt,rntd->rnd", pull, tokens.X)
         descent = np.einsum("rnd,rne->rde", pulled_tokens, tokens.z)
 
-        # A step of length step_size, or none where the gradient is zero.
+        # A step of length step_size, or no step if the gradient is zero.
         size = np.linalg.norm(descent, axis=(1, 2), keepdims=True)
         W = W + step_size * descent / np.where(size > 0, size, 1.0)
     return W, attention.weights(tokens, W)
@@ -226,14 +227,14 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
     differences = first_tokens[:, None] - X
     rows = coordinates.constraint_rows(differences, z).reshape(n, T, -1)
 
-    # The equations say that the first chosen token and the other chosen ones have equal
-    # logits.
+    # The equations say that all chosen tokens have the same logit as the first chosen
+    # token.
     other_chosen = chosen & (np.arange(T) != first[:, None])
     _, singular_values, E = np.linalg.svd(rows[other_chosen], full_matrices=False)
     independent = singular_values > 1e-10 * singular_values.max(initial=0)
     E = E[independent]
 
-    # The inequalities, projected to where the equations hold.
+    # The inequalities, projected onto the subspace in which the equations hold.
     inequalities = rows[~chosen]
     A = inequalities - inequalities @ E.T @ E
 
@@ -336,7 +337,7 @@ def _solve(
 
 
 def _candidates(tokens: TokenSet, p: float):
-    """Solve the head SVM and the token SVM of every selection for which both have a
+    """Solve the head SVM and the token SVM for every selection for which both have a
     solution.
 
     `tokens` has one run, and all T^n selections are tried. Returns a list of pairs
@@ -357,7 +358,7 @@ def _candidates(tokens: TokenSet, p: float):
 def solve_jointly(
     tokens: TokenSet, p: float, multiple: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Minimise the loss of one run over v (d,) and W (d, d_z) on two spheres.
+    """Minimise the loss of one run over v (d,) and W (d, d_z), each on a sphere.
 
     The radii of the spheres are r = multiple ||v_mm|| and R = multiple ||W_mm||, with
     the SVM solutions of the selection with the largest label margin. The
@@ -473,8 +474,8 @@ def path_against_descent(
 def claims_on_parents(
     aligned: Mapping, share: np.ndarray, several: Mapping, followed: Mapping
 ) -> list[Claim]:
-    """Check what 2308.16898 says about keys and queries, about several tokens, and
-    about the path.
+    """Check the claims of 2308.16898 on keys and queries, on several tokens, and on the
+    path.
 
     `aligned` and `share` are the results of `keys_against_weights`, `several` has those
     of `several_tokens` by dimension, and `followed` those of `path_against_descent` by

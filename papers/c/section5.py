@@ -21,9 +21,9 @@ from papers.c.statements import PAPER
 
 claim = PAPER.claim
 
-# Final divergences by p and then by q. They are means over 8, 8 and 4 seeds. Other code
-# than this library computed them, with the settings of the authors' code. We have only
-# the means.
+# Final divergences by p and then by q. These are means over 8, 8 and 4 seeds. Code
+# other than this library computed them, with the settings of the authors' code. We have
+# only the means.
 REFERENCE = {
     1.75: {1.75: 0.0014, 2: 0.0084, 3: 0.0676},
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},

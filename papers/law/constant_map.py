@@ -26,8 +26,8 @@ from papers.ours import claim
 from papers.saturation import score_gaps
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
-STEP = 0.5  # step size, divided by the longest with which the offsets converge
-# The search for the switch ends at this multiple of the score crossing.
+STEP = 0.5  # step size, divided by the longest one with which the offsets converge
+# The search for the switch ends at this multiple of the amount at the score crossing.
 OVERTAKEN = 4.0
 
 
@@ -74,8 +74,8 @@ def _sized(name: str, **fixed: Any):
 
 
 def _long(seed: int, T: int):
-    # With two samples in 15 T dimensions, the distance of constraints from tight does
-    # not depend on T.
+    # With two samples in 15 T dimensions, it does not depend on T how far constraints
+    # are from being tight.
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
 
@@ -84,7 +84,7 @@ _ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] =
     "noise": (_sized("noise"), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)),
     "imbalance": (_tilted, (0.0, 0.5, 1.0, 1.5)),
     "raw noise": (_raw, (0.0, 0.1, 0.2, 0.3)),
-    # If there are more constraints than dimensions, some are nearly tight.
+    # If there are more constraints than dimensions, some constraints are nearly tight.
     "T": (_sized("T", d=960), (2, 4, 8, 16, 32, 64)),
     "n": (_sized("n"), (2, 6, 12, 24, 48)),
     "d": (_sized("d"), (15, 30, 60, 120, 240, 480)),
@@ -100,7 +100,7 @@ ENOUGH = {"long T": 4000}
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One problem of the map: a run with its law, or the premise that fails for it."""
+    """One problem of the map: a run with its law, or the premise that it violates."""
 
     axis: str
     value: float
@@ -215,8 +215,8 @@ def _crowding(n: float, T: float, d: float) -> float:
 
 
 def relative(p: Point) -> float:
-    """Return the measured direction error divided by the law's, minus 1, at the last
-    record of a point whose premises hold.
+    """Return the measured direction error divided by the law's prediction, minus 1, at
+    the last record of a point whose premises hold.
     """
     with np.errstate(divide="ignore"):  # An altered copy of the claim may predict 0.
         return float(p.comparison.measured.error[-1] / p.comparison.predicted - 1)
@@ -257,14 +257,15 @@ def _noise_power(points: Any, lowest: float = 1.0):
 
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
-    """Check that runs change their selection where another token overtakes opt.
+    """Check that runs change their selection at the amount at which another token
+    overtakes the opt token.
 
     `predicted` and `measured` are amounts, one per seed.
     """
     return claim("map.switch", np.asarray(measured) / predicted - 1, axis, each=True)
 
 
-# For each axis: the values at which W_mm may be lost, and the two sizes that are fixed.
+# For each axis: the values at which W_mm may cease to exist, and the two fixed sizes.
 SEARCHED = {
     "n": (range(10, 32, 2), {"T": 5, "d": 6}),
     "T": (range(3, 13), {"n": 12, "d": 6}),
@@ -276,7 +277,8 @@ SHARED_QUERY = (
 
 
 def _capacity(axis: str, values: Sequence[int], has: np.ndarray, sizes: Any):
-    """Find where half of the seeds lose W_mm, with the claims on it.
+    """Find the value at which W_mm ceases to exist for half of the seeds, with the
+    claims on this value.
 
     `has` (values, seeds) is 1 if W_mm exists, else 0 or NaN; `sizes` holds the two
     sizes that stay fixed while `axis` varies. Returns the value with the two ends of
@@ -294,7 +296,8 @@ def _capacity(axis: str, values: Sequence[int], has: np.ndarray, sizes: Any):
 def capacities(
     seeds: Sequence[int],
 ) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
-    """Find for every size the value at which half of the seeds lose W_mm.
+    """Find, for every size, the value at which W_mm ceases to exist for half of the
+    seeds.
 
     Returns {axis: (value, low, high)}, and the claims.
     """
@@ -313,7 +316,8 @@ GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
 
 @dataclass(frozen=True)
 class _Onset:
-    """Which runs are too short at each correlation, by prediction and by measurement.
+    """The runs that are too short at each correlation, by prediction and by
+    measurement.
 
     The arrays are (correlations, seeds).
     """
@@ -347,7 +351,8 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
     for k, j in np.ndindex(measured.shape):
         law = _law_of(coordinates.minimal(_correlated(seeds[j], values[k])).tokens)
         level = 2 * STEP * steps / law.fastest[0]
-        # The part of W outside the support's span is measured at a tenth of the run.
+        # The part of W outside the support's span is measured after a tenth of the
+        # run's steps.
         left = law.remaining(np.array([level]))[0], np.exp(-law.excess[0] * level / 10)
         predicted[k, j] = max(left) > SETTLED
         run = _point("correlation", values[k], seeds[j], steps)
@@ -366,7 +371,7 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
 
 
 class _Repeated(NamedTuple):
-    """C as predicted and as measured, if all other tokens of a sample coincide
+    """The constant C, predicted and measured, if all other tokens of a sample coincide
     (correlation 1).
 
     The prediction is C of the distinct tokens. Measured is ||W_t|| times the direction

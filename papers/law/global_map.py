@@ -1,5 +1,5 @@
-"""For which problems joint training from zero reaches (u_mm, W_mm), and for which it
-does not.
+"""Find for which problems joint training from zero reaches (u_mm, W_mm), and for which
+it does not.
 
 Two families of problems have a prediction in closed form.
 
@@ -35,7 +35,8 @@ from papers.saturation import score_gaps
 
 
 def half_at_once(d: float, n: int) -> float:
-    """Return the alpha at which the first step is right for all n with probability 1/2.
+    """Return the alpha at which the first step is right for all n samples with
+    probability 1/2.
 
     It is infinite if no alpha is large enough in d dimensions.
     """
@@ -47,7 +48,7 @@ def half_at_once(d: float, n: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMap:
-    """Which seeds reach (u_mm, W_mm), by the length of the opt tokens and by the
+    """The seeds that reach (u_mm, W_mm), by the length of the opt tokens and by the
     dimension.
 
     `alphas` (a,) and `dimensions` (b,) are the axes, and `n` is the number of samples.
@@ -311,8 +312,8 @@ def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
 def half_of_seeds(
     values: np.ndarray, did: np.ndarray, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Find the value at which `did` is true for half of the seeds, and its 95 %
-    bootstrap interval.
+    """Find the value at which `did` is true for half of the seeds, and the 95 %
+    bootstrap interval of this value.
 
     `values` (k,) are positive and ascending. `did` (k, seeds) should be true for more
     seeds at larger values. Between two values we interpolate the share of seeds in the

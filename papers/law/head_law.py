@@ -37,7 +37,7 @@ def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def three_heads(
     seeds: Sequence[int], n: int = 6, T: int = 4, d: int = 400
 ) -> list[TokenSet]:
-    """Return three heads, a TokenSet each, on the same Gaussian tokens.
+    """Return three heads on the same Gaussian tokens, each as a TokenSet.
 
     The opt tokens of the first head are twice as long as other tokens. The third head
     has the same opt tokens as the first, and the second head has others. Opt tokens
@@ -50,7 +50,7 @@ def three_heads(
     samples = np.arange(n)
     for run, seed in enumerate(seeds):
         draw = stream(seed, "heads")
-        opt[1, run] = draw.integers(0, T, n)  # only the second head has its own
+        opt[1, run] = draw.integers(0, T, n)  # only head 1 has opt tokens of its own
         for head in range(3):
             scores_wanted = draw.uniform(-0.5, 0.3, (n, T))
             scores_wanted[samples, opt[head, run]] = draw.uniform(0.5, 1.5, n)
@@ -146,7 +146,7 @@ class HeadRuns:
     error: np.ndarray  # (H, runs) direction error
     level: np.ndarray  # (H, runs) a_h
     whole: np.ndarray  # (runs,) the level of all heads together
-    refusals: dict[int, str]  # by run, the premise that fails
+    refusals: dict[int, str]  # by run, the premise that the run violates
 
     @property
     def kept(self) -> np.ndarray:
@@ -208,7 +208,7 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
 def _refusals(
     law: _HeadLaw, level: np.ndarray, g: np.ndarray, steps: int
 ) -> dict[int, str]:
-    """Return, by run, in words, the first premise that fails.
+    """Return, in words, the first premise that each run violates, by run.
 
     `level` (H, runs) and the margins `g` (H, runs, m) are those of the last record, and
     `steps` is the number of steps made. A run without an entry meets all premises.
@@ -221,7 +221,8 @@ def _refusals(
         smallest = g[:, run].min(-1)  # over the pairs of each head
         head, least = smallest.argmin(), smallest.min()
         slowest, most = remaining[:, run].argmax(), remaining[:, run].max()
-        # What remains of wrong offsets is e^{-rate a_t}, and a_t grows like t.
+        # The fraction of wrong offsets that remains is e^{-rate a_t}, and a_t grows
+        # like t.
         more = np.inf
         if 0 < most < 1:
             more = steps * (np.log(SETTLED_HEADS) / np.log(most) - 1)

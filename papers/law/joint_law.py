@@ -155,8 +155,8 @@ class JointRuns:
     norm: np.ndarray  # (runs, k) ||W||
     head_norm: np.ndarray  # (runs, k) ||u||
     curvature: np.ndarray  # (runs, k) ||Hessian||/L
-    # (runs,) norm of u's part in the span of the opt tokens and orthogonal to v, at the
-    # end
+    # (runs,) norm of u's part that is in the span of the opt tokens and orthogonal to
+    # v, at the end
     residual: np.ndarray
     first: np.ndarray  # (runs, r) u_1
     # (runs, 2) norm of u's part outside that span, at the first and the last record
@@ -267,8 +267,8 @@ def limit_errors(runs: JointRuns) -> np.ndarray:
 
 
 def level_errors(runs: JointRuns) -> np.ndarray:
-    """Return `limit_errors` with another C: the one that belongs to the finite level of
-    the head.
+    """Return `limit_errors` with another C, which belongs to the finite level of the
+    head.
 
     This level follows from the lengths of the head's steps. The result is (runs,).
     Raises PremiseFails as `at_level` of the law does.
@@ -309,7 +309,8 @@ def _claims(name: str, runs: Any):
 
 @dataclass(frozen=True)
 class _StartedHead:
-    """Runs whose head starts at u_0, and how well two laws predict their offsets.
+    """Runs whose heads start at u_0, and how well two laws predict the offsets of these
+    runs.
 
     The errors (runs, records) are the largest ones of the offsets on the support, at
     the `iterations` (records,).

@@ -28,8 +28,8 @@ from papers.law.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED
 from papers.ours import claim
 from papers.saturation import saturated_slopes
 
-# The rises of the level that are tried, divided by 2/fastest, the longest with which
-# offsets converge.
+# The rises of the level that are tried, divided by 2/fastest, the largest rise with
+# which offsets converge.
 SHARES = (0.5, 0.95, 1.05)
 
 
@@ -108,8 +108,8 @@ class _LpLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class _LpRun:
-    """A run with its law: the norm ||W||_p and the error sqrt(2 D) at the late records,
-    (k,) each.
+    """A run with its law: the norm ||W||_p and the error sqrt(2 D), both at the late
+    records, (k,).
 
     `started` is whether it starts from another W than zero.
     """
@@ -211,8 +211,8 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
 
 
 def _onset(law: _LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)):
-    """Return the largest move of an offset in one step, at the iterations `times` times
-    `at`.
+    """Return the largest move of an offset in one step, at the iterations `times`
+    multiplied by `at`.
 
     The step size is chosen such that cycles should begin at the iteration `at`, for p <
     2. The result has one value for each of `times`. Raises PremiseFails if offsets
@@ -362,7 +362,7 @@ def _settled(law: _LpLaw, count: int):
     size = geometry.norm(W[:, at_end], law.p)
     law.check_resolved(size[0] / law.solution.norm[0])
 
-    # With the first share, the direction error times the norm is compared with the
+    # With the first share, the product of direction error and norm is compared with the
     # law's constant.
     W_mm = law.solution.W.reshape(1, -1)
     D = geometry.directional_bregman(W[:1, at_end], W_mm, law.p)[0]
@@ -380,8 +380,8 @@ def _settled(law: _LpLaw, count: int):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """Check for each p that offsets converge if the rise per step is below the longest,
-    and cycle if it is above.
+    """Check for each p that offsets converge if the rise per step is below the limit
+    2/fastest, and cycle if it is above.
 
     Further claims compare the growth of ||W||_p and the constant with the law.
     """

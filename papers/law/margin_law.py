@@ -1,5 +1,5 @@
 """The law of the margins: what the duals of a token SVM say about a run that converges
-to its solution.
+to the SVM's solution.
 
 Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, summed over pairs m = (i, t).
 Here A_m = delta_m z_i^T, with delta_m the selected token minus token t, g_m = <A_m, W>
@@ -140,8 +140,8 @@ class MarginLaw(Shapes):
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
 
     def remaining(self, level: np.ndarray) -> np.ndarray:
-        """Return e^{-a_t min(slowest, excess, 1)}, what remains of an error of the
-        offsets.
+        """Return e^{-a_t min(slowest, excess, 1)}, the fraction of an offset error that
+        remains.
 
         `level` is a_t (runs, ...).
         """

@@ -1,4 +1,4 @@
-"""Pictures of the law of the margins, and of the settings in which it changes."""
+"""Pictures of the law of the margins, and of the settings in which the law changes."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -18,7 +18,7 @@ from papers.law.margin_law_steps import Cycles, ratio_to_law
 from papers.law.tolerances import QUIET
 from papers.ours import BOUNDS
 
-# How the figure of the diagonal names the settings of page 40.
+# Names of the settings of page 40 in the figure of the diagonal.
 SETTINGS = {
     "class means, NGD": "class means, normalised GD",
     "antipodal, momentum, logistic": "opposite class means, momentum, logistic loss",
@@ -26,7 +26,7 @@ SETTINGS = {
     "unequal scores, Gaussian start": "unequal scores, start not zero",
     "unit tokens, partial support": "unit tokens, few pairs on the support",
 }
-# By rule, which quantity is constant, and the height of its label.
+# For each rule, the quantity that is constant, and the height of its label.
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
 # smaller relative deviations are rounding, which differs between processors
 FLOOR = 1e-10
@@ -196,7 +196,7 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
 
 
 def _off(worst: float) -> str:
-    """Write the largest deviation in words.
+    """Describe the largest deviation in words.
 
     A small one is rounding, which differs between processors, so we write "about".
     """
@@ -281,7 +281,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
     history, errors, law = slow
     t = history.iterations[1:].astype(float)
     rate = min(law.slowest[0], 1.0)
-    # A short piece of the predicted slope, below the line.
+    # A short line with the predicted slope, below the curve.
     part = t[len(t) // 3 : len(t) // 2]
     guide = np.log(part) * part**-rate
     guide *= np.median(errors[:, len(t) // 3]) / guide[0] / 12
@@ -292,8 +292,8 @@ def differences(fast: tuple, slow: tuple) -> Figure:
 
 
 def cycles(runs: Sequence[Cycles]) -> Figure:
-    """Draw the last moves of the offsets over the step size, divided by the longest
-    with which they converge, in one panel for each of `runs`.
+    """Draw the last moves of the offsets over the step size, in one panel for each of
+    `runs`. The step size is divided by the longest one with which the offsets converge.
 
     The multiples of a panel are ascending, and some of them are above 1.
     """
@@ -301,7 +301,7 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
     for axis, tried in zip(axes, runs, strict=True):
         look = plots.look("NGD-mom" if tried.momentum else "NGD")
         places = np.arange(len(tried.multiples))
-        # Seeds are drawn side by side.
+        # The seeds are drawn side by side.
         aside = np.linspace(-0.2, 0.2, len(tried.moved))
         moved = tried.moved.clip(1e-13)
         axis.plot(places + aside[:, None], moved, ms=4.5, mfc="none", **look.mark)
@@ -349,7 +349,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         words = f"{steps}:\n{measured}, off by {off} at most"
         ends.append((np.median(one.error[:, -1]), words, like.colour))
 
-    # Theorem 3's order, a short piece at a free height.
+    # The order in Theorem 3, as a short line at an arbitrary height.
     recorded = first.iterations
     t = recorded[len(recorded) // 6 : len(recorded) // 2 + 1]
     bound = 2 * np.median(first.error[:, 0]) * np.log(t[0]) / np.log(t)
@@ -519,7 +519,7 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
 
 
 def powers(runs_of: Sequence) -> Figure:
-    """Draw the power of the norm with which the error falls, over the exponent p.
+    """Draw the exponent in the norm with which the error falls, over the exponent p.
 
     Parameters
     ----------
@@ -554,8 +554,8 @@ def powers(runs_of: Sequence) -> Figure:
 
 
 def outside(left: Sequence) -> Figure:
-    """Draw the norm of W's part outside the support's span, measured divided by
-    predicted.
+    """Draw the measured norm of W's part outside the support's span, divided by the
+    predicted norm.
 
     Parameters
     ----------
@@ -588,8 +588,8 @@ def outside(left: Sequence) -> Figure:
 
 
 def idle_and_moves(zero: Any, zeros: Any, steps: Sequence[lp_law.Settled]) -> Figure:
-    """Draw the offsets of pairs whose duals are zero, and the last moves of offsets by
-    length of step.
+    """Draw the offsets of pairs whose duals are zero, and the last moves of offsets for
+    several step sizes.
 
     `zero` and `zeros` are runs with one and with several such pairs.
     """
@@ -627,7 +627,7 @@ def _idle(axis: Axes, zero: Any, zeros: Any):
 
 def _moves(axis: Axes, steps: Any):
     """Draw the last move of an offset, under step sizes like t^(p-2) and under constant
-    ones.
+    step sizes.
     """
     exponents = dict.fromkeys(settled.law.p for settled in steps)
     for p in exponents:

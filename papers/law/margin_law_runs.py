@@ -1,4 +1,4 @@
-"""Compare a run with what the law of the margins predicts for it.
+"""Compare a run with the prediction of the law of the margins.
 
 The prediction uses the tokens, the head, the loss and the run's selection, and the part
 of W that lies outside the support's span early in the run.
@@ -64,7 +64,7 @@ class Comparison:
     margins: np.ndarray
     refusal: str = ""
     premise: str = ""
-    amount: float = np.nan  # by how much the premise fails
+    amount: float = np.nan  # by how much the run violates the premise
     tokens: TokenSet | None = None
     selected: np.ndarray | None = None
     solution: MaxMargin | None = None
@@ -253,7 +253,7 @@ def offsets_missed(c: Comparison) -> np.ndarray:
 
 
 def _values(c: Any):
-    """Return what the claims law.* are about in one run, by id.
+    """Return the values of one run that the claims law.* are about, by id.
 
     A value is a number, or an array with an entry for each pair on the support. The
     rule is NGD or Polyak, since "lower_bound" needs to know how fast ||W_t|| grows.

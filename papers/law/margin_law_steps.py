@@ -1,5 +1,5 @@
-"""The law of the margins under other step sizes: so long that the offsets do not
-converge, or growing.
+"""The law of the margins under other step sizes: steps so long that the offsets do not
+converge, and growing steps.
 
 With growing steps a run gets far enough to show the law. If a step without momentum
 raises the margins by s, it multiplies the wrong offset in the mode of eigenvalue lambda
@@ -22,7 +22,7 @@ from papers.law.margin_law import MarginLaw, margin_law
 from papers.law.tolerances import LOUD
 from papers.ours import claim
 
-LAST = 64  # moves of offsets are measured over so many last records
+LAST = 64  # moves of offsets are measured over this many last records
 
 
 def _growing_gd(step_size: float, growth: float):
@@ -85,7 +85,8 @@ def figure2_runs(
 
 
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
-    """Return the direction error divided by the law's at the same ||W_t||, (runs, k).
+    """Return the direction error divided by the law's prediction at the same ||W_t||,
+    (runs, k).
 
     The ratio tends to 1 if W_0 = 0 and all pairs are on the support.
     """
@@ -262,7 +263,7 @@ def _which_cycle(
     momentum: float = 0.0,
     steps: int = 3000,
 ):
-    """Find which saturated runs of NGD still move back and forth in the end.
+    """Find which saturated runs of NGD still move back and forth at the end.
 
     Let y = x/||V|| be the scaled deviation, D = sum_m pi_m u_m with pi_m proportional
     to pi*_m e^{-<u_m, y>}, and s = eta/||V||. A step moves y by s D/sqrt(1 + ||D||^2),
@@ -332,7 +333,7 @@ def search(
     draw = stream(pairs, "problems")
     early = 0
     late = 0
-    for first in range(0, count, 50):  # 50 supports at a time
+    for first in range(0, count, 50):  # train on 50 supports at a time
         shares, across = _random_supports(draw, min(50, count - first), pairs)
         starts = _random_starts(draw, len(shares), pairs)
         cycles = _which_cycle(shares, across, starts, momentum=momentum)

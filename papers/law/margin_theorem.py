@@ -18,7 +18,7 @@ from papers.law.margin_law import MarginLaw, features, gram
 from papers.law.tolerances import INDEPENDENT, TILT
 from papers.saturation import gaps_of_scores
 
-# The values that are tried for tau, by which the residual may still move.
+# The values that are tried for tau, the distance by which the residual may still move.
 ROOMS = np.geomspace(1e-8, 10, 37)
 
 
@@ -78,7 +78,8 @@ class Local:
         self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
         scores = model.scores(tokens, tokens.u)[0]
         gaps = gaps_of_scores(scores[None], selected)[0][shown]
-        self.best = bool((gaps >= 0).all())  # the selected tokens score most
+        # Whether the selected tokens have the largest scores.
+        self.best = bool((gaps >= 0).all())
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
         # masked tokens are left out
         lo = np.where(scores > -np.inf, scores, np.inf).min(1)
@@ -327,8 +328,8 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
 
 
 def _silent(problem: Any, rule: Any, foreign: Any):
-    """Return in words why the theorem says nothing about this problem and rule, or ""
-    if it does.
+    """Return in words why the theorem does not apply to this problem and rule, or "" if
+    it applies.
 
     `foreign` is whether the theorem does not cover the rule.
     """
@@ -347,7 +348,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
     mode.
 
     The step maps (x, v) to (x + v', v') with v' = mu v - s x. As in (14), the norm |(x,
-    v)|_P is given by P (2, 2), shrinks by the factor varrho, and has |(1, 1)|_P = 1 and
+    v)|_P is given by P (2, 2), shrinks by a factor varrho, and has |(1, 1)|_P = 1 and
     |x| <= d |(x, v)|_P. There are two candidates, from the eigenvectors of the map and
     from Lyapunov's equation. The one with the larger (1 - varrho^2)/d is returned.
 
@@ -368,8 +369,8 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
         candidates.append((P, halfway))
 
     # In coordinates of the eigenvectors, the map shrinks by its spectral radius. The
-    # eigenvectors are scaled so that (1, 1) has the coordinates 1. If they are too
-    # close to parallel, they are no basis.
+    # eigenvectors are scaled so that (1, 1) has the coordinates 1. If the eigenvectors
+    # are too close to parallel, they are no basis.
     if np.linalg.cond(eigenvectors) < 1e6:
         scale = np.linalg.solve(eigenvectors, np.ones(2))
         to_coordinates = np.linalg.inv(eigenvectors * scale)

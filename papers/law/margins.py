@@ -1,5 +1,5 @@
-"""Margins of a run: what they say about the solution, and the premises that a run must
-meet first.
+"""Margins of a run: what the margins say about the solution, and the premises that a
+run must meet first.
 
 A pair m = (i, t) is a sample i and a token t that the sample does not select; pairs are
 in ascending order. The checks use only margins and steps, never the direction error.
@@ -120,8 +120,8 @@ def residual(
     W: np.ndarray,
     V: np.ndarray,
 ) -> np.ndarray:
-    """Return the norm of the part of W that is in the support's span and orthogonal to
-    V, (runs,).
+    """Return the norm of W's part that is in the support's span and orthogonal to V,
+    (runs,).
 
     For V = W_mm it tends to ||rho_perp|| = C, also if pairs are off the support. The
     arguments are those of `outside_support`, and V has the shape of W.
@@ -151,7 +151,7 @@ def _span_part(
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
     inside = np.empty(W.shape)
     for run, on in enumerate(support):
-        # Only pairs on the support enter, so we need no matrix of all pairs.
+        # Only pairs on the support enter, so that we need no matrix of all pairs.
         rows = delta[run][on]
         queries = tokens.z[run][np.nonzero(on)[0]]
         K = (rows @ rows.T) * (queries @ queries.T)

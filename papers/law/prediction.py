@@ -18,8 +18,9 @@ from papers.law import margins
 from papers.law.margin_law import MarginLaw, margin_law, require
 from papers.saturation import gaps_of_scores
 
-# Largest difference between what a run recorded and what its W gives on the tokens,
-# absolute and relative. Over a million steps the two drift apart by less than 1e-9.
+# The largest absolute and relative difference between the values that a run recorded
+# and the values that its W gives on the tokens. Over a million steps, these values
+# drift apart by less than 1e-9.
 SAME_RUN = 1e-6
 # A part of W_0 outside minimal coordinates counts as zero below this share of ||W||.
 ROUNDING = 1e-12
@@ -189,7 +190,7 @@ def predict(
 
 
 def _check_kind(run: History) -> None:
-    """Raise TypeError or ValueError unless the law can be about this run."""
+    """Raise TypeError or ValueError unless the law can apply to this run."""
     if isinstance(run, Mapping):
         names = ", ".join(map(repr, run))
         raise TypeError(f"run holds several histories: give one of run[...], {names}")

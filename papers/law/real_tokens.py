@@ -78,7 +78,8 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X = hidden[:, 1:-1]
     z = hidden[:, 0]
-    mean = X.mean(1)  # mean token of each sentence; the head regresses y on it
+    # Mean token of each sentence; the head is fitted to predict y from it.
+    mean = X.mean(1)
     penalty = RIDGE * (mean**2).sum(1).mean()
     u = mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(count), y)
     tokenizer = Tokenizer.from_file(str(weights.folder / "tokenizer.json"))
@@ -172,7 +173,7 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """Check what the protocol predicts: the constant C, and that it depends on kappa.
+    """Check what the protocol predicts: the constant C, and that C depends on kappa.
 
     Measured are the share of the runs whose C is within 1 % of the prediction, and how
     far at least C would move if every kappa were 1. Both are NaN if all are excluded.

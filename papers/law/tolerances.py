@@ -3,7 +3,7 @@
 from papers.ours import BOUNDS
 
 # Numbers below these count as zero.
-TIGHT = 1e-7  # a margin of at most 1 + TIGHT is 1
+TIGHT = 1e-7  # a margin of at most 1 + TIGHT counts as 1
 # Largest difference between the solution's margins and those computed from its duals.
 SAME_SOLUTION = 1e-6
 SMALLEST_DUAL = 1e-9  # as a share of the run's largest dual
@@ -16,25 +16,25 @@ APART = 1e-3  # the slope of an idle pair without pull must be at least 1 + APAR
 # because some kinds converge more slowly.
 SATURATED = 5.0  # least margin of a clear selection: other weights are below e^-5
 SETTLED = 1e-7  # largest e^{-rate a}, the fraction that remains of wrong offsets
-SETTLED_HEADS = 1e-6  # the same with several heads
-SETTLED_JOINT = 1e-4  # the same with a trained head, where levels grow like t^{1/3}
+SETTLED_HEADS = 1e-6  # SETTLED for several heads
+SETTLED_JOINT = 1e-4  # SETTLED for a trained head, where levels grow like t^{1/3}
 # For idle pairs this fraction is a_t^{-rate}, a power instead of an exponential.
 SETTLED_IDLE = 0.01
 # An offset has stopped moving if it moves by at most this in one step.
 AT_REST = 1e-7
-# The same for l_p descent, between the last two records. There levels grow like a
-# power.
+# The bound AT_REST for l_p descent, between the last two records. In l_p descent,
+# levels grow like a power of t.
 AT_REST_LP = 0.01
-# A move by so few units in the last place of the margins is rounding.
+# A move by at most this many units in the last place of the margins is rounding.
 ROUNDING = 64
 # Largest share of the l_p residual on entries of W_mm that are less than ten times the
 # residual there.
 UNRESOLVED = 0.01
 
 # Cycles: the largest move of an offset that has converged, and the least move of one
-# that cycles. Both are over the last records of a run that starts from converged
+# that cycles. Both are taken over the last records of a run that starts from converged
 # offsets.
 QUIET = BOUNDS["law.short"]
 LOUD = BOUNDS["law.long"]
-# QUIET for one step of l_p descent, whose offsets never stop exactly.
+# The bound QUIET for one step of l_p descent, whose offsets never stop exactly.
 QUIET_LP = BOUNDS["lp.rests"]

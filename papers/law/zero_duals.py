@@ -1,4 +1,5 @@
-"""Tight pairs whose duals are zero ("idle" pairs), and the part of W outside the span.
+"""Tight pairs whose duals are zero ("idle" pairs), and the part of W outside the span
+of the support.
 
 On tight pairs W = a W_mm + D log a + rest. Here D is the smallest element of the span
 of the tight A_m with <A_m, D> = 0 on the support and <A_k, D> >= 1 on the idle pairs k.
@@ -31,7 +32,7 @@ from papers.law.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT
 from papers.ours import claim
 from papers.saturation import log_ratios, saturated_slopes
 
-STEPS = (0.1, 0.02)  # as shares of the longest step
+STEPS = (0.1, 0.02)  # step sizes, as shares of the longest step
 FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
 # Why the first-order sum can be wrong.
 EARLY = (
@@ -116,7 +117,8 @@ class _ZeroDuals:
 
 
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
-    """Return data in which `count` constraints of one run that were slack are tight.
+    """Return data of one run in which `count` constraints that were slack are made
+    tight.
 
     These are the constraints with the least slack. Their tokens are moved along W_mm z.
     Raises PremiseFails with "slack constraints" if there are fewer.
@@ -191,7 +193,7 @@ def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
 def study(
     seeds: Sequence[int], count: int, steps: int, step: float | None = None
 ) -> tuple[list, dict[int, str]]:
-    """Train problems with `count` tight pairs without a dual, one per seed.
+    """Train one problem per seed, with `count` tight pairs whose duals are zero.
 
     `step` is NGD's step size. By default it is half of the longest one with which
     offsets converge, but at most ||W_mm||. Returns the runs whose premises hold, and
@@ -411,7 +413,7 @@ class Left(NamedTuple):
     measured: np.ndarray
     predicted: np.ndarray  # by the flow, at the level that each run reached
     first: float  # the first-order sum
-    bound: float  # the bound that is proved for the saturated flow
+    bound: float  # the bound that we prove for the saturated flow
 
 
 def _left(problem: Any, steps: Any):

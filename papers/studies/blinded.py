@@ -48,12 +48,12 @@ class Look:
 
     @property
     def factor(self) -> float:
-        """Return f, the deviation divided by the planned one."""
+        """Return f, the measured standard deviation divided by the planned one."""
         return self.deviation / self.planned
 
 
 def pooled_deviation(steps: Mapping[str, np.ndarray]) -> float:
-    """Return the standard deviation within a rule of the logarithm of steps.
+    """Return the standard deviation of the logarithm of steps within a rule.
 
     Parameters
     ----------

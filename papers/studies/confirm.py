@@ -101,7 +101,7 @@ class Plan:
         return list(self.later)
 
     def study(self, rates: Mapping[str, Sequence[float]], grows: bool = False) -> Study:
-        """Return the study with these candidate `rates`.
+        """Return the study with these candidate learning `rates`.
 
         A run of a speed study ends at the first reading of its last target. If it
         measures growth (`grows`), it does not end before the step `stop_from`. Other
@@ -130,7 +130,7 @@ def plans() -> dict[str, Plan]:
 
 
 def with_seeds(plan: Plan, seeds: int) -> Plan:
-    """Return the plan with as many seeds as the blinded look asks for.
+    """Return the plan with as many seeds as the blinded look requires.
 
     Parameters
     ----------
@@ -171,7 +171,8 @@ def cost(plan: Plan, run: Curve) -> float:
 
 
 def chosen(plan: Plan, rule: str, races: Sequence[Curve]) -> float:
-    """Return the rate of `rule` whose median cost over the race's seeds is smallest.
+    """Return the learning rate of `rule` whose median cost over the race's seeds is
+    smallest.
 
     In a tie the rate of the first round wins. Raises ValueError if a seed is missing.
     """
@@ -235,7 +236,8 @@ class Confirmation:
         return work
 
     def race(self) -> dict[str, float]:
-        """Run the races that have no file yet, and return the rate of each rule.
+        """Run the races that have no file yet, and return the learning rate of each
+        rule.
 
         SPS comes before SNGD, because the cap of SNGD is the rate of SPS if the plan
         gives none. A trial of the first round is used as a run of the race if it has
@@ -292,7 +294,7 @@ class Confirmation:
 
 
 def _cap(plan: Plan, decided: Mapping[str, float]) -> float | None:
-    """Return the cap of SNGD: that of the plan, or else the rate of SPS."""
+    """Return the cap of SNGD: the cap in the plan, or else the learning rate of SPS."""
     if plan.cap is not None:
         return plan.cap
     return decided.get("SPS")
@@ -313,7 +315,7 @@ def first_round(plan: Plan) -> Curves:
 
 
 def usable_trials(plan: Plan) -> list[Curve]:
-    """Return the trials of the first round that are used in the race.
+    """Return the trials of the first round that also count in the race.
 
     A trial that was stopped early does not show how it would have ended. So in a speed
     study we use a trial if it reached the last target, and in other studies if it ran
@@ -326,7 +328,8 @@ def usable_trials(plan: Plan) -> list[Curve]:
 
 
 def rates(plan: Plan, race: Curves) -> dict[str, float]:
-    """Return the rate of each rule, from the `race` and the first round's trials.
+    """Return the learning rate of each rule, from the `race` and the first round's
+    trials.
 
     Raises ValueError if a run of the race is missing.
     """
@@ -339,7 +342,7 @@ def rates(plan: Plan, race: Curves) -> dict[str, float]:
 def raced_runs(
     plan: Plan, rule: str, race: Curves, decided: Mapping[str, float]
 ) -> list[Curve]:
-    """Return the runs by which the rate of a rule was chosen.
+    """Return the runs by which the learning rate of a rule was chosen.
 
     Parameters
     ----------
@@ -364,7 +367,7 @@ def raced_runs(
 
 
 def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[Run]:
-    """Return the runs of the race of `rule`, or none if its rate is given."""
+    """Return the runs of the race of `rule`, or none if its learning rate is given."""
     if len(plan.rates[rule]) == 1:
         return []
     return [
@@ -394,7 +397,7 @@ def refuse_other_code(path: Path, run: Curve) -> None:
 
 
 def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
-    """Read the file of one seed, check that it is as the plan has it, and return its
+    """Read the file of one seed, check that it agrees with the plan, and return its
     runs.
 
     Parameters

@@ -12,7 +12,7 @@ ALPHA = 1 - LEVEL
 
 @dataclass(frozen=True)
 class Case:
-    """What one claim is decided by.
+    """The intervals by which one claim is decided.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is decided about one claim.
+    """The decision about one claim.
 
     Parameters
     ----------

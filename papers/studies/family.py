@@ -33,11 +33,11 @@ from papers.studies.run_measures import (
 
 Interval = MeanInterval | RankInterval
 
-REFERENCE = "SGD"  # the rule by whose steps other rules' steps are divided
-LAST = 4  # over how many last evaluations an accuracy is averaged
+REFERENCE = "SGD"  # the reference rule: step counts are divided by its step count
+LAST = 4  # number of final evaluations over which an accuracy is averaged
 ROUNDING = 1e-6  # relative rounding of a fitted reading; readings are float32
 PARTS = ("K", "Q", "V")
-# Paper C's last test accuracy on IMDb, model size 3.
+# The last test accuracy on IMDb in paper C, for model size 3.
 PAPER_ACCURACY = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
 FIGURES = {
     "fig1": "multi_nli_200",
@@ -221,7 +221,8 @@ def steps_interval(
     steps = np.asarray(steps, dtype=float)
     reference = np.asarray(reference, dtype=float)
     if ranked:
-        with np.errstate(invalid="ignore"):  # infinite minus infinite, if both missed
+        # Infinite minus infinite, if both runs missed the target.
+        with np.errstate(invalid="ignore"):
             return rank_interval(np.log(steps) - np.log(reference))
     rounding = tick**2 / 12 * (1 / steps**2 + 1 / reference**2)
     return ratio_interval(steps / reference, float(rounding.mean()))
@@ -295,8 +296,8 @@ def _beside_speed(rule: str, runs: Runs) -> dict:
 
 
 def _at_two_rates(runs: Runs, rule: str) -> list[float] | None:
-    """Return the smallest and the largest ratio of median steps, over the raced rates
-    of `rule` and of the reference.
+    """Return the smallest and the largest ratio of median steps, over the raced
+    learning rates of `rule` and of the reference.
 
     The result is None if the rate of a rule was given and not raced, or if the median
     run of a rate missed the target.
@@ -577,7 +578,7 @@ def _family() -> dict[str, FamilyClaim]:
 FAMILY = _family()
 
 
-# The gate of paper C.
+# The gate: the accuracy without which paper C's claims on a rule are not decided.
 
 
 def gate_on_reviews(runs: Runs, rule: str) -> str:

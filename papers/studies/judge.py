@@ -1,5 +1,5 @@
-"""Decide the claims of the confirmation by its protocol: every claim's interval, p,
-Holm's p and verdict.
+"""Decide the claims of the confirmation by its protocol: each claim gets an interval,
+its p, Holm's p and a verdict.
 
 `python -m papers.studies.judge` decides the family of 21 claims from the files of the
 seeds in figures/desk/confirm. If a study has fewer seeds than it needs, the command
@@ -314,7 +314,7 @@ def _verdict(
 
 
 def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
-    """Return how many seeds were planned for a claim, and from how many it is
+    """Return how many seeds were planned for a claim, and from how many seeds it is
     decided.
     """
     if runs is None:

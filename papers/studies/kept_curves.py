@@ -18,9 +18,10 @@ from papers import pieces, verdicts
 from papers.verdicts import BOUNDS, UNDECIDED, Interval
 
 FEWEST = 3  # with fewer seeds there is no verdict
-LEAD = 1e-9  # an accuracy is higher than a plain classifier's by more than rounding
+LEAD = 1e-9  # an accuracy must exceed a plain classifier's by more than rounding
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
-# By figure, the study whose curves it draws and from which its claims are decided.
+# For each figure, the study whose curves it draws and from which its claims are
+# decided.
 STUDIES = {
     "fig1": "multi_nli_200",
     "fig4": "civil_comments_400",
@@ -29,7 +30,7 @@ STUDIES = {
     "vit": "vit_48000",
     "imdb": "imdb_256",
 }
-# By the revision that a study used, data that are not public.
+# Data that are not public, by the revision that a study used.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the "
     "training pairs)",
@@ -122,7 +123,8 @@ def _best_rule(curves: Curves) -> tuple[str, float]:
 
 
 def edges(curves: Curves) -> str:
-    """List in words the rules whose rate is the smallest or largest that was tried.
+    """List in words the rules whose learning rate is the smallest or largest that was
+    tried.
 
     Rules whose rate was given are left out. So is SPS at its largest rate, which is its
     cap, if the cap binds in less than 1 % of the steps. A rule with several rates and
@@ -144,8 +146,8 @@ def edges(curves: Curves) -> str:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Return numbers for a record: accuracy and rate of each rule, accuracies of plain
-    classifiers, seeds and hours.
+    """Return numbers for a record: accuracy and learning rate of each rule, accuracies
+    of plain classifiers, seeds and hours.
     """
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule, rate in curves.rates().items():
@@ -171,8 +173,8 @@ def ends(name: str, interval: Interval) -> dict[str, Number]:
 
 
 def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
-    """Draw the median over those runs (x, values) that have not ended yet, and a mark
-    at the end of each run.
+    """Draw the median over those runs, each a pair (x, values), that have not ended
+    yet, and a mark at the end of each run.
 
     All runs have the same x, up to their ends.
     """
@@ -234,7 +236,7 @@ def accuracies(ax: Axes, curves: Curves) -> None:
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
-    """Draw last(trial) over the rate, for every trial that did not diverge.
+    """Draw last(trial) over the learning rate, for every trial that did not diverge.
 
     A ring marks the chosen rate.
     """
@@ -308,7 +310,7 @@ def caption(
 
 
 def _setting(curves: Curves, stop: str) -> str:
-    """Describe data, network, batch, steps, seeds and rates in words."""
+    """Describe data, network, batch, steps, seeds and learning rates in words."""
     study = curves.configuration
     problem = curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]

@@ -27,8 +27,8 @@ from lib.training.curves import Curves
 from papers import pieces, verdicts
 from papers.studies import kept_curves, reviews, speed
 
-# By study and then by slug, for each picture: the function that returns its claims, and
-# the one that draws it.
+# For each picture, by study and then by slug: the function that returns its claims, and
+# the function that draws it.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
     kept_curves.STUDIES[name]: {
         f"fastrates_{name}": (
@@ -44,7 +44,7 @@ PICTURES[kept_curves.STUDIES["vit"]] = {
 
 
 def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
-    """Draw the reviews' curves by `draw`, with those of the reduced network."""
+    """Draw the reviews' curves by `draw`, with the curves of the reduced network."""
     return draw(curves, kept_curves.kept("imdb"))
 
 
@@ -66,7 +66,8 @@ PICTURES["imdb_paper"] = {
 }
 
 # The reduced network's claims on film reviews belong to the family of 24, as its
-# protocol says. Those of the paper's size are a separate family of seven.
+# protocol says. The claims on the network of the paper's size form a separate family of
+# seven.
 REVIEWS = kept_curves.STUDIES["imdb"]
 REVIEW_TABLES = (
     reviews.accuracy_table,
@@ -78,8 +79,8 @@ OTHER_FAMILY = "imdb_paper"
 # no family.
 LATER = "fig7.grows."
 
-# These claims were decided at first. Later we found that the papers do not make them,
-# or their rule is no longer run.
+# These claims were decided at first. We dropped them later, because the papers do not
+# make them or because their rule is no longer run.
 GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
@@ -137,10 +138,10 @@ class Block(NamedTuple):
     """
 
     title: str
-    claims: Sequence[str]  # how the ids of its claims begin
+    claims: Sequence[str]  # how the ids of the block's claims begin
     axis: str  # the label of the axis
     zero: float = 0.0
-    form: str = "+.2f"  # of a value
+    form: str = "+.2f"  # format of a value
     logarithmic: bool = False
 
 
@@ -172,7 +173,7 @@ STUDIED = {  # where in the papers a claim is made, by the beginning of its id
     "fig7": "A Fig. 7, CIFAR-10",
     "vit": "C, CIFAR-10",
 }
-SENTENCES = {  # what the papers say in short, with the rules' usual names
+SENTENCES = {  # what the papers say, in short, with the rules' usual names
     "norms grow under SNGD": "norms grow under normalised SGD",
     "SNGD faster": "normalised SGD is faster",
     "SNGD slower": "normalised SGD is slower",
@@ -226,7 +227,7 @@ def _block(
         axis.plot(value, row, "o", color=colour, mfc=face, ms=5.5)
         drawn += [low, high]
         sides.append(SHADE[claim.bound])
-        # Words left and right of the axis.
+        # The words left and right of the axis.
         study = STUDIED[claim.id.partition(".")[0]]
         axis.text(LEFT, row, study if study != said else "", **right)
         said = study
@@ -267,7 +268,7 @@ def _block(
 
 def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     """Draw every claim of papers A and C on real data that has an interval, one per
-    row, in blocks by unit, and name the others in one line.
+    row, in blocks by unit, and name the other claims in one line.
     """
     claims = sorted(_of_papers(judged), key=lambda claim: claim.id)
     blocks = [

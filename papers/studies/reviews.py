@@ -25,16 +25,17 @@ from papers.verdicts import Interval
 # output of the code.
 SOURCE = "authors' code of paper C, {} (our reading)"
 SHOWN = 2_500  # test reviews in an evaluation
-LAST = 4  # over how many last evaluations an accuracy is averaged
+LAST = 4  # number of final evaluations over which an accuracy is averaged
 PARTS = ("K", "Q", "V")
-PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}  # last test accuracy, model size 3
-THRESHOLD = 0.06  # the paper counts the entries whose magnitude is above it
+# Last test accuracies, model size 3.
+PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
+THRESHOLD = 0.06  # the paper counts the entries with a magnitude above this
 # How many entries of K, Q and V the paper counts above THRESHOLD, in a model of size 6.
 PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
 SHARPER = ("l1.1", "l2")  # the rules whose maps and counts the paper shows
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
-# Limit of the Hoyer index of entries of one uniform law, about 0.134
+# The limit of the Hoyer index for many entries from one uniform law, about 0.134.
 UNIFORM = 1 - np.sqrt(3) / 2
 CHARACTERS = 118  # characters in a line of words in boxes
 # What is compared between two runs, and the metric whose level is then the same in
@@ -75,8 +76,8 @@ def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
 
 
 def _paired(apart: np.ndarray) -> Interval:
-    """Return the interval of the mean of paired differences `apart` (seeds, rows), with
-    the error that both samples leave.
+    """Return the interval of the mean of paired differences `apart` (seeds, rows),
+    which includes the errors from sampling seeds and from sampling rows.
     """
     return verdicts.mean_interval(
         apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1]
@@ -129,8 +130,8 @@ def _matched(
 
 
 def _apart(curves: Curves, metric: str) -> Interval:
-    """Return the interval of the last value of `metric` under l1.1 minus that under
-    l2.
+    """Return the interval of the difference between the last values of `metric` under
+    l1.1 and under l2.
     """
     return verdicts.mean_interval(
         _at_end(curves, "l1.1", metric) - _at_end(curves, "l2", metric)
@@ -314,8 +315,8 @@ def _sparser_vision(curves: Curves) -> Claim:
 
 
 def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
-    """Write the smallest and the largest value of `compared`, over the best two rates
-    of both rules.
+    """Write the smallest and the largest value of `compared`, over the best two
+    learning rates of both rules.
 
     The runs are the trials that chose the rates.
     """
@@ -349,8 +350,8 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
 
 
 def rates(curves: Curves) -> Figure:
-    """Draw the held-out accuracy of every rate that was tried; a ring marks the chosen
-    rate.
+    """Draw the held-out accuracy at every learning rate that was tried; a ring marks
+    the chosen one.
     """
 
     def percent(run: Any):
@@ -404,8 +405,8 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
 
 
 def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw the last test accuracy of each norm, beside those of the paper and of a bag
-    of words.
+    """Draw the last test accuracy of each norm, beside the accuracies of the paper and
+    of a bag of words.
 
     Parameters
     ----------
@@ -618,8 +619,8 @@ def index_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
 
 
 def sparsity_differences(curves: Curves) -> Figure:
-    """Draw by how much the Hoyer index is larger under l1.1 than under l2, at the end
-    and at matched training accuracy.
+    """Draw how much larger the Hoyer index is under l1.1 than under l2, at the end and
+    at matched training accuracy.
     """
     figure, (judged,) = plots.panels(1, 1, height=2.7)
     _differences(judged, curves, sparsity_table(curves), digits=5)

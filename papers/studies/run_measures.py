@@ -54,7 +54,7 @@ def random_walk_growth(first: np.ndarray, walked: np.ndarray) -> np.ndarray:
 
 
 def rising(run: Curve, metric: str) -> np.ndarray:
-    """Return the values of a metric so that larger is better.
+    """Return the values of a metric with a sign such that larger is better.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def rising(run: Curve, metric: str) -> np.ndarray:
 
 
 def at_level(run: Curve, name: str, level: float, along: str) -> float:
-    """Return one metric of a run at the point where another metric first passes a
+    """Return one metric of a run at the point at which another metric first passes a
     level.
 
     Parameters

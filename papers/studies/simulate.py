@@ -45,7 +45,7 @@ ORDER = (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2"))  # better, worse
 
 @dataclass(frozen=True)
 class Speed:
-    """Log-normal steps to the target of one study.
+    """A log-normal model of the steps to the target of one study.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Speed:
         return replace(self, mean_logs=logs, deviation=deviations * self.deviation)
 
     def cases(self, generator: np.random.Generator) -> dict[str, Case]:
-        """Draw one study, and return the cases of its claims on speed, by claim."""
+        """Simulate one study, and return the cases of its claims on speed, by claim."""
         steps = {}
         for rule, log in self.mean_logs.items():
             drawn = np.exp(log + self.deviation * generator.normal(size=self.seeds))
@@ -100,7 +100,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Differences:
-    """Normal quantities of one study, drawn together.
+    """A normal model of several quantities of one study, drawn together.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Differences:
         return replace(self, effects=effects, deviations=deviations)
 
     def cases(self, generator: np.random.Generator) -> dict[str, Case]:
-        """Draw one study, and return the cases of its claims, by claim."""
+        """Simulate one study, and return the cases of its claims, by claim."""
         known = len(self.values)
         mean = self.values.mean(0)
         # A sum of the centred seeds with normal weights has their sample covariance.
@@ -157,12 +157,12 @@ class Differences:
 Model = Speed | Differences
 
 
-# From the first round.
+# Models from the first round.
 
 
 def _speed(plan: Plan) -> Speed:
-    """Return the model of a speed study. A run that missed its target counts with the
-    horizon.
+    """Return the model of a speed study. For a run that missed its target, the number
+    of steps is the horizon.
     """
     curves = confirm.first_round(plan)
     target = curves.configuration["targets"][-1]
@@ -217,8 +217,8 @@ def _vision(plan: Plan) -> Differences:
 
 
 def _reviews(plan: Plan) -> Differences:
-    """Return the model of the claims on reviews. Those on sparsity have two columns: at
-    the end, and at the same training accuracy.
+    """Return the model of the claims on reviews. Claims on sparsity have two columns:
+    at the end, and at the same training accuracy.
     """
     curves = confirm.first_round(plan)
     columns = []
@@ -287,13 +287,13 @@ def first_round_models() -> list[Model]:
     return models
 
 
-# Drawing.
+# Simulating.
 
 
 def simulate(
     models: Sequence[Model], draws: int, seed: int = 0
 ) -> list[dict[str, Decision]]:
-    """Draw synthetic families of claims, and decide them.
+    """Simulate families of claims, and decide them.
 
     Parameters
     ----------

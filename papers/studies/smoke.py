@@ -12,7 +12,7 @@ from lib.training.work import Run, Work, race
 
 
 def _quiet(sentence: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def train(study: Study) -> Curves:
@@ -29,7 +29,7 @@ def once(
     cap: float | None = None,
     rules: Mapping[str, Rule] | None = None,
 ) -> Curves:
-    """Run every rule in `rates` once at its rate, with seed 0.
+    """Run every rule in `rates` once at its learning rate, with seed 0.
 
     `cap` is the largest step of SNGD. `rules` gives further rules by name, as in
     `lib.training.race`.

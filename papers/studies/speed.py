@@ -22,9 +22,8 @@ from papers.verdicts import SAME, Interval, no_gain
 
 REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative deviation of a step from its equation
-HIGHEST_LOSS = (
-    5  # top of the panel of rates; the line of a diverged trial leaves the panel
-)
+# Top of the panel of learning rates; the line of a diverged trial leaves the panel.
+HIGHEST_LOSS = 5
 
 
 def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
@@ -50,7 +49,7 @@ def _speed(curves: Curves, rule: str, figure: str) -> Claim:
     source = f"paper A, Figure {figure.removeprefix('fig')}"
     if word is no_gain:
         source += " (our bound)"
-    elif rule != "SNGD":  # our copy of the text is only about normalised SGD
+    elif rule != "SNGD":  # our copy of the text covers only normalised SGD
         source += " (our reading)"
 
     def measure():
@@ -72,8 +71,8 @@ def _at_two_rates(
     """Return the smallest and the largest ratio of steps, over the best two rates of
     `rule` and of SGD.
 
-    The runs are the trials of the race. The result is None if fewer than two trials of
-    either rule reached `target`.
+    The steps are those of the tuning trials, not of the judged runs. The result is None
+    if fewer than two trials of either rule reached `target`.
     """
     theirs, mine = (
         sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
@@ -276,7 +275,7 @@ def beside(curves: Curves) -> Figure:
 
 
 def rates(curves: Curves) -> Figure:
-    """Draw the last loss of every trial over its rate.
+    """Draw the last loss of every trial over its learning rate.
 
     The line of a rule leaves the panel where its trials diverged.
     """
@@ -337,12 +336,11 @@ def _says(ax: Axes, sentence: str) -> None:
 
 
 def _ratios(ax: Axes, curves: Curves, name: str) -> None:
-    """Draw the steps to the last target divided by SGD's, one rule per row, with
-    verdicts.
+    """Draw each rule's steps to the last target divided by SGD's, with the verdicts.
 
-    A dot is a seed. It is hollow if its run or SGD's missed the target. A large mark is
-    hollow if the claim is undecided. The shade of a row is the side on which the
-    paper's claim wants the whole bar. If the bar lies where the protocol calls two
+    Each dot is one seed. It is hollow if its run or SGD's missed the target. A large
+    mark is hollow if the claim is undecided. The shade of a row is the side on which
+    the paper's claim wants the whole bar. If the bar lies where the protocol calls two
     rules equally fast, the shade is that range. If a second panel is about another
     claim, only rules with a claim about speed have a row.
     """
@@ -427,8 +425,8 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
 def _shade(
     ax: Axes, row: int, ratio: Interval, word: Callable | None, ends: tuple
 ) -> None:
-    """Shade in a row where the paper's claim wants the whole bar, or, if the bar lies
-    in it, the range that counts as equally fast.
+    """Shade the side of a row on which the whole bar must lie if the paper's claim
+    holds, or the range that counts as equally fast if the bar lies in that range.
     """
     if word is None:
         return
@@ -452,9 +450,9 @@ def _tick(ax: Axes, ticks: list[float]) -> None:
     ax.set_xticks([], minor=True)
 
 
-LABEL = 0.11  # between the labels of steps, as a share of the panel's height
-ROUNDING = 1e-9  # of a tick
-WIDE = 3.0  # a loss that falls by less has evenly spaced ticks
+LABEL = 0.11  # distance between labels of steps, as a share of the panel's height
+ROUNDING = 1e-9  # rounding error of a tick
+WIDE = 3.0  # a loss that falls by a smaller factor has evenly spaced ticks
 
 
 def _losses(ax: Axes, curves: Curves) -> None:
@@ -515,7 +513,9 @@ def _losses(ax: Axes, curves: Curves) -> None:
 
 
 def _growing_mean(readings: np.ndarray) -> np.ndarray:
-    """Return the mean of each reading and those before it, of at most READINGS."""
+    """Return the mean of each reading and the readings before it, at most READINGS in
+    all.
+    """
     number = kept_curves.READINGS
     return np.array(
         [readings[max(0, k + 1 - number) : k + 1].mean() for k in range(len(readings))]
@@ -596,8 +596,8 @@ def _growth(ax: Axes, curves: Curves) -> None:
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:
-    """Write the caption of figure `name`: what the marks mean, the setting, rates and
-    verdicts.
+    """Write the caption of figure `name`: what the marks mean, the setting, learning
+    rates and verdicts.
     """
     study = curves.configuration
     at_edge = edges(curves)

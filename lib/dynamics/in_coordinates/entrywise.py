@@ -16,7 +16,7 @@ from lib.compiled import exponentials
 from lib.compiled.status import LONGEST
 
 REORDER = {"reassoc", "contract", "nsz"}
-SMALL = 1e-60  # a mantissa whose largest entry is below this is scaled back to 1
+SMALL = 1e-60  # a mantissa is rescaled once its largest entry is below this
 
 
 @numba.njit
@@ -44,7 +44,7 @@ def dot(a, b):
 
 @numba.njit(fastmath=REORDER)
 def largest(x):
-    """Return the largest absolute value of the entries of x (m,), which ignores NaN."""
+    """Return the largest absolute value of the entries of x (m,), ignoring NaN."""
     top = 0.0
     for j in range(x.size):
         top = max(top, abs(x[j]))
@@ -55,7 +55,7 @@ def largest(x):
 def copy(x, out):
     """Copy x into the first entries of `out` along each axis, of which `out` may have
     more. With `out[:] = x` numba would also compile error messages, which took a tenth
-    of all compilation.
+    of the whole compilation time.
     """
     for place, value in np.ndenumerate(x):
         out[place] = value

@@ -22,15 +22,15 @@ import numpy as np
 from lib.dynamics.in_coordinates import codes
 from lib.dynamics.in_coordinates.entrywise import divide, dot, largest, log
 
-DEPENDENT = (
-    1e-10  # a vector's part across others this small, relative to its length, is zero
-)
+# If a vector's part orthogonal to others is this small, relative to the length of the
+# vector, it counts as zero.
+DEPENDENT = 1e-10
 APART = 37.0  # e^-37 is below rounding
-WIDEST = 300.0  # of a block's scales, so that squares stay floats
+WIDEST = 300.0  # largest spread of a block's scales, so that squares stay floats
 VANISHED = 1e-13
 EVEN = 1e4  # largest over smallest singular value
-LARGE = 32  # rows and columns from which LAPACK is faster than Jacobi's method
-ORTHOGONAL = 1e-15  # cosine of two columns that Jacobi's method leaves alone
+LARGE = 32  # smaller side from which on LAPACK is faster than Jacobi's method
+ORTHOGONAL = 1e-15  # below this cosine, Jacobi's method leaves two columns alone
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
 

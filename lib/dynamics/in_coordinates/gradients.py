@@ -111,8 +111,8 @@ def unit(graded):
 
 @numba.njit
 def keep(graded, first, size):
-    """Keep only the `size` samples from `first` on, and make the mean over n samples
-    the mean over these, in place.
+    """Keep only the `size` samples from `first` on, and rescale the mean over n samples
+    to the mean over these, in place.
     """
     n = graded.logs.size
     more = math.log(n / size)

@@ -102,9 +102,9 @@ def _seen(rule, s):
 
 @numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D (d, d_z) block by block of rows; each block has its own logs. Returns the
-    log of the dual norm of the whole gradient, the sum over the blocks. `s` is the work
-    space for one block.
+    """Fill D (d, d_z) one block of rows at a time; each block has its own logs. Returns
+    the log of the dual norm of the whole gradient, the sum over the blocks. `s` is the
+    work space for one block.
     """
     height = len(s.D)
     value = -math.inf
@@ -195,10 +195,10 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D, in place; for mirror descent move its
-    `image` so. Returns the log of the largest absolute value in W, or of the norm of W
-    if the rule has a radius. It can be NaN, or miss an entry that is NaN; the records
-    of such a run end at the first that is not finite.
+    """Move W, flat, to shrink W + length D, in place; for mirror descent, move its
+    `image` in this way. Returns the log of the largest absolute value in W, or of the
+    norm of W if the rule has a radius. It can be NaN, or miss an entry that is NaN; the
+    records of such a run end at the first that is not finite.
     """
     # Mirror descent moves the mirror image of W, from which W follows.
     if rule.kind == codes.MIRROR:

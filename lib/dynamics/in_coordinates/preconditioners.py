@@ -17,7 +17,7 @@ from lib.dynamics.in_coordinates import entrywise, graded_svd
 from lib.dynamics.in_coordinates.entrywise import copy, dot
 
 FLOOR = 1e-13
-VANISHED = 1e-13  # a pivot below this, relative to its diagonal entry, is zero
+VANISHED = 1e-13  # a pivot this small, relative to its diagonal entry, counts as zero
 
 
 @numba.njit
@@ -322,7 +322,7 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
 @numba.njit
 def span(problem, wanted):
     """Return an orthonormal basis (r, d d_z) of the span of all delta_{i,t} z_i^T, as
-    rows. There are none unless the basis is `wanted`.
+    rows. There are no rows unless the basis is `wanted`.
     """
     n, S, d = problem.delta.shape
     size = d * problem.z.shape[1]

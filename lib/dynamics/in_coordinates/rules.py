@@ -287,7 +287,7 @@ class SteepestDescent(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class SignDescent(InCoordinates):
-    r"""Steepest descent in the largest entry: all entries take steps of one length.
+    r"""Steepest descent in the max norm: all entries move by the same amount.
 
     .. math:: D=\mathrm{sgn}(G)
 
@@ -835,7 +835,7 @@ class OLion(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class Shampoo(InCoordinates):
-    r"""Shampoo: a matrix on either side of the gradient.
+    r"""Shampoo: the gradient multiplied by a matrix on either side.
 
     .. math:: D=L^{-1/4}GR^{-1/4}
 
