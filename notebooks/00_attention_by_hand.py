@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Attention by hand
 #
-# *Page 1 of 11 · next: [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After it you can write a softmax attention layer, its gradient and its training in 25 lines, and find by eye where it goes.
+# *Page 1 of 11 · next: [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After this page you can write a softmax attention layer, its gradient and its training in 25 lines, and find by eye where it goes.
 #
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and where does its weight matrix go?
 #
-# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$. Its drawn length only grows like the logarithm of its true length, which in example 1 goes from 1.8 to 160. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
+# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$. Its drawn length grows only like the logarithm of its true length, which rises from 1.8 to 160 in example 1. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
 #
 # ![In each example an arrow turns towards a dashed ray, while one token grows and the others shrink](../figures/turning.gif)
 
@@ -66,7 +66,7 @@ u = np.array([0.0, 1.0])
 #
 # $$f_i = y_i\, u^\top X_i^\top p_i, \qquad p_i = \mathrm{softmax}(X_i W z_i).$$
 #
-# With the factor $y_i$, a large $f_i$ is a good answer.
+# Because of the factor $y_i$, a large $f_i$ means a good answer.
 
 
 # %%
@@ -163,7 +163,7 @@ first_look
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
-# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If you scale every $W$ to a smallest margin of 1, the shortest has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
+# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the shortest $W$ has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
 # Here we can find $W_{mm}$ with a pencil. Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
@@ -193,7 +193,7 @@ constraints(second_column, 1, (0.0, -0.5))
 by_eye
 
 # %% [markdown]
-# A matrix $V$ is the smallest if three conditions hold (Karush, Kuhn and Tucker):
+# A matrix $V$ is this smallest matrix if three conditions hold (Karush, Kuhn and Tucker):
 #
 # 1. its margins are at least 1;
 # 2. $V=\sum\beta_{i,t}A_{i,t}$ with weights $\beta_{i,t}\ge0$, the *duals*;
@@ -201,7 +201,7 @@ by_eye
 #
 # <details><summary>Proof</summary>
 #
-# Take any $W$ whose margins $g_{i,t}$ are at least 1. By 2, $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}$. By 2 and 3, $\langle V,V\rangle=\sum\beta_{i,t}$. So $\langle V,W\rangle\ge\langle V,V\rangle$, and by Cauchy-Schwarz $\lVert W\rVert\ge\lVert V\rVert$, with equality only if $W=V$.
+# Take any $W$ whose margins $g_{i,t}$ are at least 1. By condition 2, $\langle V,W\rangle=\sum\beta_{i,t}\,g_{i,t}\ge\sum\beta_{i,t}$. By conditions 2 and 3, $\langle V,V\rangle=\sum\beta_{i,t}$. So $\langle V,W\rangle\ge\langle V,V\rangle$, and by Cauchy-Schwarz $\lVert W\rVert\ge\lVert V\rVert$, with equality only if $W=V$.
 #
 # </details>
 #
@@ -232,7 +232,7 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# In this run the error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. A blue line is the path of an arrow's tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
+# In this run the error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line shows the path of an arrow's tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
 
 # %%
 blue = plots.look("measured").colour
@@ -262,7 +262,7 @@ for t in (1000, steps):
 true_length
 
 # %% [markdown]
-# Column 1 runs beside its ray. At the end it is $(-113.36, 112.71)$. The nearest point of the ray is $(-113.03, 113.03)$, at a distance of 0.46. The distance was the same at step 1,000, when the arrow was twelve times shorter, so the angle to the ray has become twelve times smaller. Column 2 reaches its ray. The last two lines compare the whole matrix with the nearest multiple of $W_{mm}$: the difference hardly changes, and its length is the 0.966 above. [Page 40](40_law_of_margins.ipynb) shows why such differences converge.
+# Column 1 runs beside its ray. At the end of the run it is $(-113.36, 112.71)$. The nearest point of the ray is $(-113.03, 113.03)$, at a distance of 0.46. The distance was the same at step 1,000, when the arrow was twelve times shorter, so the angle to the ray has become twelve times smaller. Column 2 reaches its ray. The last two lines compare the whole matrix with the nearest multiple of $W_{mm}$: the difference hardly changes, and its length is the 0.966 above. [Page 40](40_law_of_margins.ipynb) shows why such differences converge.
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -287,11 +287,11 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # ## Why this matrix?
 #
-# Put $f=\sum_sp_s\gamma_s$ into the gradient's sum over the tokens of one example:
+# Substitute $f=\sum_sp_s\gamma_s$ into the gradient's sum over the tokens of one example:
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\sum_{s,t}p_sp_t(\gamma_t-\gamma_s)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
-# (For the second step, swap the names $s$ and $t$, and take the mean of both forms.) The other tokens have equal scores here, so only the pairs with the opt token remain. Hence $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights. They contain the factor $p_t=p_{opt}\,e^{-g}$, since $g$ is the difference of the two logits. So late in training only pairs with nearly the smallest margin matter, and the SVM's solution is a sum of such pairs. [Notebook 40](40_law_of_margins.ipynb) explains why the weights of both sums also become proportional.
+# (For the second step, swap the names $s$ and $t$, and take the mean of both forms.) The other tokens have equal scores here, so only the pairs with the opt token remain. Hence $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights. They contain the factor $p_t=p_{opt}\,e^{-g}$, since $g$ is the difference of the two logits. So late in training only pairs with nearly the smallest margin matter, and the SVM's solution is a sum of such pairs. [Notebook 40](40_law_of_margins.ipynb) explains why the weights in the two sums also become proportional.
 #
 # With unequal scores, pairs of two other tokens remain, but their factor is a product of two small weights ([page 13](13_assumptions_broken.ipynb)).
 #
@@ -305,7 +305,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # Predict first, then run.
 #
-# 1. Use a step size that is ten times as large. *Prediction:* do you get the same direction after a tenth of the iterations?
+# 1. Use a step size that is ten times as large. *Prediction:* do you get the same direction after one tenth as many iterations?
 
 # %%
 longer = train(steps // 10, 10 * step_size)[-1]
@@ -318,7 +318,7 @@ print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1]
 #
 # </details>
 #
-# 2. Use plain gradient descent (GD) instead of normalised steps. *Prediction:* is $\|W\|$ after the same number of iterations half as large, a tenth, or a fiftieth?
+# 2. Use plain gradient descent (GD) instead of normalised steps. *Prediction:* after the same number of iterations, is $\|W\|$ one half, one tenth or one fiftieth as large?
 
 # %%
 plain = train(steps, step_size, normalised=False)[-1]
@@ -327,7 +327,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About a fiftieth. The steps of GD shrink with the gradient, like $e^{-c\lVert W\rVert}$ with a constant $c$. The solution of $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ grows like $(\log t)/c$, but $\lVert W\rVert$ grows like $t$ under NGD.
+# About one fiftieth as large. The steps of GD shrink with the gradient, like $e^{-c\lVert W\rVert}$ with a constant $c$. The solution of $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ grows like $(\log t)/c$, but $\lVert W\rVert$ grows like $t$ under NGD.
 #
 # </details>
 #

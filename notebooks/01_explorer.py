@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Play with the dynamics
 #
-# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* After it you can say what the data, the rule and the step change.
+# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* After this page you can say what the data, the rule and the step change.
 #
 # **Question.** How does the training of one attention layer depend on the data, the update rule and the step size? If you move a
 # control, the layer is trained again from the start.
@@ -77,7 +77,7 @@ explorer.interactive(setting, law=margin_law)
 # This is the setting of **Figures 2 and 5** of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738), with one data set at a time. The next cell prints the paper's theorems about normalised gradient descent (NGD, Theorem 1), gradient descent (GD, Theorem 6) and Polyak's step (Theorem 7), with their
 # hypotheses. As we read the paper, the data model of class means is its Example 1. Class means satisfy Assumption 2, and they satisfy Assumption 1, in our reading,
-# if $d$ is large enough ([notebook 13](13_assumptions_broken.ipynb)). The data model `unit sphere` violates Assumption 2. Try what happens.
+# if $d$ is large enough ([notebook 13](13_assumptions_broken.ipynb)). The data model `unit sphere` violates Assumption 2. Try it and see what happens.
 
 # %%
 of = "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6", "Theorem 7"
@@ -105,15 +105,14 @@ display(explorer.picture(runs["GD"], ghost=runs["NGD"]))
 #
 # ## What we saw
 #
-# Every rule turns $W_t$ towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. At the end the direction error of NGD is still below the
-# dotted law, and after 10,000 iterations it is within a few per cent of the law. GD goes the same way but slowly, because its steps shrink with the gradient. Under GD the softmax weights are still rising at the end.
+# Every rule turns $W_t$ towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. At the end of this run, after 1,000 iterations, the direction error of NGD is still below the dotted line of the law. If you continue to 10,000 iterations, it comes within a few per cent of it. GD goes the same way but slowly, because its steps shrink with the gradient. Under GD the softmax weights are still rising at the end.
 #
 # ## Change this
 #
 # Predict first, then run. You can also move the controls instead.
 #
 # 1. Train for ten times as many iterations. *Prediction:* under NGD the norm of $W_t$ grows like $t$, and under GD it grows like $\log t$.
-#    By which factor does the direction error of each rule fall?
+#    By what factor does the direction error of each rule fall?
 
 # %%
 for name in ("NGD", "GD"):

@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Attention with a fixed decoder finds the max-margin token selection
 #
-# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* After it you can solve for the matrix that attention turns to, in three lines, and read how fast each rule gets there.
+# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* After this page you can solve, in three lines of code, for the matrix that attention turns to, and tell how fast each rule gets there.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 2**.
 #
-# **Question.** On [page 00](00_attention_by_hand.ipynb) the direction of $W$ converged to that of the solution of a support vector machine. Does this also happen for random data in many dimensions, why, and how fast under each update rule?
+# **Question.** On [page 00](00_attention_by_hand.ipynb) the direction of $W$ converged to that of the solution of a support vector machine. Does this also happen for random data in many dimensions? Why, and how fast under each update rule?
 #
 # ## One layer, twenty examples
 #
@@ -86,11 +86,11 @@ print(f"||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds")
 print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 
 # %% [markdown]
-# So every constraint holds with equality. On page 00 one had room to spare. Here none has, because noise tokens in high dimension are nearly orthogonal.
+# So every constraint holds with equality. On page 00 one constraint held with room to spare. Here no constraint does, because noise tokens in high dimension are nearly orthogonal.
 #
 # ## Why should training find this matrix?
 #
-# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit. Let $L^*$ be the loss if every $p_{opt}$ were 1; no $W$ reaches it.
+# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit. Let $L^*$ be the loss if every $p_{opt}$ were 1; no $W$ reaches this loss.
 #
 # 1. *The loss sees the smallest margin.* Once $p_{opt}$ is close to 1, $1-p_{opt}$ is nearly the sum of $e^{-g_m}$ over the pairs of the sample. So $L-L^*$ is nearly proportional to $\sum_m e^{-g_m}$, and $-\log(L-L^*)$ is the smallest margin plus a bounded number.
 # 2. *The gradient pushes only the tightest pairs.* $-\nabla L$ is nearly proportional to $\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
@@ -98,7 +98,7 @@ print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 #
 # This is no proof: it takes for granted that $W_t$ grows and that its direction converges.
 #
-# ## The target, in three lines
+# ## The target in three lines of code
 #
 # Let $v$ be the point nearest to zero in the convex hull of the $A_m$, the set of their weighted means. Then $W_{mm}=v/\lVert v\rVert^2$.
 #
@@ -157,7 +157,7 @@ for rule, history in free.items():
     print(f"{rule:15} direction error: {error[early]:.4f} after {recorded[early]} steps, {error[-1]:.4f} after {steps:,}")
 
 # %% [markdown]
-# The figure shows the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$. Theorem 1 of paper A bounds it for NGD by a multiple of $t^{-1/2}$, up to logarithms, which is the slope of the short dashed line.
+# The figure shows the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$. Theorem 1 of paper A bounds this error for NGD by a multiple of $t^{-1/2}$, up to logarithms. The short dashed line has the slope of this bound.
 
 # %%
 about = f"Paper A, Figure 2: orthogonal class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -166,11 +166,11 @@ beyond = paper_figures.figure2_beyond(free, about_beyond)
 beyond
 
 # %% [markdown]
-# Every rule turns towards $W_{mm}$. From step 100 to 1,000, NGD falls faster than the dashed line, with the exponent beside its curve, while GD flattens.
+# Every rule turns towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, with the exponent printed beside it, while the curve of GD flattens.
 #
 # ## Does the idea hold in this run?
 #
-# If it does, the margins stay close to each other while they grow. And the pulls become proportional to the duals, so that the steps point along $W_{mm}=\sum_m\beta_mA_m$.
+# If it does, the margins stay close to each other while they grow, and the pulls become proportional to the duals, so that the steps point along $W_{mm}=\sum_m\beta_mA_m$.
 
 # %%
 for k in (0, early, len(recorded) - 1):
@@ -181,11 +181,11 @@ for k in (0, early, len(recorded) - 1):
     print(f"step {recorded[k]:4}: margins {g.min():6.2f} to {g.max():6.2f}; angle between pulls and duals {angle:4.1f}°")
 
 # %% [markdown]
-# Both happen in this seed. After 1,000 steps, all 180 margins lie within 3 % of each other.
+# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other.
 #
 # ## How fast?
 #
-# Late steps point nearly along $W_{mm}$. So the part of $W_t$ beside the ray through $W_{mm}$ should stay bounded. The error is about the length of this part divided by $\lVert W_t\rVert$, so we compare the rules at equal $\lVert W_t\rVert$.
+# Late steps point nearly along $W_{mm}$. So the part of $W_t$ beside (that is, orthogonal to) the ray through $W_{mm}$ should stay bounded. The error is about the length of this part divided by $\lVert W_t\rVert$, so we compare the rules at equal $\lVert W_t\rVert$.
 
 # %%
 # Median errors at the first recorded step at which the median of ||W_t|| reaches a length.
@@ -203,7 +203,7 @@ for length in (4, 8, 45, 100, 400):
 # %% [markdown]
 # From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. The last column shows that the part beside the ray grows until about length 100 and hardly grows after that. NGD only reaches length 50, so it does not yet show its final exponent ([page 41](41_how_margins_settle.ipynb) explains this phase).
 #
-# In the end, the error is a constant divided by $\lVert W_t\rVert$. How it falls in $t$ depends on the length of the steps. Let $c=1/\lVert W_{mm}\rVert$. Late in training the smallest margin is nearly $c\lVert W\rVert$. So $L-L^*$ falls like $e^{-c\lVert W\rVert}$, and $\lVert\nabla L\rVert$ is nearly $c\,(L-L^*)$.
+# Late in training, the error is nearly a constant divided by $\lVert W_t\rVert$. How it falls in $t$ depends on the length of the steps. Let $c=1/\lVert W_{mm}\rVert$. Late in training the smallest margin is nearly $c\lVert W\rVert$. So $L-L^*$ falls like $e^{-c\lVert W\rVert}$, and $\lVert\nabla L\rVert$ is nearly $c\,(L-L^*)$.
 #
 # | rule | length of a late step | $\lVert W_t\rVert$ grows like | so the error falls like | bound in paper A | fitted on [page 11](11_long_horizon.ipynb) |
 # |---|---|---|---|---|---|
@@ -212,7 +212,7 @@ for length in (4, 8, 45, 100, 400):
 # | NGD-mom | $10\,\eta$ | $t$ | $1/t$ | none | $t^{-1.00}$ |
 # | Polyak's rule | $\frac{L-L^*}{2\lVert\nabla L\rVert}\to\lVert W_{mm}\rVert/2$ | $t$ | $1/t$ | $\tilde O(t^{-1/2})$ (Theorem 7) | $t^{-1.00}$ |
 #
-# $\tilde O$ leaves out powers of $\log t$. The last column is for the decade up to a million steps, in which $1/\log t$ hardly falls.
+# $\tilde O$ omits powers of $\log t$. The last column shows exponents fitted over the decade up to a million steps, in which $1/\log t$ hardly falls.
 #
 # ## A rule of your own
 #
@@ -257,7 +257,7 @@ for rule in free_rules:
 # %% [markdown]
 # `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Here is a rule between GD and NGD.
 #
-# *Prediction.* Under GD, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ gives $\lVert W\rVert=\log(ct)/c$. A step of our rule is as long as the square root of the gradient, so $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
+# *Prediction.* Under GD, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ gives $\lVert W\rVert=\log(ct)/c$. The length of a step of our rule is proportional to the square root of the gradient's norm, so $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
 
 # %%
 def mine(t, gap, norm):  # arrays, an entry for each seed; write your own rule here
@@ -281,13 +281,13 @@ for t in range(50):
 np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W).max())
 
 # %% [markdown]
-# Our rule ends near length 8, with nearly the error of the other rules at this length.
+# Our rule ends near length 8, with nearly the same error as the other rules at this length.
 #
 # ## What we saw
 #
 # 1. Every rule turns towards $W_{mm}$, because the gradient pushes only the pairs with the smallest margins.
 # 2. The direction error is a bounded part divided by $\lVert W_t\rVert$, so a rule is fast if it makes $W_t$ long.
-# 3. $\lVert W_t\rVert$ grows like $t$ under NGD, which therefore converges faster than the paper's bound requires. Under GD it grows like $\log t$, so we do not see GD arrive. [Page 11](11_long_horizon.ipynb) trains for a million steps.
+# 3. $\lVert W_t\rVert$ grows like $t$ under NGD, which therefore converges faster than the paper's bound requires. Under GD it grows like $\log t$, so we do not see GD converge. [Page 11](11_long_horizon.ipynb) trains for a million steps.
 #
 # ## Change this
 #
@@ -322,13 +322,13 @@ for std in (start_std, 1000 * start_std):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is large. The total length of all steps is `steps * ngd_step` = 50, so $W$ still has about the direction of the start. This does not show that the limit differs.
+# It is large. The total length of all steps is `steps * ngd_step` = 50, so $W$ still points roughly in its initial direction. This does not show that the limit differs.
 #
 # </details>
 #
 # ## Checking the paper
 #
-# *Do the theorems apply?* They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions. Assumption 2 holds, because all noise tokens have score zero. We do not know whether Assumption 1 holds: the cosines between noise tokens are too large for the one sufficient form that we know.
+# *Do the theorems apply?* They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions. Assumption 2 holds, because all noise tokens have score zero. We do not know whether Assumption 1 holds: the cosines between noise tokens are too large for the only sufficient form that we know.
 
 # %%
 data, is_opt = problem.tokens, np.arange(T) == problem.tokens.opt[..., None]  # (seeds, n, T)
@@ -355,7 +355,7 @@ figure
 # %% [markdown]
 # The norms of NGD and NGD-mom bend where these rules reach their caps. At its cap, a rule is GD with the cap as step size (NGD-mom is GD with momentum).
 #
-# The table has a *claim* per row, a measured number beside its bound, here for the worst seed. The first six are the paper's sentences. *Ahead* is our reading of "faster": a lower loss, and higher in the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is for steps 30 to 300 with caps, so it differs from that in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
+# Each row of the table is a *claim*: a measured number beside its bound, here for the worst seed. The first six claims are the paper's sentences. *Ahead* is our reading of "faster": a lower loss, and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is fitted over steps 30 to 300, with caps, so it differs from the one in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
 
 # %% tags=["nbval-check-output"]
 values = sentences.values2(capped, setting)

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # A million iterations, and a hundred thousand dimensions
 #
-# *Page 3 of 11 · before: [10](10_fixed_decoder.ipynb) · next: [40](40_law_of_margins.ipynb) · 20 minutes · [words](words.md).* After it you can train exactly when softmax weights are below the smallest float.
+# *Page 3 of 11 · before: [10](10_fixed_decoder.ipynb) · next: [40](40_law_of_margins.ipynb) · 20 minutes · [words](words.md).* After this page you can train exactly when softmax weights are below the smallest float.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
@@ -69,7 +69,7 @@ from papers.law import margin_law, margin_law_figures, margin_law_steps
 run = record.start("11_long_horizon", "A", globals())
 
 # %% [markdown]
-# ## The dimension, set up
+# ## The set-up in growing dimensions
 #
 # Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions; $n$, $T$ and the norm of the noise tokens stay fixed. In $d = 100{,}000$ the tokens take 160 MB and their basis takes nearly as much.
 
@@ -84,7 +84,7 @@ def in_few_coordinates(dimension):
 small = [in_few_coordinates(dimension) for dimension in dimensions]
 
 # %% [markdown]
-# ## Training, exactly
+# ## Exact training
 #
 # We train on the problem of Figure 2 from $W_0 = 0$, without caps.
 
@@ -105,7 +105,7 @@ for name, history in histories.items():
     print(f"{name:15} direction error {error:.2e}, largest log(1 - p_opt) {weight:.1f}")
 
 # %% [markdown]
-# ## The trick, in this page
+# ## The trick in code
 #
 # Two ideas keep training exact. First, we follow the margins instead of $W$. Let $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$, and let $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ be the inner products of the matrices $\delta_m z_i^\top$. Then normalised gradient descent (NGD) moves the margins without $W$:
 #
@@ -133,7 +133,7 @@ def exact_step(g):
 
 
 # %% [markdown]
-# Here is NGD as one would first write it: with the softmax weights themselves, and with $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ is below the rounding error of 1, the direction of this gradient is noise.
+# Here is NGD as one would first write it: with the softmax weights themselves, and with $p_t(\gamma_t - f)$ computed by subtraction. Once $1 - p_{opt}$ is below the rounding error of 1, the direction of this gradient is noise.
 
 # %%
 unit = target.W[0] / target.norm[0]
@@ -154,7 +154,7 @@ for _ in range(compared):
     plain_error.append(np.linalg.norm(W / max(np.linalg.norm(W), 1e-300) - unit))
 
 # %% [markdown]
-# The exact margins of this page agree with those of the library. The plain ones do not.
+# The exact margins of this page agree with those of the library. The margins of the plain code do not.
 
 # %%
 at = int(np.searchsorted(recorded, compared))
@@ -165,7 +165,7 @@ print(f"after {compared} steps: smallest margin {g.min():.2f}, the library's {ma
 print(f"direction error: exact {exact_error:.4f}, in ordinary arithmetic {plain_error[-1]:.4f}")
 
 # %% [markdown]
-# ## The dimension, timed
+# ## The time in growing dimensions
 #
 # How many microseconds does an iteration of NGD take once the basis is built? The time hardly changes while $d$ grows a thousandfold. Times depend on the machine and its load, so we only print them. `make bench` compares them with a bound.
 
@@ -269,13 +269,13 @@ figure_verified
 #
 # **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. It falls as fast on data that satisfy every hypothesis, as we read them. Ordinary arithmetic hides this, because the direction of its gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions costs as much as one in a thousand.
 #
-# Why is it $1/t$, and why this height? That is the question of [page 40](40_law_of_margins.ipynb).
+# Why does it fall like $1/t$, and what sets the height of the curve? That is the question of [page 40](40_law_of_margins.ipynb).
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Take ten times the step size. *Prediction:* $\|W_t\|$ grows ten times as fast. Is the error at the same $t$ a tenth, and is the exponent still $-1$?
+# 1. Take ten times the step size. *Prediction:* $\|W_t\|$ grows ten times as fast. At the same $t$, is the error one tenth as large? And is the exponent still $-1$?
 
 
 # %%

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Training head and attention together
 #
-# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* After it you can say what changes when the head learns too, and write the rule that trains both.
+# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* After this page you can say what changes when the head learns too, and write the rule that trains both.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #
@@ -103,7 +103,7 @@ print("margins of u_mm:", (rows @ u_mm).round(6))
 # $$-\nabla_W L = \frac1n\sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
 # -\nabla_u L = \frac1n\sum_i e^{-f_i}\, y_i X_i^\top p_i .$$
 #
-# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$. In Eq. 13 we read $0/0$ as $0$, so $W$ does not move. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean of the tokens of sample $i$. Only after this step do the tokens have different scores, and the attention weights follow the head.
+# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$. In Eq. 13 we read $0/0$ as $0$, so $W$ does not move. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean of the tokens of sample $i$. Only after this step do the scores of the tokens differ; from then on the attention weights follow the head.
 
 
 # %%
@@ -187,7 +187,7 @@ print(f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.no
 #
 # Section 5.1: "We observe that all other algorithms are faster than GD, with Polyak step being the fastest. We also see that the train loss converges at a similar rate for NGD and joint-NGD, while for the other metrics, NGD is slightly faster compared to joint-NGD."
 #
-# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The two losses fall at *a similar rate* if $\log L$ differs by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, its value is 1 to 1.25 times that of NGD-joint.
+# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The losses of NGD and NGD-joint fall at *a similar rate* if their logarithms differ by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, its value is 1 to 1.25 times that of NGD-joint.
 
 # %%
 factor = np.median(ngd.norm / np.where(joint.norm > 0, joint.norm, np.nan), axis=0)
@@ -223,7 +223,7 @@ settings_figure
 # %% [markdown]
 # One claim holds in no setting: NGD is never only *slightly* ahead in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. Even in the best settings one more claim fails. At horizon 30, Polyak-step is the fastest rule in all metrics, but the losses of NGD and NGD-joint are not yet alike. At longer horizons these losses are alike, but Polyak-step is behind NGD in the metrics of $W$.
 #
-# Our version of Figure 3 above uses one of these settings with longer horizons. Among them we took the shortest horizon, and the longest step of GD, with which it is hardest to be ahead of GD.
+# Our version of Figure 3 above uses one of these settings with longer horizons. Among these settings we took the shortest horizon, and the longest step of GD, because GD is then hardest to beat.
 #
 # ## What the theorems say
 
@@ -239,7 +239,7 @@ figure_beyond = figures.figure3_beyond(decayed, ngd_step, about_beyond)
 figure_beyond
 
 # %% [markdown]
-# A *claim* is a measured number next to the bound that it must meet. Here it is measured on the worst seed. We fit exponents over the last decade of $t$, as powers of $S_t$, the sum of the step sizes divided by $\eta$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
+# A *claim* is a measured number next to the bound that it must meet. Here the number is measured on the worst seed. We fit exponents with respect to $S_t$, the sum of the step sizes divided by $\eta$, over the last decade of $t$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
 
 # %%
 last_decade = steps / 10

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # What breaks when the assumptions do?
 #
-# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* After it you can break each assumption of the theorem, and prove on four tokens that one is needed.
+# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* After this page you can break each assumption of the theorem, and prove on four tokens that one is needed.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its **Assumptions 1 and 2**.
 #
@@ -58,7 +58,7 @@ update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap
 # %% [markdown]
 # ## Four tokens that defeat training
 #
-# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$, of length 1 and orthogonal to the independent $d_1$, $d_2$. With two tokens per sample Assumption 2 holds of itself. The best tokens are $q+d_i$, and their scores lead by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
+# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$, of length 1 and orthogonal to the independent $d_1$, $d_2$. With two tokens per sample Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores lead by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
 #
 # $$-\nabla L = \tfrac12 (c_1 d_1 + c_2 d_2)\, q^\top, \qquad
 # \dot g_1 = \tfrac12 (K_{11} c_1 + K_{12} c_2), \qquad \dot g_2 = \tfrac12 (K_{12} c_1 + K_{22} c_2).$$
@@ -108,7 +108,7 @@ needed = phase_diagram.assumption1_needed(pair, both, 4000)
 claims.Table(needed)
 
 # %% [markdown]
-# The theorem must also be right on random problems whenever it decides. We train with short steps in place of the flow.
+# The theorem must also be right on random problems whenever it gives a verdict. We train with short steps in place of the flow.
 
 # %%
 draw, right, left_open = np.random.default_rng(0), [], []
@@ -161,7 +161,7 @@ for size, values in room.items():
     print(f"{size}: smallest room under Assumption 1", values.min(1).round(2))
 
 # %% [markdown]
-# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. The cell above also prints the *room* under our sufficient form of Assumption 1, which holds if the room is 1 or more. The room grows with the dimension, too. With four samples the condition holds in every data set from $d = 1000$ on. (It is not necessary: Lemma 5 also holds in most data sets that do not satisfy it.)
+# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. The cell above also prints the *room*, the factor by which our sufficient form of Assumption 1 is met: this form holds if the room is at least 1. The room also grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on. (It is not necessary: Lemma 5 also holds in most data sets that do not satisfy it.)
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))
@@ -189,13 +189,13 @@ dimension_table
 # %% [markdown]
 # ## Break both assumptions step by step
 #
-# We break Assumption 1 by letting tokens overlap: in low dimension $d$, or with other tokens that are longer than the opt tokens. We break Assumption 2 by adding a random vector to the head, orthogonal to the opt tokens. Then the other tokens get scores of up to *spread* times the opt score, which stays the best. Two functions generate these data.
+# We break Assumption 1 by letting tokens overlap: in low dimension $d$, or with other tokens that are longer than the opt tokens. We break Assumption 2 by adding a random vector to the head, orthogonal to the opt tokens. Then the other tokens get scores of up to *spread* times the opt score, which remains the highest. Two functions generate these data.
 
 # %%
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
 
 # %% [markdown]
-# A run has *reached* $W_{mm}$ if, at the end, it selects the opt token of every sample and the cosine of its angle to $W_{mm}$ (the *alignment*) is at least 0.9. We count the share of runs that do.
+# A run has *reached* $W_{mm}$ if, at the end, it selects the opt token of every sample and the cosine of its angle to $W_{mm}$ (the *alignment*) is at least 0.9. We report the share of runs that reach it.
 
 # %%
 axes_of = {
@@ -218,7 +218,7 @@ for rule in update_rules:
     print(f"{rule:15} d = {dimensions[-1]}: {lowest.min():.0%} to {lowest.max():.0%} of the runs reach W_mm, by spread")
 
 # %% [markdown]
-# Long other tokens tell the rules apart. If the length did not matter, every cell would be bright, which means that all of its runs reach $W_{mm}$. The other tokens grow to the right. Upward, the best of them comes nearer to a tie with the opt token.
+# If the other tokens are long, the rules differ. If the length did not matter, every cell would be bright, which means that all of its runs reach $W_{mm}$. The other tokens grow to the right. Upward, the best of them comes nearer to a tie with the opt token.
 
 # %%
 figure, panels = plots.panels(1, 3, height=2.9)
@@ -243,7 +243,7 @@ plots.caption(figure, about)
 #
 # **Answer.** On random data the assumptions can be broken quite far, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. Long other tokens with nearly tied scores hurt GD most, Polyak's rule less, and NGD hardly at all.
 #
-# Why does GD fail? A step that is too long is not the cause: the first cell below finds the same share with a hundredth of it. Near a wrong token the softmax saturates and the gradient vanishes. The steps of NGD do not vanish with it.
+# Why does GD fail? A step that is too long is not the cause: the first cell below finds the same share with one hundredth of the step. Near a wrong token the softmax saturates and the gradient vanishes. The steps of NGD do not vanish with it.
 #
 # ## Change this
 #
@@ -258,7 +258,7 @@ def corner(rule, iterations=steps, spread=0.98):
 
 
 # %% [markdown]
-# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if overshooting saturates the softmax at a wrong token, a tenth of the step saves some runs.
+# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if overshooting saturates the softmax at a wrong token, one tenth of the step saves some runs.
 
 # %%
 for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
@@ -267,11 +267,11 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It saves none. The share is the same with a hundredth of the step, so overshooting is not the cause.
+# It saves none. The share is the same with one hundredth of the step, so overshooting is not the cause.
 #
 # </details>
 #
-# 2. Take no spread. *Prediction:* with equal scores Assumption 2 holds, and long tokens alone do no harm.
+# 2. Set the spread to zero. *Prediction:* with equal scores Assumption 2 holds, and long tokens alone do no harm.
 
 # %%
 for spread in (0.98, 0.0):

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Step-size rules on language: BERT on sentence pairs and on toxic comments
 #
-# *Side road of page [12](12_joint_training.ipynb) · 15 minutes · [words](words.md).* After it you can write normalised and Polyak steps for a network, and read a comparison of optimisers with its intervals.
+# *Side road of page [12](12_joint_training.ipynb) · 15 minutes · [words](words.md).* After this page you can write normalised and Polyak steps for a network, and read a comparison of optimisers with its intervals.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 1 and 4**.
 #
@@ -65,7 +65,7 @@ print(tokens.inputs[0, 0, : tokens.lengths[0]].tolist())
 # %% [markdown]
 # ## Two rules, written out
 #
-# Let $\theta_t$ be the vector of all parameters of the network after $t$ steps, and $g_t$ the gradient of the loss $L_t$ on a minibatch. The rate is $\eta$, and $\eta_{\max}$ is a cap on the step size. The constant $L^*$ stands for the smallest possible loss.
+# Let $\theta_t$ be the vector of all parameters of the network after $t$ steps, and $g_t$ the gradient of the loss $L_t$ on a minibatch. The learning rate is $\eta$, and $\eta_{\max}$ is a cap on the step size. The constant $L^*$ stands for the smallest possible loss.
 #
 # | rule | step |
 # |---|---|
@@ -123,7 +123,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 #
 # It takes hours to train a pretrained encoder, so this page draws training curves that are stored in the repository. Each study sets three target losses for the training data, and the last of them decides. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed. A ratio below 1 means that the rule is faster than SGD.
 #
-# We compute the 95 % confidence interval of the ratio. The paper's claim that a rule is faster is *reproduced* if the whole interval lies below 1. The claim is *not reproduced* if the interval lies above 1, or between 0.8 and 1.25, where we call two rules equally fast. Otherwise the claim is *undecided*.
+# We compute the 95 % confidence interval of the ratio. The paper's claim that a rule is faster is *reproduced* if the whole interval lies below 1. The claim is *not reproduced* if the interval lies above 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise the claim is *undecided*.
 
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
@@ -149,12 +149,12 @@ speed.beside(kept["multi_nli"])
 # %% [markdown]
 # The claims are decided by the first of these two figures:
 #
-# * **Steps to the training loss, divided by SGD's.** Each dot is one seed; a hollow dot means that a run missed the target. A bar is the 95 % interval, and the line at 1 stands for SGD. If the paper is right, every bar lies to the left of this line.
-# * **Training loss.** A thin line is one run, up to the step that reaches the target loss. A large mark is the geometric mean over the runs of a rule.
+# * **Steps to the training loss, divided by SGD's.** Each dot marks one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval, and the line at 1 stands for SGD. If the paper is right, every bar lies to the left of this line.
+# * **Training loss.** Each thin line shows one run, up to the step that reaches the target loss. Each large mark shows the geometric mean over the runs of a rule.
 #
 # The second figure adds the accuracy on all test rows (large marks) and the step sizes that the rules took.
 #
-# Figure 4 uses the data set CivilComments. A comment is either toxic or not, and often a few words decide. Do the rules come in the same order on these data?
+# Figure 4 uses the data set CivilComments. A comment is either toxic or not, and often a few words decide. Do the rules rank in the same order on these data?
 
 # %%
 verdict["civil_comments"]
@@ -176,7 +176,7 @@ speed.beside(kept["civil_comments"])
 #
 # Make a prediction, then run the cell. Each cell trains a small network on generated sentence pairs, with one seed.
 #
-# 1. Multiply the rate of SNGD by ten. *Prediction:* each step is ten times as long, whatever the gradient is. Does the loss fall faster, or does it not fall at all?
+# 1. Multiply the learning rate of SNGD by ten. *Prediction:* each step is ten times as long, whatever the gradient is. Does the loss fall faster, or does it not fall at all?
 
 # %%
 small = DEMO["multi_nli"]
@@ -190,7 +190,7 @@ for rate in (0.1, 1.0):
 #
 # </details>
 #
-# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps along the sign of the gradient. *Prediction:* every coordinate moves by the same amount. Does this rule need a larger or a smaller rate than SGD?
+# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps along the sign of the gradient. *Prediction:* every coordinate moves by the same amount. Does this rule need a larger or a smaller learning rate than SGD?
 
 # %%
 def sign(parameters, rate):
@@ -203,13 +203,13 @@ for rate in (1e-3, 1e-2):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It needs a smaller rate. With the rate 0.001 the loss falls below the loss of guessing, and with 0.01 it stays above.
+# It needs a smaller learning rate. With the learning rate 0.001 the loss falls below the loss of guessing, and with 0.01 it stays above.
 #
 # </details>
 #
 # ## The small print
 #
-# * *The network.* The paper fine-tunes BERT-base. We train the lower three layers of a six-layer encoder. This encoder was trained to embed sentences, on data that include the pairs of MultiNLI. So training has a head start, but it is the same for every rule. Our copy of the paper lacks the sizes, the batch size, the rates, and the section on language data, so these settings are ours. No theorem of the paper covers these networks, so there are no hypotheses to check.
+# * *The network.* The paper fine-tunes BERT-base. We train the lower three layers of a six-layer encoder. This encoder was trained to embed sentences, on data that include the pairs of MultiNLI. So training has a head start, but it is the same for every rule. Our copy of the paper lacks the sizes, the batch size, the learning rates, and the section on language data, so these settings are ours. No theorem of the paper covers these networks, so there are no hypotheses to check.
 # * *The data are private samples,* which are not published. For other samples, the same target losses could be easier or harder to reach. [data/README.md](../data/README.md) says where the samples come from. We train on 5,914 comments of at most 400 characters, and on 12,000 pairs of at most 200 characters. In both sets the classes are equally frequent.
 # * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require that the network beats a bag-of-words model on the same rows. Its accuracy is far higher on pairs, and five percentage points higher on comments.
 # * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for all 24 claims on real data, no claim on this page is decided.

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # A vision transformer on CIFAR-10: do all layers grow?
 #
-# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* After it you can tell growth of a layer from a random walk.
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* After this page you can tell the growth of a layer from a random walk.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #
@@ -64,7 +64,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 #
 # Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data, and the last of them decides. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
 #
-# We compute the 95 % confidence interval of this ratio. The claim that a rule is slower is *reproduced* if the whole interval lies above 1. It is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, where we call two rules equally fast. Otherwise it is *undecided*.
+# We compute the 95 % confidence interval of this ratio. The claim that a rule is slower is *reproduced* if the whole interval lies above 1. It is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise it is *undecided*.
 
 # %%
 kept = kept_curves.kept("fig7")
@@ -74,8 +74,8 @@ verdict
 # %% [markdown]
 # The claims are decided by the first of the next two figures:
 #
-# * **Steps to the training loss, divided by SGD's.** Each dot is one seed; a hollow dot means that a run missed the target. A bar is the 95 % interval, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. But the bar lies inside the grey area, in which we call two rules equally fast.
-# * **Growth of the norm.** Each dot is the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line is their median. An orange ring is a matrix that grows less than a random walk with steps of the same lengths would.
+# * **Steps to the training loss, divided by SGD's.** Each dot marks one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast.
+# * **Growth of the norm.** Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks their median. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths would.
 #
 # The second figure goes further than the paper. In its right panel, each mark is one layer at the end of training. Layers above the thin line grew more than a random walk with steps of the same lengths. Layers below the line have hollow marks.
 
@@ -100,7 +100,7 @@ print(verdict.words())
 #
 # Make a prediction, then run the cell. It trains a small network on a small built-in data set, with one seed.
 #
-# 1. Under which rule do the weights grow more? *Prediction:* Adam moves every coordinate by about its rate, and SGD mainly moves the coordinates with a large gradient.
+# 1. Under which rule do the weights grow more? *Prediction:* Adam moves every coordinate by about its learning rate, and SGD mainly moves the coordinates with a large gradient.
 
 # %%
 found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
@@ -110,7 +110,7 @@ for rule in found.rates():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Under neither. At these two rates, the largest growth of a layer is nearly the same for both rules.
+# Under neither. At these two learning rates, the largest growth of a layer is nearly the same for both rules.
 #
 # </details>
 #
@@ -124,7 +124,7 @@ for rule in found.rates():
 #
 # ## The small print
 #
-# * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper lacks the sizes, the batch size and the rates for Figure 7, so these settings are ours. We kept them small, and train for six epochs. We decided before the runs to leave out Polyak's step, because of its cost. No theorem of the paper covers this network.
+# * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper lacks the sizes, the batch size and the learning rates for Figure 7, so these settings are ours. We kept them small, and train for six epochs. We decided before the runs to leave out Polyak's step, because of its cost. No theorem of the paper covers this network.
 # * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). There is one exception: only after the runs did we read the paper's sentence that norms grow as a claim. We judge it by the median growth over the matrices, separately for each of the three rules.
 # * *Adam* takes 0.37 times as many steps as SGD, with the interval 0.16 to 0.85. We report this only as an observation, because our copy of the paper does not say how fast Adam is on CIFAR-10. A summary by other authors says that Adam is about as fast as SGD on vision data.
 # * *Accuracy on the test set:* Adam 59.6 %, SGD 51.2 %, normalised SGD 50.4 %, and logistic regression on the pixels 41.7 %.

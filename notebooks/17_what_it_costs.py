@@ -14,7 +14,7 @@
 # %% [markdown]
 # # A thousand sentences: what a step and a solution cost
 #
-# *Side road of page [11](11_long_horizon.ipynb) · 15 minutes · [words](words.md).* After it you can say, before you run, how long your own data will take.
+# *Side road of page [11](11_long_horizon.ipynb) · 15 minutes · [words](words.md).* After this page you can say, before you run, how long your own data will take.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**. This study is ours, not the paper's.
 #
@@ -114,10 +114,10 @@ print(
 #
 # $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
 #
-# * In the *Gram form* we compute $K$ once and read it at every step. It has as many entries as the square of the number of pairs.
-# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. Let $r$ be the dimension of the span of the tokens. A step reads all $\delta_m$ twice, which makes $2r$ numbers per pair.
+# * In the *Gram form* we compute $K$ once and read it at every step. Its number of entries is the square of the number of pairs.
+# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. Let $r$ be the dimension of the span of the tokens. A step reads all $\delta_m$ twice, that is, it reads $2r$ numbers per pair.
 #
-# Both forms are exact in the same sense: they store numbers that would underflow as logarithms. Do both forms take the same steps? We compare them on a fifth of the sentences, for which it takes only a moment to compute $K$.
+# Both forms are exact in the same sense: they store numbers that would underflow as logarithms. Do both forms take the same steps? We compare them on one fifth of the sentences, for which it takes only a moment to compute $K$.
 
 # %%
 few = sentences(n // 5)

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Figures 2 and 5 of paper A, sentence by sentence
 #
-# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After it you can say under which step sizes and caps the paper's sentences on its Figure 2 are true.
+# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After this page you can say for which step sizes and caps the paper's sentences about its Figure 2 are true.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**, and **Lemma 5**.
 #
@@ -95,11 +95,11 @@ settings_figure
 # Two sentences are true in every setting: Polyak's rule reaches its cap, and then its steps become short. The other four sentences depend on the setting:
 #
 # * NGD is ahead of GD if its step is at least a third of GD's step. NGD is not ahead if its step is at most a tenth of GD's step. Caps and horizon do not matter.
-# * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap, long steps lose this advantage, because both rules reach the cap early.
+# * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap, momentum loses this advantage when the steps are long, because both rules reach the cap early.
 # * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, it eventually overtakes Polyak-step.
 # * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap, NGD turns at this rate only until it has been at the cap for a long time.
 #
-# So the sentences depend on the caps. The sentence about Polyak-step requires a cap on NGD. If NGD has a cap, the sentences about momentum and about Theorem 1 require that NGD reaches it late. (The paper validates Theorem 1 in Figure 2, that is, with caps. As we read the theorem, its rule has no cap.) The next cell prints the share of the settings in which each sentence is true.
+# So the sentences depend on the caps. The sentence about Polyak-step requires a cap on NGD. If NGD has a cap, the sentences about momentum and about Theorem 1 require that NGD reaches the cap late. (The paper validates Theorem 1 in Figure 2, that is, with caps. As we read the theorem, its rule has no cap.) The next cell prints the share of the settings in which each sentence is true.
 
 # %%
 found = sweeps["Figure 2"]
@@ -129,7 +129,7 @@ for name, cases in conditions.items():
         print(f"{name:12} is true in {found.share(name, condition):4.0%} of the settings in which {words}")
 
 # %% [markdown]
-# In 45 settings all six sentences are true of Figure 2's data. Which of them do we draw? First, NGD must have a finite cap, because the text says that it has one, and NGD must reach this cap before the horizon. Second, we take the longest horizon, and then the middle caps.
+# In 45 settings all six sentences are true of Figure 2's data. Which of these settings do we draw? First, NGD must have a finite cap, because the text says that it has one, and NGD must reach this cap before the horizon. Second, we take the longest horizon, and then the middle caps.
 
 # %%
 recorded = np.unique([*lib.log_spaced(steps, 200), horizon])

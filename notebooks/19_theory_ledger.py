@@ -14,13 +14,13 @@
 # %% [markdown]
 # # Every statement of the paper, beside the number measured for it
 #
-# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After it you can look up any statement of paper A beside what was measured.
+# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After this page you can look up any statement of paper A together with what was measured for it.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738): **Definition 1, Assumptions 1-2, Condition 1, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnotes 3 and 5**, and what Sections 3 and 4 add.
 #
-# **Question.** A theorem promises a bound. Can a number that a computer measures say yes or no to it? And would this number have noticed if the theorem were a little wrong?
+# **Question.** A theorem promises a bound. Can a number that a computer measures confirm or refute it? And would this number have revealed it if the theorem were slightly wrong?
 #
-# A *claim* is a measured number beside its bound. It holds or fails. We also test each claim that holds on altered copies of the problem, as negative controls: a norm, a step or an exponent is changed a little, or the end point is rotated. A claim *detects* such a change if it then fails. Here is one claim, from beginning to end.
+# A *claim* is a measured number beside its bound. It holds or fails. As negative controls, we take each claim that holds and test it again on altered copies of the problem: a norm, a step or an exponent is changed a little, or the end point is rotated. A claim *detects* such a change if it then fails. Here is one claim, from beginning to end.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -54,7 +54,7 @@ run = record.start("19_theory_ledger", "A", globals())
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
 
 # %% [markdown]
-# ## One claim, made in this page
+# ## One claim, made on this page
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -109,7 +109,7 @@ for name, toward in (("true target", W_mm), ("target rotated by 5 %", rotated)):
 # | *form* | the paper's sentence with a constant or a reading of ours, because our copy lacks the paper's |
 # | *finding* | a claim of ours, sharper than the paper |
 #
-# The hypotheses are claims, too, at the top of the table: Definition 1 and Assumptions 1 and 2 are measured on the data before we conclude anything from them. The column *detects* says how large a change a claim notices. For most claims 1 to 5 % suffices, or 0.1 in an exponent. `make falsify` measures this.
+# The hypotheses are claims, too, at the top of the table: Definition 1 and Assumptions 1 and 2 are measured on the data before we conclude anything from them. The column *detects* says how small a change still makes the claim fail. For most claims a change of 1 to 5 % suffices, or of 0.1 in an exponent. `make falsify` measures this.
 
 # %%
 sections = ledger_rows.SECTIONS
@@ -122,10 +122,10 @@ table
 print(table.summary())
 
 # %% [markdown]
-# Distinct measurements matter more than claims. Claims that measured the same number, such as a share of 1, count once there, and so do claims that follow from another one by algebra.
+# Distinct measurements matter more than claims. Claims that give the same number, such as a share of 1, count as one measurement, and so do claims that follow from one another by algebra.
 
 # %% [markdown]
-# In the figure, a square is a statement. It is blue if all of its claims hold, and orange if one fails. An empty square is a statement that we do not check.
+# In the figure, each square stands for one statement. The square is blue if all claims about the statement hold, and orange if one fails. An empty square marks a statement that we do not check.
 
 # %%
 about = ledger.caption("A", table)
@@ -139,9 +139,9 @@ figure
 #
 # ## Change this
 #
-# Predict first, then run. Each cell makes the claim on Theorem 1 again.
+# Predict first, then run. Each cell tests the claim about Theorem 1 again.
 #
-# 1. Make a smaller change: rotate the target by 1 %. *Prediction:* the error cannot fall below the rotation. Does the claim still notice after as many steps?
+# 1. Make a smaller change: rotate the target by 1 %. *Prediction:* the error cannot fall below the rotation. Does the claim still detect it after the same number of steps?
 
 # %%
 nearly = W_mm + 0.2 * (rotated - W_mm)
@@ -155,7 +155,7 @@ for iterations in (1000, 4000):
 #
 # </details>
 #
-# 2. Take another rule: plain gradient descent (GD) in place of normalised steps. *Prediction:* the gradient vanishes as the loss falls, and the norm grows like $\log t$. Does the direction still turn like a power of $t$?
+# 2. Take another rule: plain gradient descent (GD) in place of normalised steps. *Prediction:* the gradient vanishes as the loss falls, and the norm grows like $\log t$. Does the direction error still fall like a power of $t$?
 
 # %%
 print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
@@ -163,7 +163,7 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does not. Its exponent is near 0, and the claim fails.
+# No. The exponent of the error is near 0, and the claim fails.
 #
 # </details>
 #
@@ -177,17 +177,17 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 #
 # ## The small print
 #
-# *Fixed head.* There are four settings, all ours. *class means* and *antipodal* are smaller data of the kinds of our Figures 2 and 5. *class means, high d* has four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form holds that also bounds inner products of opt tokens. There are three starts. *small* is Gaussian and tiny (Lemma 4). *opposite* is $W_0 = -W_{mm}$. *local* is the token SVM's solution for another, randomly chosen selection of tokens, at which training may stay by the local theory (2308.16898).
+# *Fixed head.* There are four settings, all ours. *class means* and *antipodal* are smaller versions of the data of our Figures 2 and 5. *class means, high d* has four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form holds that also bounds inner products of opt tokens. There are three starts. *small* is Gaussian and tiny (Lemma 4). *opposite* is $W_0 = -W_{mm}$. *local* is the token SVM's solution for another, randomly chosen selection of tokens, at which training may stay according to the local theory (2308.16898).
 #
-# *Our readings.* As we read Assumption 1, it bounds the inner products of two queries, and all inner products that involve a token which is not an opt token. Our copy lacks its inequalities. Under our own condition no opt token can lose weight before it is selected. `papers/a/assumptions.py` derives this condition. The claims on Example 1 are also the claims on Lemma 8. The statement of Lemma 5 is missing from our copy; we also measure it on Figure 5's own data, with the data set on which it fails. Footnote 5 of the paper extends its results to such data, and our copy has no proof of it.
+# *Our readings.* As we read Assumption 1, it bounds the inner products of two queries, and all inner products that involve a token which is not an opt token. Our copy lacks its inequalities. Under our own condition no opt token can lose weight before it is selected. `papers/a/assumptions.py` derives this condition. The claims on Example 1 are also the claims on Lemma 8. The statement of Lemma 5 is missing from our copy; we also measure it on Figure 5's own data, including the data set on which it fails. Footnote 5 of the paper extends its results to such data, and our copy has no proof of it.
 #
 # *Probabilities and searches.* If a statement holds with probability $1-\delta$, we measure the probability that it fails, or a quantile, with $\delta = 0.1$. We compare the upper end of its 95 % confidence interval with the bound. Lemma 6 is about every $W$, and Lemmas 2 and 9 are about the iterates, whose opt weights Lemma 5 bounds from below. We test them on the worst such $W$ that a search finds.
 #
-# *Joint training.* We fit growth against $S_t$, the sum of the steps divided by $\eta$, which tends to $3t^{1/3}$ slowly. On the data model (DM) we train from zero by Eq. 13, with its exponent 2/3 and with other exponents. We also train from a small random start (Section 4.1), and with $T = 4$ and equal or nearly equal other tokens (Section 4.2). The linear predictor sees the opt tokens alone (Remark 3).
+# *Joint training.* We fit growth against $S_t$, the sum of the steps divided by $\eta$, which tends to $3t^{1/3}$ slowly. On the data model (DM) we train from zero by Eq. 13, with its exponent 2/3 and with other exponents. We also train from a small random start (Section 4.1), and with $T = 4$ and the other tokens equal or nearly equal (Section 4.2). The linear predictor sees the opt tokens alone (Remark 3).
 #
 # *Gradient descent.* Under plain GD $\lVert W_t\rVert$ grows like $\log t$, too slowly to see where it turns. So we test Theorem 6 and Remark 1 with steps that grow as the loss falls. These runs follow the path of plain GD, and a claim compares the two as far as plain GD gets.
 #
-# *Bounds.* If a bound was chosen after its measured value was known, the claim is marked as a regression test: it notices a change and proves nothing new.
+# *Bounds.* If a bound was chosen after its measured value was known, the claim is marked as a regression test: it detects later changes and proves nothing new.
 #
 # *What we did not do.* A summary of the paper suggests larger text and picture sets (GLUE, ImageNet), varying sequence lengths, and the downstream accuracy that a larger margin brings.
 

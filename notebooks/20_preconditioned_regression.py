@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Softmax attention trained to the global optimum by preconditioning
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can write Algorithm 1 of paper B, and say which of its three parts does the work.
+# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After this page you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
 # Train a softmax attention layer on a linear problem by stochastic gradient descent (SGD), from a random start. The loss stalls far above its smallest possible value. The loss is not convex, so we have no right to expect better.
 #
@@ -43,8 +43,8 @@
 # |---|---|---|
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
-# | $d$, $k$, $\sigma$ | length of an input $x$, length of a label $y$, standard deviation of the noise | |
-# | $L$, $R$ | loss on infinitely many samples, regulariser | |
+# | $d$, $k$, $\sigma$ | dimension of an input $x$, dimension of a label $y$, standard deviation of the noise | |
+# | $L$, $R$ | population loss (limit of infinitely many samples), regulariser | |
 # | $L^*$ | smallest loss, $k\sigma^2/2$ | |
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
 # | $\eta$ | step size | |
@@ -94,7 +94,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 
 # %% [markdown]
-# ## Algorithm 1, in this page
+# ## Algorithm 1, written out
 #
 # In a set of $m$ samples, each $x_i$ is a key and each $x_j$ is a query. Let $P_{ji} \propto e^{x_j^\top B x_i}$ be the softmax weights, $c_j = \sum_i P_{ji}x_i$ the mean that query $j$ reads, and $e_j = Ac_j - y_j$ its error. The gradients of $\hat L = \frac1{2m}\sum_j \|e_j\|^2$ are
 #
@@ -155,7 +155,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# Are our formulas right? We compare closed forms with sample averages: those of Theorem 1, and that of a moment below the threshold of A3. The claims give the differences in standard errors. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
+# Are our formulas right? We compare sample averages with the closed forms of Theorem 1, and with the closed form of a moment below the threshold of A3. The claims give the differences in units of the standard error. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
@@ -221,7 +221,7 @@ pictures["precond_fig2"]
 #
 # From the spectral start, all four combinations rise to the same plateau, so we do not draw them. This plateau comes from minibatch noise and from the bias of a minibatch of $m$ keys, which is of order $1/m$.
 #
-# From a random start, which the next figure shows, the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss stalls. Our $\Sigma$ is well conditioned, and on it the preconditioner changes nothing that we can measure. So the claim about the preconditioner holds or fails by chance.
+# From a random start, which the next figure shows, the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss stalls. Our $\Sigma$ is well conditioned, so the preconditioner makes no difference that we can measure, and the claim about it holds or fails by chance.
 
 # %%
 about_ablation = setting("parts of Algorithm 1")
@@ -247,7 +247,7 @@ figure_conditions
 #
 # <details><summary>What this does not show</summary>
 #
-# Our copy of the paper lacks the displayed formulas. We put our own reading in their place, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version of the paper (HiLD workshop, ICML 2026) has another regulariser and a renormalisation, which we do not reproduce.
+# Our copy of the paper lacks the displayed formulas. We replaced them by our own reading, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version of the paper (HiLD workshop, ICML 2026) has another regulariser and a renormalisation, which we do not reproduce.
 #
 # The paper says of A3 that "we require this integrability to show that the empirical gradient is close to the population gradient". We see another reason for A3: a query is also one of the keys, and $x^\top Bx$ is its logit with itself.
 #
@@ -258,7 +258,7 @@ figure_conditions
 # Predict first, then run. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples the excess is about 9 % from every start, because of sampling error.
 #
 # 1. Make the step ten times as long. *Prediction:* steps longer than $2/\lambda_{max}$ overshoot, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
-#    Is ten times the step too long?
+#    Is such a step too long?
 
 # %%
 def end(eta=step_size, A=None, B=None, rule=algorithm_1, iterations=200):
@@ -277,11 +277,11 @@ for eta in (step_size, 10 * step_size):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. A step size ten times as large is still below $2/\lambda_{max}$, and with either one the excess ends at the sampling error.
+# No. A step size ten times as large is still below $2/\lambda_{max}$, and with either step size the excess ends at the sampling error.
 #
 # </details>
 #
-# 2. Leave out the regulariser, and start with $A$ three times as large and $B$ a third as large. *Prediction:* the loss does not depend on the balance of $A$ and $B$, so nothing restores it. Is the final loss worse?
+# 2. Leave out the regulariser, and start with $A$ three times as large and $B$ one third as large. *Prediction:* the loss does not depend on the balance of $A$ and $B$, so nothing restores it. Is the final loss worse?
 
 # %%
 def unbalanced(X, Y, A, B, S, eta):

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # How many samples preconditioned attention needs
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say how the error of Algorithm 1 falls with the number of samples, and why.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After this page you can say how the error of Algorithm 1 falls with the number of samples, and why.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
@@ -33,7 +33,7 @@
 # |---|---|---|
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
-# | $L$, $L^*$ | loss on infinitely many samples, its smallest value $k\sigma^2/2$ | |
+# | $L$, $L^*$ | population loss (limit of infinitely many samples), its smallest value $k\sigma^2/2$ | |
 # | $R$ | regulariser, $\frac18\lVert\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\rVert_F^2$ | |
 # | $\hat L$, $\hat R$, $\hat\Sigma$ | loss, regulariser and covariance of $n$ samples | |
 # | $Z_\pi$ | the minimum of $L + R$ that is nearest to $Z$ | same as $Z$ |
@@ -85,7 +85,7 @@ small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
 print(*str(small.premises()).split("; "), sep="\n")
 
 # %% [markdown]
-# ## The bias, in this page
+# ## The bias, measured directly
 #
 # [Notebook 20](20_preconditioned_regression.ipynb) gives the gradients of $\hat L$. As the number of samples grows, they tend to
 # $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The bias is
@@ -107,7 +107,7 @@ for n in (16, 64, 256):
     print(f"n = {n:3}: length of the bias {bias:.5f}, times n {n * bias:.3f}")
 
 # %% [markdown]
-# ## Descent, in this page
+# ## Descent, written out
 #
 # Write $G = A^\top A - B^\top\Sigma B$, and let $g = (g_A; g_B)$ be the *oracle gradient*, which is the mean of the gradients of many fresh batches of $n$ samples. We use the true covariance in place of its estimate. A step of Algorithm 1 is then
 #
@@ -167,7 +167,7 @@ print(f"{oracle_steps} steps for n = infinity: page and library alike")
 #
 # * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the starting point,
 #   so the curve rises to the floor.
-# * *First figure, right.* The floor falls nearly like $n^{-2}$. This is faster than $n^{-1}$, the power that we read in Theorem 2.
+# * *First figure, right.* The floor falls nearly like $n^{-2}$. This is faster than $n^{-1}$, the rate that we read in Theorem 2.
 # * *Second figure.* The distance of the spectral start from the minima falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
@@ -191,7 +191,7 @@ figure_start
 # ## What we saw
 #
 # **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more
-# samples do. The bias of the gradient falls like $1/n$. The floor is quadratic in the bias, so it falls like $1/n^2$. Our copy of the paper does not show which power Theorem 2 promises; we read $1/n$.
+# samples do. The bias of the gradient falls like $1/n$. The floor is quadratic in the bias, so it falls like $1/n^2$. Our copy of the paper does not show which exponent Theorem 2 promises; we read it as $1/n$.
 #
 # ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
 #
@@ -201,8 +201,7 @@ figure_start
 #
 # Predict first, then run.
 #
-# 1. Take four times as many samples. *Prediction:* the bias is a quarter as large, and the floor is quadratic in the bias. Is the floor sixteen
-#    times lower? What does the fitted exponent in the figure say?
+# 1. Take four times as many samples. *Prediction:* the bias is one quarter as large, and the floor is quadratic in the bias. Is the floor one sixteenth as high? What does the fitted exponent in the figure say?
 
 # %%
 fewer, more = scaling.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
@@ -217,7 +216,7 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
 # </details>
 #
 # 2. Make the signal four times as large. *Prediction:* the moment in A3 is then still finite for $c = 1$, but no longer for $c = 2$. If we expand the bias in
-#    powers of $1/n$, each term is a mean over exponentials of the query, and the second mean is then infinite. Is the bias still inversely proportional
+#    powers of $1/n$, each coefficient is a mean of exponentials of the query, and the second of these means is then infinite. Is the bias still inversely proportional
 #    to $n$?
 
 # %%

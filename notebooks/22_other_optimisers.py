@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Other optimisers for softmax attention, each with its best step
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can write Adam and Muon, and say what they lack here.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After this page you can write Adam and Muon, and say what they lack here.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514). This page goes **beyond its Figure 2**: the comparison is ours, not the paper's.
@@ -27,8 +27,7 @@
 # ## The statement
 #
 # The layer $Z = (A; B)$ predicts $f_Z(x) = A\,\frac{\sum_i x_i e^{x^\top B x_i}}{\sum_i e^{x^\top B x_i}}$. We
-# train it on linear data $y = Mx + \varepsilon$ with $x \sim N(0, \Sigma)$ and $\varepsilon \sim N(0, \sigma^2 I)$. Theorem 1, quoted below, defines the loss $L$ on
-# infinitely many samples and the regulariser $R$.
+# train it on linear data $y = Mx + \varepsilon$ with $x \sim N(0, \Sigma)$ and $\varepsilon \sim N(0, \sigma^2 I)$. Theorem 1, quoted below, defines the population loss $L$ (the limit of infinitely many samples) and the regulariser $R$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -93,7 +92,7 @@ optimum = data.problems[0].optimal_loss
 print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 
 # %% [markdown]
-# ## The rules, in this page
+# ## The rules, written out
 #
 # | rule | direction for one matrix with gradient $g$ |
 # |---|---|
@@ -106,7 +105,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # | two-sided (ours) | as Algorithm 1, and for both matrices multiplied by $\hat\Sigma^{-1}$ on the right |
 #
 # Muon finds $UV^\top$ without a decomposition. It takes five steps of a polynomial iteration that pushes all singular values towards one.
-# The library takes these steps in sixteen-bit arithmetic, and so does this page. The roots of Shampoo and the eigenvectors of SOAP are recomputed at every tenth step.
+# The library takes these steps in sixteen-bit arithmetic, and so does this page. The roots of Shampoo and the eigenvectors of SOAP are recomputed every ten steps.
 # The best step size of Shampoo is 1, the largest that we tried.
 
 # %%
@@ -168,7 +167,7 @@ for name, rule in (("Adam", adam), ("Muon", muon)):
 #
 # $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 .$$
 #
-# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We check this on the loss for infinitely many samples. Let
+# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We check this on the population loss. Let
 # $E = Y_1Y_2^\top - M\Sigma^{1/2}$ and $D = Y_1^\top Y_1 - Y_2^\top Y_2$. The gradients of the function above are then
 # $EY_2 + \frac12Y_1D$ and $E^\top Y_1 - \frac12Y_2D$.
 
@@ -220,7 +219,7 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# How to read the next figure: each mark is one seed, and its horizontal position is the iteration at which this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The arrow beyond the end of the runs counts the seeds that do not come within 10 %.
+# How to read the next figure: each mark shows one seed, and its horizontal position is the iteration at which this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The arrow beyond the end of the runs counts the seeds that do not come within 10 %.
 #
 # Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. They still come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end higher than Algorithm 1 and the two-sided rule. SGD comes
 # within 10 % late, and only on some seeds. Shampoo does not get there at all.
@@ -245,8 +244,8 @@ figure
 #
 # Predict first, then run.
 #
-# 1. Train Adam with a third of its step, and with three times its step. *Prediction:* Adam's steps do not shrink with the gradient,
-#    so the loss at which it levels off rises with the step size. Does Adam also get within 10 % later with the smaller step?
+# 1. Train Adam with one third of its step size, and with three times its step size. *Prediction:* Adam's steps do not shrink with the gradient,
+#    so the loss at which it levels off rises with the step size. Does Adam also take longer to come within 10 % with the smaller step?
 
 # %%
 several = {f"step {share * best_steps['Adam']:.3g}": share for share in (1 / 3, 1, 3)}
@@ -258,7 +257,7 @@ for name, values in tried.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes. With a third of the step, at least one seed never comes within 10 % (inf), and the runs are too short to show the floor. With three times the step, Adam comes within 10 % early and ends higher, as predicted.
+# Yes. With one third of the step size, at least one seed never comes within 10 % (inf), and the runs are too short to show the floor. With three times the step size, Adam comes within 10 % early and ends higher, as predicted.
 #
 # </details>
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Preconditioned self-attention: every statement, and what the preconditioner is for
 #
-# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can say what the preconditioner is for, and look up any statement of paper B.
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After this page you can say what the preconditioner is for, and look up any statement of paper B.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
@@ -24,7 +24,7 @@
 #
 # ## The statement
 #
-# The layer has a value matrix $A$ and a key-query matrix $B$. Its loss on infinitely many samples is $L$, and its regulariser is $R$.
+# The layer has a value matrix $A$ and a key-query matrix $B$. Its population loss (the limit of infinitely many samples) is $L$, and its regulariser is $R$.
 # Theorem 1, quoted below, defines both.
 #
 # | symbol | meaning | shape |
@@ -67,7 +67,7 @@ sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_ro
 statements.quoted("B", STATEMENTS, "Theorem 1", "Algorithm 1")
 
 # %% [markdown]
-# ## The rule, in this page
+# ## The rule, written out
 #
 # The rule is gradient descent on $L + R$, except that $P$ multiplies the gradient of $B$ by $\Sigma^{-1}$. With $E = A\Sigma B^\top - M$ and
 # $G = A^\top A - B^\top\Sigma B$, the gradients are
@@ -89,8 +89,8 @@ balance = regression.regulariser_gradients(mild.Sigma, A, B)
 np.testing.assert_allclose(gradient(mild, A, B)[1], loss[1] + balance[1], rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
-# How many iterations does the rule need? The minima differ by a rotation $R$. Let $\lambda$ denote the rates of the descent after linearisation at the minimum with $R=I$, to which the spectral start is near. At other minima the rates differ, except for the two-sided rule. If the step is
-# $1/\lambda_{max}$, the error along the slowest mode shrinks by the factor $1 - \lambda_{min}/\lambda_{max}$ per iteration. We test this prediction by counting iterations. We start just off the minimum and stop when the error is a hundredth of its initial value.
+# How many iterations does the rule need? The minima differ by a rotation $R$. Let $\lambda$ denote the decay rates of the descent, linearised at the minimum with $R=I$, near which the spectral start lies. At other minima the decay rates differ, except for the two-sided rule. If the step is
+# $1/\lambda_{max}$, the error along the slowest mode shrinks by a factor of $1 - \lambda_{min}/\lambda_{max}$ per iteration. We test this prediction by counting iterations. We start just off the minimum and stop when the error is one hundredth of its initial value.
 
 # %%
 def count(problem, name, step=1.0, limit=20_000):
@@ -116,7 +116,7 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # ## Ill-conditioned covariances
 #
-# Now $\Sigma$ has eigenvalues from 1 down to 1/condition, while the signal $M\Sigma^{1/2}$ stays the same. From here on we no longer count iterations. We compute from the rates how many iterations it takes to reduce the error by the factor $10^6$.
+# Now $\Sigma$ has eigenvalues from 1 down to 1/condition, while the signal $M\Sigma^{1/2}$ stays the same. From here on we no longer count iterations. Instead we compute from the decay rates how many iterations it takes to reduce the error by a factor of $10^6$.
 
 # %%
 iterations = experiments.condition_numbers(conditions, range(seeds))
@@ -140,7 +140,7 @@ about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; ou
 plots.caption(figure_ill, about_ill)
 
 # %% [markdown]
-# In this figure the number at the end of each line is its slope, as a power of the condition number. Without a preconditioner the number of iterations grows fastest. With the
+# In this figure the number at the end of each line is its slope, that is, the exponent of the condition number. Without a preconditioner the number of iterations grows fastest. With the
 # paper's preconditioner it grows like the condition number itself. With a preconditioner on both sides it does not grow.
 #
 # ## Every statement
@@ -154,12 +154,12 @@ plots.caption(figure_ill, about_ill)
 # To see whether a claim could fail, `make falsify` repeats its measurement on [altered copies](words.md) of the problem. The column *detects* gives the smallest change that makes the claim fail.
 #
 # Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys. These weights define the mean $c = \sum s_i x_i$ of the keys and their covariance
-# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. By Monte Carlo we measure the powers of $n$ with which the moments and errors in these lemmas fall, and the power for the bias of the gradients. Each fit includes a correction of relative order $1/n$, which we subtract. For the
+# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. By Monte Carlo we measure the exponents of $n$ with which the moments and errors in these lemmas fall, and the exponent for the bias of the gradients. Each fit includes a correction of relative order $1/n$, which we subtract. For the
 # bias at signal 0.2 this term is infinite, and the claim fails.
 #
 # For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps that use the oracle gradient (the mean over many fresh batches). We take 200 data sets of
 # each size, and measure the excess loss that 90 % of them do not exceed. The measured exponent lies well below the
-# bound $-1$, so this claim would not notice a small error in the theorem. The claims about the floor and the rate are stricter tests.
+# bound $-1$, so this claim would not detect a small error in the theorem. The claims about the floor and the rate are stricter tests.
 #
 # We read the remark after Theorem 2 as a remark about the regularised loss $L + R$.
 #
@@ -180,11 +180,11 @@ figure = plots.caption(ledger.draw(table, STATEMENTS, PLAIN), about)
 figure
 
 # %% [markdown]
-# In this figure, orange squares are statements with a claim that fails, and empty squares are statements that we do not check.
+# In this figure, orange squares mark statements with a failing claim, and empty squares mark statements that we do not check.
 #
 # ## What we saw
 #
-# **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ stands on both sides of $E^\top A$; in the gradient of $A$ it stands only on the right of $E$. The preconditioner of Algorithm 1 cancels
+# **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ appears on both sides of $E^\top A$; in the gradient of $A$ it appears only on the right of $E$. The preconditioner of Algorithm 1 cancels
 # the left $\Sigma$. With it the number of iterations grows like the condition number, and without it faster. A preconditioner on both sides, which is ours, removes the growth.
 #
 # The gain depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is not so slow. There
@@ -196,8 +196,7 @@ figure
 #
 # Predict first, then run. The cells count iterations as above.
 #
-# 1. Take ten times the condition number. *Prediction:* under Algorithm 1 the number of iterations grows like the condition number. By which
-#    factor does it grow, and by which factor does it grow without the preconditioner?
+# 1. Take ten times the condition number. *Prediction:* under Algorithm 1 the number of iterations grows like the condition number. By what factor does it grow, and by what factor does it grow without the preconditioner?
 
 # %%
 worse = experiments.ill_conditioned(10 * conditions[0], 0)
@@ -207,8 +206,7 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Algorithm 1 takes about ten times as many iterations. Without the preconditioner the factor is several times larger, because the power of the condition number is
-# above one. With a preconditioner on both sides nothing changes.
+# Algorithm 1 takes about ten times as many iterations. Without the preconditioner the factor is several times larger, because the number of iterations then grows like a power of the condition number with an exponent above one. With a preconditioner on both sides nothing changes.
 #
 # </details>
 #
@@ -226,7 +224,7 @@ print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
 #
 # </details>
 #
-# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step $1/\lambda_{max}$ shrinks the slowest mode by the factor $1-\lambda_{min}/\lambda_{max}$ per step.
+# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step $1/\lambda_{max}$ shrinks the slowest mode by a factor of $1-\lambda_{min}/\lambda_{max}$ per step.
 #
 # <details><summary>Solution</summary>
 #

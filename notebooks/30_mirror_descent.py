@@ -14,11 +14,11 @@
 # %% [markdown]
 # # Mirror descent chooses the norm of the margin
 #
-# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* After it you can write a mirror step, and say which norm's margin it maximises.
+# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* After this page you can write a mirror step, and say which norm's margin it maximises.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# In the end, training reads one token of each sample, the *selected token*, which need not be the best. Its *margin* over another token is the difference of their logits. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([notebook 10](10_fixed_decoder.ipynb)).
+# By the end of training, the layer reads one token of each sample, the *selected token*, which need not be the best. Its *margin* over another token is the difference of their logits. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([notebook 10](10_fixed_decoder.ipynb)).
 #
 # **Question.** Can another update rule reach the largest margin of another norm?
 
@@ -56,7 +56,7 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 #
 # Let $\alpha_i$ be the selected token, which has the most weight at the last step. Its margin over token $t$ is $g_m=\langle A_m,W\rangle$ with $m=(i,t)$ and $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
 #
-# Twice the matrix has twice the margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. Think of the norm as a price. The entries of $(1,0)$ and of $(\frac12,\frac12)$ have the sum 1. The first vector costs 1 for every $p$. The second costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper.
+# Doubling the matrix doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. Think of the norm as a price. The entries of $(1,0)$ and of $(\frac12,\frac12)$ have the sum 1. The first vector costs 1 for every $p$. The second costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper.
 #
 # ![Balls of three norms grow until they touch the allowed matrices](drawings/balls.svg)
 #
@@ -67,7 +67,7 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 #
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
-# The way back takes an entry $v$ of the image to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
+# The map back takes an entry $v$ of the image to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
 
 # %%
 def descent(data, W):
@@ -95,7 +95,7 @@ figure_map = plots.legend(figure_map, axis)
 figure_map
 
 # %% [markdown]
-# The figure shows the way back, which is $v^{4/3}$, $v$ and $\sqrt v$ for positive $v$ and $p=1.75$, 2 and 3. Two steps of length 1 in the mirror image move the entry of $W$ like this:
+# The figure shows the map back, which is $v^{4/3}$, $v$ and $\sqrt v$ for positive $v$ and $p=1.75$, 2 and 3. Two steps of length 1 in the mirror image move the entry of $W$ like this:
 #
 # | step of $v$ | $p=1.75$ | $p=2$ | $p=3$ |
 # |---|---|---|---|
@@ -110,13 +110,13 @@ figure_map
 #
 # $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
 #
-# is the share of this *largest margin* that $W$ has. We expect that mirror descent with exponent $p$ brings it to 1.
+# is the share of this *largest margin* that $W$ attains. We expect that mirror descent with exponent $p$ brings this ratio to 1.
 #
 # **Why?** The mirror image is the gradient $\nabla\psi(W)$ of $\psi(W)=\lVert W\rVert_p^p/p$. Suppose that the direction of $W_t$ converges to a matrix $V$ with positive margins. We scale $V$ so that its smallest margin is 1.
 #
 # 1. Each step adds a positive multiple of $-\nabla L$ to $\nabla\psi(W)$. In $-\nabla L$ the weight of the pair $m$ contains the factor $e^{-g_m}$ ([notebook 00](00_attention_by_hand.ipynb)). So, late in training, $\nabla\psi(W_t)$ grows along a sum of the $A_m$ of smallest margin at $V$.
 # 2. The weights in this sum are positive if in each of these pairs the selected token has the higher score. (The paper calls such tokens [locally optimal](words.md). Otherwise a pair pulls the other way.)
-# 3. $W_t$ grows without bound, so what $\nabla\psi(W_t)$ was at the start no longer counts. Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$, its direction tends to that of $\nabla\psi(V)$. Hence, up to a factor, $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only if the margin of $m$ at $V$ is 1. These are the optimality conditions (KKT) of the SVM.
+# 3. $W_t$ grows without bound, so the initial value of $\nabla\psi(W_t)$ no longer matters. Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$, the direction of $\nabla\psi(W_t)$ tends to that of $\nabla\psi(V)$. Hence, up to a factor, $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only if the margin of $m$ at $V$ is 1. These are the optimality conditions (KKT) of the SVM.
 # 4. *Only $W_{mm}$ satisfies them.* Let $W\ne V$ also have margins of at least 1. Then $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m=\sum\beta_m\langle A_m,V\rangle=\langle\nabla\psi(V),V\rangle$. A strictly convex function lies above its tangents, so $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$. So $V$ has the least norm.
 
 # %%
@@ -158,7 +158,7 @@ figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
 figure_rays
 
 # %% [markdown]
-# Each curve is column 1 of $W_t$, scaled to end at length 1. It runs along the dotted ray of its own exponent.
+# Each curve shows column 1 of $W_t$, scaled to end at length 1. It runs along the dotted ray of its own exponent.
 #
 # ## Which margin does each exponent reach?
 #
@@ -182,11 +182,11 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# Read along a row: in all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is still below 1, so no run is finished. The gap is largest for $p=3$, for which $\lVert W\rVert_p$ grows most slowly (last exercise). Because the gaps differ, columns compare badly: $p=1.75$ has more of the $\ell_2$ margin than $p=2$. In exercise 1 we train longer, and it has less.
+# Read along a row: in all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is still below 1, so no run is finished. The gap is largest for $p=3$, for which $\lVert W\rVert_p$ grows most slowly (last exercise). Because the gaps differ, a column is not a fair comparison: training with $p=1.75$ attains more of the $\ell_2$ margin than training with $p=2$. In exercise 1 we train longer, and it attains less.
 #
 # ## Is it only the map?
 #
-# Perhaps the way back alone gives $W$ this shape. To test this, we take the mirror image of the last $W$ of a run, and map it back with another exponent $p$. *Prediction:* if only the map matters, this reaches as much of the largest $\ell_p$ margin as training with $p$.
+# Perhaps the map back alone gives $W$ this shape. To test this, we take the mirror image of the last $W$ of a run, and map it back with another exponent $p$. *Prediction:* if only the map matters, this reaches as much of the largest $\ell_p$ margin as training with $p$.
 
 # %% tags=["nbval-check-output"]
 def remap(trained, p):
@@ -227,7 +227,7 @@ about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds
 figure_ratio
 
 # %% [markdown]
-# Read down a column of the first table; its diagonal is training. Training with $p=2$ reaches 0.965 of the largest $\ell_2$ margin. The mapped runs of the two other exponents reach 0.870 and 0.766. In the figure, the curve of training (median) rises above the dotted levels of the mapped runs; the numbers are the exponents of training. So the map alone does not reach these margins. With 100 seeds, training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most ([record](../figures/desk/mirror_bregman.json)). But the map alone orders the ratios: with one exception in the second table, all 20 mapped matrices have their largest ratio in the norm of the map.
+# Read down a column of the first table, whose diagonal shows training itself. Training with $p=2$ reaches 0.965 of the largest $\ell_2$ margin. The mapped runs of the two other exponents reach 0.870 and 0.766. In the figure, the curve of training (median) rises above the dotted levels of the mapped runs; the numbers are the exponents of training. So the map alone does not reach these margins. With 100 seeds, training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most ([record](../figures/desk/mirror_bregman.json)). But the map alone orders the ratios: with one exception in the second table, all 20 mapped matrices have their largest ratio in the norm of the map.
 #
 # ## How near is each run to its SVM?
 #
@@ -257,11 +257,11 @@ figure = figures.divergences(histories, divergences, about)
 figure
 
 # %% [markdown]
-# In each panel the curve of its own exponent ends lowest ([also with 100 seeds](../figures/desk/mirror_bregman.png)). But this is weak evidence, because every mapped matrix is nearest to the SVM of its map (first table). Moreover, the divergence is [quadratic](mirror_descent.md) in a small error of the direction: for $p=2$ it is one minus the cosine, so an angle of 0.1 gives 0.005. Margins are linear in $W$, so the ratio shows the error better.
+# In each panel the curve of its own exponent ends lowest ([also with 100 seeds](../figures/desk/mirror_bregman.png)). But this is weak evidence, because every mapped matrix is nearest to the SVM of its map (first table). Moreover, for small direction errors the divergence is [quadratic](mirror_descent.md) in the error: for $p=2$ it is one minus the cosine, so an angle of 0.1 gives 0.005. Margins are linear in $W$, so the ratio shows the error better.
 #
 # ## Head and attention together
 #
-# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, and divides each gradient by its own norm. We use the two samples of the authors' code. As in this code, both start at zero, so that their mirror images are sums of steps and no start has to fade. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
+# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, and divides each gradient by its own norm. We use the two samples of the authors' code. As in this code, $W$ and $u$ start at zero, so that their mirror images are sums of steps and no start has to fade. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
 joint_data = section5.joint_instance()
@@ -285,7 +285,7 @@ joint_figure = figures.joint(joint, joint_ends, heads, joint_about)
 joint_figure
 
 # %% [markdown]
-# At the end all curves fall. For $p=3$ they end farthest from their solutions, and there training selects another token of the first sample. On the right, the direction of $u$ is one angle. A curve dips when this angle passes that of the solution, and rises because it overshoots.
+# At the end of training all curves are falling. For $p=3$ they end farthest from their solutions, and for this exponent training selects another token of the first sample. In the right panel, the direction of $u$ is a single angle. A curve dips when this angle passes that of the solution, and rises because it overshoots.
 #
 # ## What we saw
 #
@@ -315,7 +315,7 @@ for p, history in long_runs.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Those of the diagonal: 1.000, 0.997 and 0.983. Each is now also the largest entry of its column.
+# Those on the diagonal: 1.000, 0.997 and 0.983. Each is now also the largest entry of its column.
 #
 # </details>
 #
@@ -341,7 +341,7 @@ for p, history in histories.items():
     print(f"p = {p:g}: equal after {history.iterations[k]} steps; runs with locally optimal tokens: {optimal} of {seeds}")
 
 # %% [markdown]
-# **The claims** are measured numbers with their bounds. Here `row` and `runs` ask which SVM is nearest. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs settled late. Without the largest 5 % of the values the means agree.
+# **The claims** are measured numbers with their bounds. Here `row` and `runs` ask which SVM is nearest. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
 
 # %%
 table = claims.Table(section5.bregman_claims(divergences, histories))

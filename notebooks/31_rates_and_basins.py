@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent on attention: how fast, and from how far away
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say how fast mirror descent turns, and from which starts it stays.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After this page you can say how fast mirror descent turns, and from which starts it stays.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #
@@ -105,7 +105,7 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# In the figure below, each circle is one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. They lie close to the dotted dashes: $D$ falls with twice the exponent of the bound, like
+# In the figure below, each circle is one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. They lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
 # $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
 
 # %%
@@ -150,7 +150,7 @@ figure_basins
 #
 # ![The divergence falls with twice the exponent of Lemma 29's bound](../figures/desk/mirror_rates.png)
 #
-# *The larger run (desk scale): the power of $\|W\|$ with which the divergence falls, for five exponents $p$. The grey dashes are the bound of Lemma 29.*
+# *The larger run (desk scale): the exponent of $\|W\|$ with which the divergence falls, for five values of $p$. The grey dashes are the bound of Lemma 29.*
 #
 # [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
 #
@@ -158,7 +158,7 @@ figure_basins
 #
 # Predict first, then run. The first cell starts on the edge of a cone around the selections that training with $p$ found, and prints medians.
 #
-# 1. An exponent nearer to one, $p = 1.25$. *Prediction:* the bound of Lemma 29 is $r^{1-p}$, so $D$ falls more slowly. Does $D$ again fall with twice
+# 1. Take an exponent nearer to one, $p = 1.25$. *Prediction:* the bound of Lemma 29 is $r^{1-p}$, so $D$ falls more slowly. Does $D$ again fall with twice
 #    this exponent?
 
 # %%
@@ -175,7 +175,7 @@ for p in (1.25, 1.5):
 #
 # </details>
 #
-# 2. A sparser geometry, $p = 1.2$. Train one data set from zero. *Prediction:* a $p$ near 1 prefers few large
+# 2. Take a sparser geometry, $p = 1.2$. Train on one data set from zero. *Prediction:* a $p$ near 1 prefers few large
 #    entries. How many entries of $W_t$ hold 90 % of $\sum_{jk} |W_{jk}|$?
 
 # %%
@@ -192,7 +192,7 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The nearer $p$ is to 1, the fewer entries. This order is there from the first step on, because the way back from the mirror image raises entries to the power $q-1$, and this power is large if $p$ is near 1. So the count tells us more about the map than about training.
+# The nearer $p$ is to 1, the fewer entries are needed. This order is there from the first step on, because the map back from the mirror image raises entries to the power $q-1$, and this exponent is large if $p$ is near 1. So the count tells us more about the map than about training.
 #
 # </details>
 #

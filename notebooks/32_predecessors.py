@@ -14,7 +14,7 @@
 # %% [markdown]
 # # What mirror descent on attention builds on: keys and queries, several tokens, the regularisation path
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After it you can say what keys and queries, several best tokens, and the regularisation path change.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After this page you can say what changes with keys and queries, with several best tokens, and on the regularisation path.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) **generalises** *Transformers as Support Vector
 # Machines* (arXiv 2308.16898). This page measures results of the earlier paper, and paper C's **theorem on the regularisation path**.
@@ -97,7 +97,7 @@ scores = np.sort(attention.scores(data, data.u), -1)  # (seeds, n, T)
 print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min():.4f}")
 
 # %% [markdown]
-# ## The rules, in this page
+# ## The rules, written out
 #
 # With $G = \nabla_W L$, the gradients for $K$ and $Q$ are $GQ$ and $G^\top K$. Both steps are normalised:
 #
@@ -179,8 +179,8 @@ figure_path
 #
 # Predict first, then run.
 #
-# 1. Ten times the radius. *Prediction:* the minimiser on a sphere has an angle of order $1/R$ to its limit, and $D$ is quadratic
-#    in this angle. Does $D$ fall to a hundredth of its value?
+# 1. Take ten times the radius. *Prediction:* the minimiser on a sphere has an angle of order $1/R$ to its limit, and $D$ is quadratic
+#    in this angle. Does $D$ fall to one hundredth of its value?
 
 # %%
 wider = followed(2, [10, 100, 1000])["path"]
@@ -189,7 +189,7 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly, and the larger $R$ is, the nearer the factor comes to a hundredth.
+# Nearly, and the larger $R$ is, the nearer the factor comes to one hundredth.
 #
 # </details>
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent on film reviews: accuracy, attention and sparsity
 #
-# *Side road of page [45](45_atlas_of_networks.ipynb) · 10 minutes · [words](words.md).* After it you can say which claims on sparser attention a small study decides.
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 10 minutes · [words](words.md).* After this page you can say which claims on sparser attention a small study decides.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **experiments on IMDb**.
 #
@@ -36,8 +36,8 @@
 # No theorem covers such a network, so there are no hypotheses to check.
 #
 # The paper's ten repeats all start from copies of one initial model. **Here every repeat has its own start and its own order of batches.** Our network has the paper's
-# size 3 and trains at the paper's rates. It reads whole words, whereas the paper's network reads word pieces. It trains for 16 epochs, whereas the paper's network trains for 72 to 162 epochs.
-# For comparison we also show a reduced network, with rates of our own.
+# size 3 and trains at the paper's learning rates. It reads whole words, whereas the paper's network reads word pieces. It trains for 16 epochs, whereas the paper's network trains for 72 to 162 epochs.
+# For comparison we also show a reduced network, with learning rates of our own.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -57,7 +57,7 @@ run = record.start("33_transformer_imdb", "C", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
-# ## The mirror step, in this page
+# ## The mirror step, written out
 
 # %%
 def mirror_step(theta, gradient, rate, p):
@@ -137,7 +137,7 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 # of size 3.
 #
 # In all four seeds $\ell_{1.1}$ has fewer such entries than $\ell_2$, as in the paper. But the difference is only a few hundred of
-# 442,368 entries. About a third of the entries are above 0.06 already at the start, and 16 epochs hardly change them. The next figure shows by how much the count under $\ell_{1.1}$ is below that under $\ell_2$: a dot for each of our seeds, and a diamond for the paper.
+# 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs hardly change them. The next figure shows by how much the count under $\ell_{1.1}$ is below the count under $\ell_2$: a dot for each of our seeds, and a diamond for the paper.
 
 # %%
 verdicts[1]
@@ -158,7 +158,7 @@ sparsity[0]
 reviews.index_figure(kept, reduced)
 
 # %% [markdown]
-# At the paper's size, the next figure shows that the difference between $\ell_{1.1}$ and $\ell_2$ is small but has the same sign in every seed. Each dot is a seed, and each bar is a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
+# At the paper's size, the next figure shows that the difference between $\ell_{1.1}$ and $\ell_2$ is small but has the same sign in every seed. Each dot marks one seed, and each bar shows a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
 
 # %%
 reviews.sparsity_differences(kept)
@@ -166,7 +166,7 @@ reviews.sparsity_differences(kept)
 # %% [markdown]
 # ## Which tokens are selected
 #
-# In the lower panel of the next figure, each box shows one of the first words of a review. Its shade is the weight that the first token gives to this word in the last layer, averaged over the heads, in the first seed. Both rows share one scale. Most of a review's
+# In the lower panel of the next figure, each box shows one of the first words of a review. Its shade shows the weight that the first token gives to this word in the last layer, averaged over the heads, in the first seed. Both rows share one scale. Most of a review's
 # weight lies on later words. If $\ell_{1.1}$ attends more sharply, only a few boxes in its row are dark.
 #
 # How many tokens does a row of attention weights $a_t$ use? We compute $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of
@@ -184,7 +184,7 @@ attention[0]
 # %% [markdown]
 # ## What we saw
 #
-# **Here:** no verdict. We trained the smallest of the paper's networks at the paper's rates, for 16 epochs. It classifies 84.4 % ($\ell_{1.1}$), 83.8 % ($\ell_2$)
+# **Here:** no verdict. We trained the smallest of the paper's networks at the paper's learning rates, for 16 epochs. It classifies 84.4 % ($\ell_{1.1}$), 83.8 % ($\ell_2$)
 # and 79.7 % ($\ell_3$) of the test reviews correctly. A linear classifier that counts the same words reaches 88.0 %, so by our rule the network is too small to decide. The paper's claims about order, sparsity and sharper attention are all **undecided**.
 #
 # Without this rule, our seeds would agree with the paper in three points: $\ell_{1.1}$ comes first, has sparser weights, and attends more sharply. They would disagree in one point: $\ell_3$ comes after $\ell_2$.
@@ -200,8 +200,7 @@ print(*(table.words() for table in verdicts), sep="\n")
 #
 # Predict first, then run. Each cell trains a small network on demo data, which come with the library, with one seed.
 #
-# 1. Train $\ell_2$ at a tenth of its rate. *Prediction:* the loss is summed over the batch of 50 reviews, so each rate acts
-#    like 50 times this rate on the mean loss. Is the rate 0.0004 already enough?
+# 1. Train $\ell_2$ at one tenth of its learning rate. *Prediction:* the loss is summed over the batch of 50 reviews, so each learning rate acts like 50 times this rate on the mean loss. Is the learning rate 0.0004 already enough?
 
 # %%
 small = DEMO["imdb"]
@@ -211,11 +210,11 @@ for rate in (0.0004, 0.004):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Hardly. The network learns, because guessing would give the loss $\log 2 = 0.69$, but its final loss is about twice as high as at the rate 0.004.
+# Hardly. The network learns, because guessing would give the loss $\log 2 = 0.69$, but its final loss is about twice as high as at the learning rate 0.004.
 #
 # </details>
 #
-# 2. Use Adam in place of mirror descent. *Prediction:* with Adam we need not adapt the rate to the sum over the batch.
+# 2. Use Adam in place of mirror descent. *Prediction:* with Adam we need not adapt the learning rate to the sum over the batch.
 #    Why?
 
 # %%
@@ -224,8 +223,7 @@ print(smoke.last_losses(small, {"Adam": 1e-3}))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Adam divides by the size of the gradient, so the sum and the mean over the batch give the same step. At an
-# ordinary rate Adam ends with a smaller loss than $\ell_2$ at either rate.
+# Adam divides by the size of the gradient, so the sum and the mean over the batch give the same step. At an ordinary learning rate Adam ends with a smaller loss than $\ell_2$ at either learning rate.
 #
 # </details>
 

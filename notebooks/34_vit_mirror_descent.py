@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent against Adam on a vision transformer
 #
-# *Side road of page [45](45_atlas_of_networks.ipynb) · 8 minutes · [words](words.md).* After it you can compare two optimisers at equal loss and at equal steps.
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 8 minutes · [words](words.md).* After this page you can compare two optimisers at equal loss and at equal steps.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **vision experiment** on CIFAR-10.
 #
@@ -59,7 +59,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 
 # %% [markdown]
 # [Notebook 33](33_transformer_imdb.ipynb) has the code of the mirror step. The step is an addition in the mirror image
-# $|\theta|^{p-1}\mathrm{sgn}\,\theta$. For $p = 1.1$ the inverse of this map is a tenth power, so small entries become tiny.
+# $|\theta|^{p-1}\mathrm{sgn}\,\theta$. For $p = 1.1$ the inverse of this map raises entries to the tenth power, so small entries become tiny.
 #
 # ## What the data decide
 #
@@ -79,8 +79,8 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# * **Test accuracy.** A thin line is one run, on a sample of the test images. A black line joins, for one seed, the points at which both rules reach the best accuracy that both reach. The coloured words give the accuracy after the last step, on all test images. How far apart do the two rules end?
-# * **Hoyer index.** A grey line joins the indices of both rules in one seed: above at the smallest training loss that both reach, below after the last step. Which rule is sparser above, and which below?
+# * **Test accuracy.** Each thin line shows one run, evaluated on a sample of the test images. For each seed, a black line joins the points at which the two rules reach the best accuracy that both attain. The coloured words give the accuracy after the last step, on all test images. How far apart do the two rules end?
+# * **Hoyer index.** For each seed, a grey line joins the indices of the two rules: above at the smallest training loss that both reach, below after the last step. Which rule is sparser above, and which below?
 
 # %%
 MARKS = "thin lines: runs; right: a mark for each seed"
@@ -89,7 +89,7 @@ figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure
 
 # %% [markdown]
-# The next figure shows the accuracy on held-out pictures at each learning rate that we tried. A ring marks the rate that we chose. Is it inside the grid?
+# The next figure shows the accuracy on held-out pictures at each learning rate that we tried. A ring marks the learning rate that we chose. Is it inside the grid?
 
 # %%
 reviews.rates(kept)
@@ -100,9 +100,9 @@ reviews.rates(kept)
 # **Here:** after eight epochs Adam reaches 63.1 % and $\ell_{1.1}$ reaches 48.3 %. Whether they end alike after 1,000 epochs is **not tested
 # at this horizon**. Adam is ahead early: it takes 0.23 times as many steps to reach the same accuracy, so this claim is **reproduced**. At equal
 # training loss the weights of $\ell_{1.1}$ are sparser: their Hoyer index is higher by 0.023, so this claim is also **reproduced**. But $\ell_{1.1}$ takes
-# four to five times as many steps to reach this loss. At the end, after equally many steps, its weights are not sparser (0.192, against 0.195 for Adam).
+# four to five times as many steps to reach this loss. At the end of training, after equally many steps, its weights are not sparser (0.192, against 0.195 for Adam).
 #
-# The learning rate matters: the table of claims above gives, for each claim, the range of the result over the best two rates of both rules. An earlier
+# The learning rate matters: the table of claims above gives, for each claim, the range of the result over the best two learning rates of both rules. An earlier
 # study trained a smaller network on 10,000 images with five seeds. It found 0.42 for the ratio of the steps, by a measure that we chose after its runs, and 0.085 for the difference of the Hoyer indices. Its verdicts were the same.
 #
 # The next cell prints the verdicts in the words of the protocol.
@@ -114,10 +114,9 @@ print(verdict.words())
 # ## Change this
 #
 # Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. It takes 200 steps, because after
-# 80 steps all losses are still near the loss of guessing, $\log 10 = 2.30$. One seed cannot rank two losses that differ by
-# less than a tenth.
+# 80 steps all losses are still near the loss of guessing, $\log 10 = 2.30$. One seed cannot rank two losses that differ by less than 10 %.
 #
-# 1. Change the mirror exponent. *Prediction:* $\ell_2$ is SGD. Is $\ell_{1.1}$ slower or faster at the same rate?
+# 1. Change the mirror exponent. *Prediction:* $\ell_2$ is SGD. Is $\ell_{1.1}$ slower or faster at the same learning rate?
 
 # %%
 longer = replace(DEMO["vit"], horizon=200)
@@ -126,11 +125,11 @@ print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Neither by much. At this rate the two losses end about a tenth apart.
+# Neither by much. At this learning rate the two losses end about 10 % apart.
 #
 # </details>
 #
-# 2. Try a rule of your own. It is a class with its options, here mirror descent with $p = 1.5$. *Prediction:* does it end between
+# 2. Try a rule of your own. You pass a class with its options, here mirror descent with $p = 1.5$. *Prediction:* does it end between
 #    $\ell_{1.1}$ and $\ell_2$?
 
 # %%

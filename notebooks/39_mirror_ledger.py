@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent on attention, lemma by lemma
 #
-# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After it you can look up any lemma of paper C beside what was measured.
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After this page you can look up any lemma of paper C together with what was measured for it.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
 # their content**. At least one claim tests each of them, except for the
@@ -92,7 +92,7 @@ own = {field.name: globals()[field.name] for field in fields(ledger_rows.Sizes)}
 sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
 # %% [markdown]
-# ## One claim, made in this page
+# ## One claim, made on this page
 #
 # To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of $\|W\|^{p-1}$ by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient. The lemma says that it is at most 1.
 # The following cells do all of this for one data set.
@@ -164,7 +164,7 @@ table
 print(table.summary())
 
 # %% [markdown]
-# In the figure below, each box is one statement. An orange box would have a claim that fails, and an empty box is a statement that we do not check.
+# In the figure below, each box is one statement. An orange box would mark a statement with a failing claim, and an empty box marks one that we do not check.
 
 # %%
 about = ledger.caption("C", table)
@@ -198,11 +198,10 @@ for p in (1.75, 2, 3):
 #
 # <details><summary>Lemma 27: its radius and what it detects</summary>
 #
-# Lemma 27 holds for every $\pi$ in $(0, 1)$ and for matrices in the cone whose norm is at least $R_\pi$. Before any run we fixed $\pi = 0.001$, which is a
-# tenth of the smallest change in an altered copy. The proof of Lemma 21 then gives $R_\pi$ from the data, with constants of ours, because
+# Lemma 27 holds for every $\pi$ in $(0, 1)$ and for matrices in the cone whose norm is at least $R_\pi$. Before any run we fixed $\pi = 0.001$, which is one tenth of the smallest change in an altered copy. The proof of Lemma 21 then gives $R_\pi$ from the data, with constants of ours, because
 # our copy of the paper lacks its formula (`papers.c.lemmas.lemma21_radius`).
 #
-# In all runs but one, $R_\pi$ is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$. One run, with $p = 3$, needs $145{,}000\,\lVert W_{mm}\rVert$.
+# In all runs but one, $R_\pi$ is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$. In the remaining run, with $p = 3$, it is $145{,}000\,\lVert W_{mm}\rVert$.
 # For $p \le 2$ the claim detects a target that is rotated by 5 %, because the path around this target leaves it inside the cone. For $p = 3$ the claim
 # detects a wrong step, but no rotated target. There our $\mu_0$ is so small that the margins inside the cone hardly differ.
 #
@@ -212,7 +211,7 @@ for p in (1.75, 2, 3):
 #
 # Predict first, then run. The cell checks the claim about Lemma 4 again.
 #
-# 1. A random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only if the mirror image of $W$ points along the
+# 1. Take a random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only if the mirror image of $W$ points along the
 #    negative gradient. Does the claim still detect a step that is 5 % too long?
 
 # %%
@@ -223,7 +222,7 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. From a random start both shares stay below a half.
+# No. From a random start both shares stay below one half.
 #
 # </details>
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The law of the margins: what the direction error of attention is
 #
-# *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* After it you can compute, from the dual variables, the constant in the error of attention's direction.
+# *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* After this page you can compute, from the dual variables, the constant in the error of attention's direction.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.
@@ -73,8 +73,8 @@ for t in (1, 10, 100, 300, 1000):
 # Why? In the code, sample $i$ pulls on $W$ with the force $e^{q-1}q(1-q)$. Late in training the weight $q=1/(1+e^{g_i})$ of its second token is nearly $e^{-g_i}$, so the force is nearly proportional to $e^{-g_i}$.
 #
 # 1. Each step is the sum of $(1,0)$ and $(0,\frac12)$, each multiplied by its pull. If $g_2-g_1=-\log4$, sample 2 pulls four times as hard as sample 1. Then the step points along $W_{mm}$ and does not change the difference.
-# 2. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If it is smaller, it rises.
-# 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of the second orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the path's distance from the ray.
+# 2. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If the difference is smaller, it rises.
+# 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of the second term orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the path's distance from the ray.
 #
 # Seen from the origin, a fixed distance is an angle that shrinks like $1/\|W_t\|$.
 
@@ -91,7 +91,7 @@ figure_ray
 # Left: the path joins the dotted line, which is parallel to the dashed ray. Right: its distance from the ray converges to our prediction from the duals.
 #
 # **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. (The direction error, $2\sin(\theta_t/2)$, is nearly $\sin\theta_t$ for small angles.) So $W_t$ needs the length $C/\sin1°$.
-# Each step is 0.1 long, and late steps point almost along $W_{mm}$, so we predict $C/(0.1\,\sin1°)$ steps, up to a few because of the early ones.
+# Each step is 0.1 long, and late steps point almost along $W_{mm}$, so we predict $C/(0.1\,\sin1°)$ steps, up to a few, because the early steps point elsewhere.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -114,7 +114,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 #
 # **Theorem (in words).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough (both defined below). Then
 # $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
-# The matrix $\rho_\perp$ is the limit of the part of $W_t$ beside the ray through $W_{mm}$. The mean $\text{mean}_\beta$ has the weights $\beta$, so $\sum_m\beta_mo_m=0$ and $\rho_\perp$ is orthogonal to $W_{mm}$. If the $A_m$ are independent, exactly one $\rho_\perp$ in their span has these inner products, and a linear system gives it.
+# The matrix $\rho_\perp$ is the limit of the part of $W_t$ orthogonal to the ray through $W_{mm}$. The mean $\text{mean}_\beta$ has the weights $\beta$, so $\sum_m\beta_mo_m=0$ and $\rho_\perp$ is orthogonal to $W_{mm}$. If the $A_m$ are independent, exactly one $\rho_\perp$ in their span has these inner products, and a linear system gives it.
 #
 # **In the plane above**, the $\kappa_m$ are equal, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant. Its mean with the weights 1 and 4 is $-0.8\log4$, so the offsets are $o=(0.8,-0.2)\log4$. The vector with these margins is $\rho_\perp=(0.8,-0.4)\log4$, as before.
 #
@@ -196,7 +196,7 @@ print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[
 # %% [markdown]
 # Here $C$ is less than a quarter of the whole constant. We know no formula for $\omega_\infty$; [page 43](43_map_of_the_constant.ipynb) predicts its length by integrating a flow.
 #
-# **Two iterates give the direction without this error.** $W_t$ is $a_tW_{mm}$ plus a part that converges to $\rho_\perp+\omega_\infty$, and so is $W_{t/2}$. In $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane, the printed difference is $22.3607\cdot(1,2)$. [Page 41](41_how_margins_settle.ipynb) uses this trick.
+# **Two iterates give the direction without this error.** $W_t$ is $a_tW_{mm}$ plus a part that converges to $\rho_\perp+\omega_\infty$, and $W_{t/2}$ has the same form. In $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane, the printed difference is $22.3607\cdot(1,2)$. [Page 41](41_how_margins_settle.ipynb) uses this trick.
 #
 # ## Many runs
 #
@@ -244,7 +244,7 @@ figure_diagonal
 # %% [markdown]
 # Left: if the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). Right (logarithmic axis): if $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1.
 #
-# In the folded table, a row is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails. The prediction in `law.constant` takes $\lVert W_t\rVert$ and, at $t/10$, $\omega_\infty$ from the run itself.
+# In the folded table, each row is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails. The prediction in `law.constant` takes $\lVert W_t\rVert$ and, at $t/10$, $\omega_\infty$ from the run itself.
 
 # %%
 table = claims.Table(runs.all_claims(kept))

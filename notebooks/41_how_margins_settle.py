@@ -14,12 +14,12 @@
 # %% [markdown]
 # # How margins converge: a max-margin direction from two iterates, and the longest step
 #
-# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After it you can name the longest step that converges, and gain many digits from two iterates.
+# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After this page you can name the longest step that converges, and gain many digits from two iterates.
 #
 # By the law of notebook 40, the margins $g_m$ of the pairs on the support all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which follows from the dual variables $\beta_m$ of the token SVM.
 # **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
 #
-# **Question.** How fast do the offsets converge? With which steps do they never converge? And what can you read off a run whose offsets have converged?
+# **Question.** How fast do the offsets converge? For which step lengths do they never converge? And what can you read off a run whose offsets have converged?
 #
 # ## Two samples in the plane
 #
@@ -78,7 +78,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 #
 # A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So small deviations shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
-# We test this on one problem of unit tokens. Near the limit, the margins on the support move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$; the threshold does not depend on $\kappa_m$.
+# We test this on one problem with unit tokens. Near the limit, the margins on the support move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$; the threshold does not depend on $\kappa_m$.
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
@@ -169,7 +169,7 @@ figure_steps = plots.caption(margin_law_figures.cycles(found), about_steps)
 figure_steps
 
 # %% [markdown]
-# In both panels the movement jumps at the dotted line, the predicted threshold. Each mark is one seed with one step length.
+# In both panels the movement jumps at the dotted line, the predicted threshold. Each mark shows one seed with one step length.
 #
 # ![Moves of the offsets against the step: a jump at the threshold](../figures/desk/law_steps.png)
 #
@@ -194,7 +194,7 @@ step_claims.append(law_steps.cycle_without_momentum())
 # %% [markdown]
 # From 0.1 the offset converges to 0. From 5 it jumps from side to side forever. Attention does the same when we train it (claim `law.cycle`).
 #
-# The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of $0.9\,\eta^*$. As late in training, the weights are saturated.
+# The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of $0.9\,\eta^*$. The weights are saturated, as they are late in training.
 
 # %%
 searched, sizes = 25 * seeds, range(2, 8)
@@ -208,7 +208,7 @@ print(
 print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
-# A run that goes to and fro need not be in a cycle. In a cycle, the mean of the pulls would equal the duals, up to a common factor (Proposition 3 of the note). The runs that we followed have nearly dependent features. Their mean is far from the duals, and they drift.
+# A run that oscillates need not be in a cycle. In a cycle, the mean of the pulls would equal the duals, up to a common factor (Proposition 3 of the note). The runs that we followed have nearly dependent features. In these runs the mean of the pulls is far from the duals, and the runs drift.
 
 # %% [markdown]
 # ## Real tokens
@@ -247,7 +247,7 @@ figure_real
 #
 # ## What we saw
 #
-# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the duals give the rates $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Few of the random independent supports went to and fro for long.
+# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the duals give the rates $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Few of the random independent supports gave runs that oscillated for long.
 #
 # Once offsets have converged, they cancel in $W_{2t}-W_t$. For NGD this difference was many orders of magnitude nearer to the max-margin direction than $W_t$. On real tokens, too, the duals give the constant.
 #

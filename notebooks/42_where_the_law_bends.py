@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Where the law bends: a trained head, runs that miss, and several heads
 #
-# *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After it you can prove on two samples that joint training is not global, and extend the law to a head that learns.
+# *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After this page you can prove on two samples that joint training is not global, and extend the law to a head that learns.
 #
 # **[Notebook 40](40_law_of_margins.ipynb)** states a law for a layer with a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant $C$, which we compute from the [dual variables](words.md) of the [token SVM](words.md).
 # In **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) the head $u$ learns together with $W$. Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$.
@@ -52,7 +52,7 @@ statements.quoted("A", STATEMENTS, "Theorem 3", "Lemma 3")
 # **It should, because the $\kappa_m$ have a limit.** The head is a linear classifier, so it turns towards the solution $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ of its own SVM, and the slopes $|\ell_i'|$ of the loss at the samples become proportional to the duals $\nu_i$ of this SVM.
 # The score gap of each pair becomes proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. The pull is slope times gap. So $W$ obeys the law with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$.
 #
-# We compute $C$ for one problem with four samples. The data come from paper A's data model (DM): a sample has two Gaussian tokens, and the opt token is about $\alpha$ times as long.
+# We compute $C$ for one problem with four samples. The data come from paper A's data model (DM): a sample has two Gaussian tokens, and the opt token is about $\alpha$ times as long as the other one.
 
 # %%
 data = coordinates.minimal(tokens.two_token_gaussian(0, n=4, T=2, d=40)).tokens
@@ -114,7 +114,7 @@ figure_joint
 # * At $u=0$ and $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$, so it points down. For $u<0$ it can point up only if $e^{3.5\lvert u\rvert}>2$, and hence only if $u<-\frac16$.
 # * So if $u$ moves by at most $\frac16$ per step, $u\le0$ forever. The answer for sample 1 is then $f_1=p_1u\le0$, and the loss never falls below $\frac12$.
 #
-# The next cell verifies these steps in rational arithmetic, and that no two samples with smaller integers are a counterexample.
+# The next cell verifies these steps in rational arithmetic. It also verifies that no two samples with smaller integers form a counterexample.
 #
 # More generally, take two scalar tokens per sample and short steps of $u$. The note proves that the sum of all tokens times their labels decides: training misses the max-margin directions if this sum is negative. The claim `global.line` below tests this.
 
@@ -202,7 +202,7 @@ plots.caption(margin_law_figures.heads(common, each), about_heads)
 #
 # We check four hypotheses, and say which of them excludes a run. The run settles on one [selection](words.md), and its margins grow without bound. On the support all duals are positive, and the selected token has the higher score. The opt tokens are linearly independent.
 #
-# The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. The protocol gives the criteria, with their changes, and says which are older than their runs. We added the claims `global.agree` and `global.formula` after the results, so they are not predictions.
+# The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. The protocol gives the criteria, with their changes, and says which criteria were fixed before their runs. We added the claims `global.agree` and `global.formula` after the results, so they are not predictions.
 #
 # </details>
 #

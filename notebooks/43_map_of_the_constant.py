@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The map of the constant: data, degenerate pairs, starts and other norms
 #
-# *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* After it you can say what the constant depends on: data, degenerate pairs, start, norm.
+# *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* After this page you can say what the constant depends on: data, degenerate pairs, start, norm.
 #
 # By the law of **[notebook 40](40_law_of_margins.ipynb)**, $\|W_t\|$ times the [direction error](words.md) of attention tends to a constant. If a run starts from zero and every pair is on the support, this constant is $C$, which follows from the [dual variables](words.md) of the [token SVM](words.md).
 # The law excludes problems in which a dual is zero, and it holds for one norm only. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
@@ -111,7 +111,7 @@ print("runs switch at", {axis: round(float(at.mean()), 3) for axis, at in switch
 # %% [markdown]
 # **Can noise remove the solution $W_{mm}$?** Not here. Scaling the noise amounts to a change of basis for tokens and queries, so the SVM stays feasible.
 #
-# More samples, longer sequences or fewer dimensions can remove the solution. By Cover's count (1965), random constraints are too many if there are more than twice as many as unknowns. Here this limit is $n(T-1)=2d(d-2)$. At which size do half of the seeds have no $W_{mm}$?
+# More samples, longer sequences or fewer dimensions can remove the solution. By Cover's count (1965), there are too many random constraints once their number exceeds twice the number of unknowns. Here this limit is $n(T-1)=2d(d-2)$. At which size do half of the seeds have no $W_{mm}$?
 
 # %%
 few = range(sample_seeds)
@@ -144,10 +144,10 @@ figure_map = plots.caption(figures.constants(points), about_map)
 figure_map
 
 # %% [markdown]
-# Each circle is a run. Its position shows how far its constant $C$ is from the prediction, which follows from the duals of the same problem. If the law holds, every circle lies to the left of our bound. How does $C$ itself change?
+# Each circle shows one run. Its position shows how far its constant $C$ is from the prediction, which follows from the duals of the same problem. If the law holds, every circle lies to the left of our bound. How does $C$ itself change?
 #
 # * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "imbalance" and "raw noise", the runs are predicted to switch their selection only beyond the values on the map.
-# * $C$ grows by a factor with each doubling of $T$ or $n$, and it falls with $d$. Along $n$ and $d$, the solutions disappear at one to two times Cover's count. Along $T$ they disappear later, because all constraints of a sample share its query.
+# * Each doubling of $T$ or $n$ multiplies $C$ by some factor, and $C$ falls with $d$. When we vary $n$ or $d$, the solutions disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, they disappear later, because all constraints of a sample share its query.
 # * If $T/d$ is fixed, $C$ falls as $T$ grows. Correlation raises $C$, because the duals grow as the differences between tokens shrink.
 #
 # ![How far each run is from its prediction, with one row for each property of the data](../figures/desk/bends_constant.png)
@@ -254,8 +254,8 @@ plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 
 # %% [markdown]
 # * First figure: from a Gaussian start and for $p<2$, the error falls like $\|W\|^{-(p-1)}$. From zero it falls like $\|W\|^{-1}$ for every $p$.
-# * Second figure: the marks of the integrated path, which is the path of the flow, lie on the diagonal. The marks of the first-order sum lie to the right of it.
-# * Third figure, left: the dotted prediction, $\log a_t$, goes through the late marks of every run. (An *idle* pair is a degenerate one.) Right: the movement of the offsets jumps between the two step lengths on either side of 1. Constant steps reach the same $\|W\|$ but end in a cycle.
+# * Second figure: the marks computed by integrating the flow lie on the diagonal. The marks of the first-order sum lie to the right of it.
+# * Third figure, left: the label "idle" marks degenerate pairs. The dotted prediction, $\log a_t$, goes through the late marks of every run. Right: the movement of the offsets jumps between the two step lengths on either side of 1. Constant steps reach the same $\|W\|$ but end in a cycle.
 #
 # ## What we saw
 #
@@ -278,10 +278,10 @@ plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 # | a start | its part off the span adds to $C$ in quadrature | the law; measured |
 # | partial support | the part outside the span is the integral of a flow | limit of short steps; measured |
 # | partial support | tokens and head bound this part | proved for the saturated flow; measured |
-# | $\ell_p$ | both powers of $\lVert W\rVert$ | by an ansatz; measured |
+# | $\ell_p$ | both exponents of $\lVert W\rVert$ | by an ansatz; measured |
 # | $p<2$ | steps like $t^{p-2}$ converge at any level | linear stability; measured |
 #
-# [where_the_law_bends.md](where_the_law_bends.md) has the derivations, and [law_of_margins.md](law_of_margins.md) the theorem on zero duals. [The protocol](bends_protocol.md) lists the criteria. It says which criteria are older than their runs, and dates the changes. In a first round 6 of 19 claims failed; we then added three premises for the runs from zero and from a start.
+# [where_the_law_bends.md](where_the_law_bends.md) has the derivations, and [law_of_margins.md](law_of_margins.md) the theorem on zero duals. [The protocol](bends_protocol.md) lists the criteria. It says which criteria were fixed before their runs, and dates the changes. In a first round 6 of 19 claims failed; we then added three premises for the runs from zero and from a start.
 #
 # </details>
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The atlas for keys and queries, for competing selections, and in a vision transformer
 #
-# *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After it you can say how training keys and queries in place of W changes the norm, and how much of it shows in a network.
+# *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After this page you can say how training keys and queries in place of W changes the norm, and how much of this change shows in a network.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$, and [notebook 44](44_atlas.ipynb) finds the norm in which each optimiser maximises the margin. But networks train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
 #
@@ -152,7 +152,7 @@ plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disput
 # %% [markdown]
 # First picture: near ties mislead a rule if its filled mark lies far to the left of its circle. They mislead Adam most.
 #
-# Second picture: a mark is the share of comparisons that a rule wins. The last row pools the six steepest rules. A rule that follows its own norm lies to the right of one half. From zero four of the seven rules do so here, and three at desk scale. The whole bar of $\ell_3$ lies to the left of one half.
+# Second picture: each mark shows the share of comparisons that a rule wins. The last row pools the six steepest rules. A rule that follows its own norm lies to the right of one half. From zero four of the seven rules do so here, and three at desk scale. The whole bar of $\ell_3$ lies to the left of one half.
 #
 # ## 3. The attention layers of a vision transformer
 #
@@ -225,7 +225,7 @@ for m in (1, 3, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds: one column has less than half of the ratio of ten columns. Three suffice here.
+# The prediction holds: one column has less than half of the ratio of ten columns. Three columns suffice here.
 #
 # </details>
 #

@@ -18,7 +18,7 @@
 # %% [markdown]
 # # Norms that an optimiser makes itself, and what weight decay costs
 #
-# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After it you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
+# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After this page you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
 # [Notebook 44](44_atlas.ipynb) measures which of seven norms each optimiser prefers. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train one matrix $W$. Two questions remain. AdaGrad, and Adam on single samples, reach none of the seven margins. And in practice weights decay, so $W$ cannot grow forever.
 #
@@ -30,7 +30,7 @@
 # | $\gamma_N$ | the largest value of $\min_mg_m$ for a matrix of norm $N(W)\le1$ |
 # | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: the smallest margin of $W$ as a share of the largest possible one; at most 1 |
 # | $G$; $D_t$; $\eta$ | the downhill direction $-\nabla L(W)$; the step direction of a rule; its step size |
-# | $M$, $v$; $\beta_1$, $\beta_2$ | running means of $G$ and $G^2$, entry by entry; the factors by which they forget per step |
+# | $M$, $v$; $\beta_1$, $\beta_2$ | running means of $G$ and $G^2$, entry by entry; their forgetting factors per step |
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -115,7 +115,7 @@ plots.caption(atlas_figures.used(own, found, share), about_more)
 # **How to read the figures.** In the first figure, each mark is the relative error of the prediction in one run under the weakest decay. It would be zero if the prediction were exact, and nothing is fitted. The dashed line is the largest error that we allow. In the second figure:
 #
 # * *Left.* Decay is stronger towards the left. Under strong decay, runs select other tokens than under the weakest decay, and most of these tokens allow a larger margin.
-# * *Right.* This panel belongs to the section above. A filled mark is the ratio in a rule's own norm, and a hollow mark is its best ratio in the seven norms. Most filled marks are higher than the hollow marks of their runs.
+# * *Right.* This panel belongs to the section above. Each filled mark shows the ratio in a rule's own norm, and each hollow mark shows its best ratio in the seven norms. Most filled marks are higher than the hollow marks of their runs.
 #
 # ## Three more predictions
 #
@@ -144,7 +144,7 @@ also_table
 #
 # ## Change this
 #
-# **The decay.** *Prediction:* with a tenth of the decay, a tenth of the share is lost, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share for gradient descent, from the strongest decay to the weakest.
+# **The decay.** *Prediction:* with one tenth of the decay, the lost share is one tenth as large, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share for gradient descent, from the strongest decay to the weakest.
 
 # %%
 for name, end in ends.items():
@@ -160,7 +160,7 @@ for name, end in ends.items():
 #
 # <details><summary>When should Adam on single samples have its own norm?</summary>
 #
-# We need $\epsilon=0$, samples that are taken in turn, and selected tokens that score higher than the others. Moreover, $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by the factor $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
+# We need $\epsilon=0$, samples that are taken in turn, and selected tokens that score higher than the others. Moreover, $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by a factor of $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
 #
 # With *all* samples per step the picture is simpler. If all entries of $G$ fall at the same rate, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step then points along $\mathrm{sgn}(G)$, so the norm is $\ell_\infty$. This needs the same bound on the growth of margins.
 #

@@ -18,7 +18,7 @@
 # %% [markdown]
 # # How fast an optimiser reaches its margin, and what costs Adam its norm
 #
-# *Side road of page [44](44_atlas.ipynb) · 20 minutes · [words](words.md).* After it you can say how step sizes set the rate of the margin, and when Adam stops following signs.
+# *Side road of page [44](44_atlas.ipynb) · 20 minutes · [words](words.md).* After this page you can say how step sizes set the rate at which the margin grows, and when Adam stops following signs.
 #
 # [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after many constant steps. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
 #
@@ -65,7 +65,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 #
 # Under normalised gradient descent each step points along the feature $A_m$ of this pair. The margins on the *support*, the pairs that bind in the token SVM, then stay equal up to about one step. A sum of features with positive weights and equal margins is the max-margin matrix, up to a factor. So $W$ turns towards it.
 #
-# Other rules add another matrix than $A_m$ for each pair. Sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general the sum of these matrices is not the max-margin matrix in the rule's norm.
+# Other rules add a matrix other than $A_m$ for each pair. Sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general the sum of these matrices is not the max-margin matrix in the rule's norm.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -203,9 +203,9 @@ for iterations in (5, 10):
 # * *SOAP* divides in rotated coordinates. There the entries off the diagonal are noise, and $v$ enlarges them.
 # * *Normalised steps on single samples* are equally long for every sample, whether its margin is small or not.
 # * *The undamped natural gradient* tries to raise all answers by the same amount. So almost the whole step goes to the sample whose answer has saturated most, and the ratio ends near 0.
-# * *Mirror descent in $\ell_3$* heads for the same margin as steepest descent in $\ell_3$. But it takes its steps on the mirror map of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, where steepest descent gives $t$. So its margins grow more slowly, and its ratio rises more slowly.
+# * *Mirror descent in $\ell_3$* heads for the same margin as steepest descent in $\ell_3$. But it takes its steps on the mirror map of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, whereas under steepest descent it grows like $t$. So its margins grow more slowly, and its ratio rises more slowly.
 #
-# Rules with costly steps stop earlier than the map says: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) has the predictions in full.
+# Rules with costly steps stop before the number of steps given on the map of page 44: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) has the predictions in full.
 #
 # </details>
 #
