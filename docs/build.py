@@ -76,6 +76,15 @@ def collect(folder: Path) -> None:
     readme = (files.ROOT / "README.md").read_text(encoding="utf-8")
     papers = figures.PAPERS
     known = {"figures": best, "pages": pages, "papers": papers, "readme": readme}
+    # The first heading of a page, for the list of pages.
+    known["titles"] = {
+        name: re.search(
+            "^# # (.+)$",
+            files.ROOT.joinpath(f"notebooks/{name}.py").read_text(encoding="utf-8"),
+            re.M,
+        )[1]
+        for name in pages
+    }
 
     def fill(template: str, name: str, **more: object) -> None:
         text = TEMPLATES.get_template(template).render(known | more)

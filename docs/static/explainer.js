@@ -84,7 +84,7 @@ svg.bring("turning.gif", (place) => {
   let path = [];
   let timer = 0;
 
-  svg.html(place, "p", { class: "hint" }, "Drag a blue arrow to start training from another direction.");
+  svg.html(place, "p", { class: "hint" }, "Drag the round end of a blue arrow to start training from another direction. The best token is green.");
   const drawing = svg.add(place, "svg", { viewBox: "0 0 760 330", role: "group" });
   drawing.setAttribute("aria-label", "Two examples of three tokens; arrows turn to dashed rays");
   const controls = svg.html(place, "div", { class: "controls" });
@@ -136,7 +136,7 @@ svg.bring("turning.gif", (place) => {
     });
     const [distance, size] = [attention.error(W).toFixed(3), attention.norm(W).toFixed(1)];
     step.textContent = `step ${STEPS[time.value].toLocaleString("en")}`;
-    words.textContent = `The direction of W is ${distance} from that of the max-margin matrix. Its length is ${size}.`;
+    words.textContent = `Direction error ${distance}: the distance of the direction of W from that of the max-margin matrix, from 0 to 2. The norm of W is ${size}.`;
   }
 
   function train() {
