@@ -4,12 +4,15 @@ The rows of a statement are its claims, one row per claim and setting.
 """
 
 import math
+import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from typing import Self
 
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -31,6 +34,11 @@ from lib.files import ROOT, read_object
 
 DRIFT = 1e-6  # relative change of a measured value between processors, in float64
 ROUNDING = 1e-9  # a measured value below this is rounding error
+# Of the picture of a ledger.
+ACROSS = 4  # squares side by side in each of its two blocks
+SQUARE = 0.42  # inches from the top of a square to that of the next
+LINE = 0.125  # inches from one line of words to the next
+LONGEST = 14  # letters of a statement's name in one line
 # What is written if a failing claim has no remark, by its verdict. Claims on real data
 # have a verdict.
 NO_REMARK = {
@@ -511,9 +519,13 @@ def totals(
 
 
 def draw(
-    ledger: Sequence[Claim], paper: Mapping[str, Statement], wide: int = 12
+    ledger: Sequence[Claim],
+    paper: Mapping[str, Statement],
+    plain: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Draw a square for each statement of a paper; `caption` explains the colours.
+    """Draw a square for each statement of a paper, and write below what fails.
+
+    The squares are in two blocks, which a narrow page shows one below the other.
 
     Parameters
     ----------
@@ -521,8 +533,9 @@ def draw(
         The rows.
     paper : mapping of str to Statement
         The paper's statements by name, in its order.
-    wide : int, optional
-        How many squares stand side by side.
+    plain : mapping of str to str, optional
+        What a failure means in plain words, by the id of the claim without its setting.
+        Default: the statement of the claim.
 
     Returns
     -------
@@ -538,36 +551,75 @@ def draw(
     >>> rows = ledger.rows("Theorem 1", "n = 10", 20, claim, fails_if=("norm off",))
     >>> figure = ledger.draw(rows, {"Theorem 1": Statement("rate", "")})
     >>> figure.axes[0].texts[0].get_text().split()
-    ['Theorem', '1', '1', 'hold']
+    ['Theorem', '1', '1', 'holds']
     """
-    lines = -(-len(paper) // wide)
-    reasons = {}
-    figure, (axis,) = plots.panels(1, 1, height=0.52 * lines + 0.7)
-    for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
-        like = plots.look(
-            "not reproduced" if failed else "reproduced" if group else "undecided"
-        )
-        left = place % wide
-        low = -(place // wide)
-        fill = to_rgba(like.colour, 0.3) if group else "none"
-        square = Rectangle((left, low), 0.92, 0.9, facecolor=fill)
-        square.set(edgecolor=like.colour, linewidth=2.5 if failed else 0.8)
-        axis.add_patch(square)
+    lines = -(-len(paper) // (2 * ACROSS))
+    failing = []
+    for name, group, failed, count in _groups(ledger, paper):
         if failed:
-            reasons[f"{name} ({group[0].setting})"] = group[0].statement
-        words = name.replace(" ", "\n", 1) + (f"\n{count}" if group else "")
-        longest = max(map(len, words.split()))
-        middle = dict(ha="center", va="center", fontsize=4.9 if longest > 10 else 5.5)
-        axis.text(left + 0.46, low + 0.44, words, **middle)
-    # What fails is written below the squares, a line for each statement.
-    for line, (name, reason) in enumerate(reasons.items()):
-        words = f"fails: {name}: {reason}"
-        place = dict(ha="left", va="top", fontsize=6.5)
+            failing.append((f"{name}: {count}", _reason(group[0], plain or {})))
+    # The words below the squares, in inches: a bold line for each failure, and its
+    # reason. The first failure is below the left block, the second below the right one.
+    needed = [0.0, 0.0]
+    for place, (_, reason) in enumerate(failing):
+        needed[place % 2] += LINE * (2.6 + reason.count("\n"))
+    below = max(needed)
+    figure, axes = plots.panels(1, 2, height=SQUARE * lines + below + 0.35)
+    for place, (name, group, failed, count) in enumerate(_groups(ledger, paper)):
+        axis = axes[place // (lines * ACROSS)]
+        left = place % ACROSS
+        low = -SQUARE * (place // ACROSS % lines)
+        _square(axis, (left, low), name, (len(group), failed, count))
+    heights = [SQUARE * (0.8 - lines)] * 2
+    for place, (title, reason) in enumerate(failing):
+        axis, top = axes[place % 2], heights[place % 2]
+        words = dict(ha="left", va="top", fontsize=7.5)
         colour = plots.look("not reproduced").colour
-        axis.text(0, 0.8 - lines - 0.35 * line, words, color=colour, **place)
-    axis.set(xlim=(-0.02, wide), ylim=(0.95 - lines - 0.35 * len(reasons), 0.95))
-    axis.axis("off")
+        axis.text(0, top, title, color=colour, fontweight="bold", **words)
+        axis.text(0, top - 1.15 * LINE, reason, **words)
+        heights[place % 2] -= LINE * (2.6 + reason.count("\n"))
+    for axis in axes:
+        axis.set(xlim=(-0.03, ACROSS), ylim=(SQUARE * (0.92 - lines) - below, SQUARE))
+        axis.axis("off")
+    axes[1].set_visible(len(paper) > lines * ACROSS or len(failing) > 1)
     return figure
+
+
+def _square(
+    axis: Axes, corner: tuple[float, float], name: str, counts: tuple[int, int, str]
+) -> None:
+    """Draw the square of a statement at its lower left corner, in columns and inches.
+
+    `counts` are how many rows it has, how many of them fail, and both in words.
+    """
+    number, failed, count = counts
+    like = plots.look(
+        "not reproduced" if failed else "reproduced" if number else "undecided"
+    )
+    fill = to_rgba(like.colour, 0.3) if number else "none"
+    square = Rectangle(corner, 0.94, 0.88 * SQUARE, facecolor=fill)
+    square.set(edgecolor=like.colour, linewidth=2.5 if failed else 0.8)
+    axis.add_patch(square)
+    if number == 1 and not failed:
+        count = "1 holds"
+    if count == unmeasured("See its page."):
+        count = "see the page"
+    title = name if len(name) <= LONGEST else name.replace(" ", "\n", 1)
+    middle = dict(ha="center", va="center", fontsize=7, linespacing=1.05)
+    colour = plots.BLACK if number else plots.GREY
+    at = corner[0] + 0.47, corner[1] + 0.44 * SQUARE
+    axis.text(*at, f"{title}\n{count}", color=colour, **middle)
+
+
+def _reason(row: Claim, plain: Mapping[str, str]) -> str:
+    """Write in lines what it means that a row fails, and what was measured."""
+    words = plain.get(row.id.partition(" (")[0])
+    if words is None:
+        words = f"{row.statement} ({row.setting})."
+    measured = f"{row.measured:.2g}"
+    text = f"{words} Measured {measured}, required {row.bound}."
+    text = re.sub(r"(?<!\w)-(?=\d)", "\N{MINUS SIGN}", text)
+    return textwrap.fill(text, 56)
 
 
 def caption(paper: str, ledger: Sequence[Claim]) -> str:

@@ -48,7 +48,7 @@ from lib import attention, svm
 from lib.attention import coordinates, tokens
 from lib.seeds import stream
 from papers.a import ledger_rows
-from papers.a.statements import STATEMENTS
+from papers.a.statements import PLAIN, STATEMENTS
 
 run = record.start("19_theory_ledger", "A", globals())
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
@@ -129,7 +129,7 @@ print(table.summary())
 
 # %%
 about = ledger.caption("A", table)
-figure = plots.caption(ledger.draw(table, STATEMENTS), about)
+figure = plots.caption(ledger.draw(table, STATEMENTS, PLAIN), about)
 figure
 
 # %% [markdown]

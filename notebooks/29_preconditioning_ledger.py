@@ -60,7 +60,7 @@ from lib import regression
 from lib.regression import manifold
 from papers import pieces
 from papers.b import experiments, ledger_rows
-from papers.b.statements import STATEMENTS
+from papers.b.statements import PLAIN, STATEMENTS
 
 run = record.start("29_preconditioning_ledger", "B", globals())
 sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_rows.Sizes)})
@@ -176,7 +176,7 @@ print(table.summary())
 
 # %%
 about = ledger.caption("B", table)
-figure = plots.caption(ledger.draw(table, STATEMENTS), about)
+figure = plots.caption(ledger.draw(table, STATEMENTS, PLAIN), about)
 figure
 
 # %% [markdown]

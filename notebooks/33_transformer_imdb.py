@@ -137,13 +137,13 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 # of size 3.
 #
 # In all four seeds $\ell_{1.1}$ has fewer such entries than $\ell_2$, as in the paper. But the difference is only a few hundred of
-# 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs hardly change them. The next figure shows the change of the count, with a mark for each seed.
+# 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs hardly change them. The next figure shows by how much the count under $\ell_{1.1}$ falls below the count under $\ell_2$: each dot marks one of our seeds, and each diamond marks the value of the paper.
 
 # %%
 verdicts[1]
 
 # %%
-MARKS = "marks: seeds; short lines: their means"
+MARKS = "dots: seeds; words: their means"
 for name, counted in reviews.count_rows(kept):
     print(f"{name:32}", *(f"{count:>10}" for count in counted))
 sparsity = picture(reviews.sparsity_figure, "weights", MARKS, verdicts[1])

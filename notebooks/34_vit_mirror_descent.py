@@ -79,11 +79,11 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# * **Test accuracy.** Each thin line shows one run, evaluated on a sample of the test images. For each seed, a black line joins the points at which the two rules reach the best accuracy that both attain. The large marks show the last step, on all test images. How far apart do the two rules end?
-# * **Hoyer index.** The loss axis is reversed, so training runs from left to right. For each seed, a black line joins the indices at the smallest loss that both rules reach. Which rule is higher there, and which at the last step?
+# * **Test accuracy.** Each thin line shows one run, evaluated on a sample of the test images. For each seed, a black line joins the points at which the two rules reach the best accuracy that both attain. The coloured words give the accuracy after the last step, on all test images. How far apart do the two rules end?
+# * **Hoyer index.** For each seed, a grey line joins the indices of the two rules: in the upper rows at the smallest training loss that both reach, in the lower rows after the last step. Which rule is sparser above, and which below?
 
 # %%
-MARKS = "thin lines: runs, large marks: means over seeds"
+MARKS = "thin lines: runs; right: a mark for each seed"
 about = reviews.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure

@@ -48,11 +48,11 @@ SPEED = (
 )
 NAMES = {"adam": "Adam", "sps": "Polyak", "sngd": "normalised SGD"}
 RESULTS = (
-    "1  The layer turns to one direction, and so reads one token",
+    "1  In this example the layer turns to one direction, and so reads one token",
     "2  The error falls like 1/t, faster than proved",
-    "3  Each optimiser chooses its own norm",
+    "3  Most rules here choose one norm, two choose none",
     "4  Long, nearly tied rivals stop GD first",
-    "5  Small networks show part of it",
+    "5  Small networks: not decided",
     "6  Regression: near-optimal",
 )
 # Where the words of each panel begin, as shares of the figure.
@@ -133,8 +133,8 @@ def draw() -> Figure:
         "at the right. Hollow: no other norm comes nearer. Cross: the best of all.",
         f"Seeds of {assumptions['seeds']} that reach the largest margin,\n"
         "with 95 % intervals.",
-        f"Steps to one loss divided by SGD's, {pairs['seeds']:.0f} paired seeds,"
-        " 95 %.\nRight: what the paper says. Grey: undecided; orange: not so.",
+        f"Steps divided by SGD's, 95 %, {pairs['seeds']:.0f} paired seeds. Right: the"
+        " paper.\nAlone, blue agrees, orange does not; corrected, all are open.",
         "Loss above the optimum from a random\n"
         f"start, median of {start['seeds']} seeds.",
     )

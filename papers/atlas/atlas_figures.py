@@ -52,20 +52,21 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     for norm in NORMS:
         axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
-    # The last row leaves room to the left of the line.
-    pieces.beside(
-        axis, REACHED, len(order) - 1, f"line: {REACHED:g}", plots.GREY, (-4, 0)
-    )
+    words = f"line at {REACHED:g}: from here on, the margin counts as reached"
+    pieces.beside(axis, 1.02, -0.6, words, plots.INKS["shade"], (-1, 3))
     axis.axhline(reaching - 0.5, color=plots.GREY, linewidth=0.8)
-    pieces.beside(
-        axis, 0, reaching - 0.5, "predicted to fall short", plots.GREY, (4, -3)
-    )
+    # Between the marks at zero and those of the rules beside the line.
+    middle = 0.03, reaching - 0.5
+    words = "\N{UPWARDS ARROW} predicted to reach the margin of the named norm"
+    pieces.beside(axis, *middle, words, plots.INKS["shade"], (1, 3))
+    words = "\N{DOWNWARDS ARROW} predicted to fall short (grey names)"
+    pieces.beside(axis, *middle, words, plots.INKS["shade"], (1, -3))
     axis.set_yticks(range(len(order)), map(_written, order), fontsize="x-small")
     for name, label in zip(order, axis.get_yticklabels(), strict=True):
         label.set_color(plots.BLACK if rows[name].reached else plots.GREY)
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02))
     axis.set_xlabel(
-        "margin over the largest; right: the worst run, in the norm predicted"
+        "margin divided by the largest possible; right: the worst run, predicted norm"
     )
     pieces.row_words(axis, worst)
     return plots.legend(figure, axis)
@@ -249,9 +250,22 @@ def _shortfalls(
         axis.plot(values[beyond], height[beyond], zorder=4, **stops.mark, **points)
     medians = [np.median(values) for values in off_the_law.values()]
     axis.plot(medians, range(len(medians)), "|", color=plots.BLACK, ms=14, mew=1.5)
-    words = f"required of every run: at most {pieces.percent(most)}"
-    pieces.note(axis, words, 0.6, 1.02)
-    axis.set_xlabel("relative error of the predicted shortfall; right: the worst run")
+    # Words above the rows, each at what it names.
+    above = {"va": "bottom", "fontsize": 8}
+    words = f"required: at most {pieces.percent(most)}"
+    axis.text(most, -0.62, words, ha="left", color=plots.GREY, **above)
+    words = "median run"
+    axis.text(medians[0], -0.62, words, ha="right", color=plots.BLACK, **above)
+    right = {"transform": axis.get_yaxis_transform(), **above}
+    axis.text(1.02, -0.62, "worst", **right)
+    axis.axvspan(most, 1, color=stops.colour, alpha=0.08, linewidth=0, zorder=0)
+    powers = 10.0 ** np.arange(-5, 1)
+    axis.set_xticks(powers, [pieces.percent(power) for power in powers])
+    names = {"sign": "sign descent", "GD": "gradient descent"}
+    axis.set_yticklabels([names.get(name, name) for name in off_the_law], fontsize=8)
+    axis.set_xlabel(
+        "error of the predicted loss of margin (\N{LEFTWARDS ARROW} exact), per run"
+    )
 
 
 def _other_tokens(axis: Axes, share: Mapping, looks: Sequence[plots.Look]) -> None:

@@ -205,23 +205,30 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
     for m, like in zip(multiples, looks, strict=False):
         share = 100 * np.array(kept[p, m])
         axis.plot(widths, share, marker=like.marker, markersize=4, **like.line)
-        times = f"{m} times" if m > 1 else "as long as"
-        labels.append(
-            (share[-1], f"{times} $W_{{mm}}$: {share[-1]:.0f} %", like.colour)
-        )
+        times = f"{m} times $W_{{mm}}$" if m > 1 else "as long as $W_{mm}$"
+        labels.append((share[-1], f"{times}:\n{share[-1]:.0f} % keep", like.colour))
     # The last share is that of the longest starts.
     all_keep = np.cumprod(share == 100).astype(bool)
     if all_keep.any():
         near = np.array(widths)[all_keep][-1]
         axis.axvspan(0, near, color=like.colour, alpha=0.12, linewidth=0)
-        words = "here all of the\nlongest starts do"
-        pieces.beside(axis, near, 30, words, like.colour)
+        words = f"up to $D$ = {near:g}, all of\nthe longest starts do"
+        style = {"fontsize": 9, "color": like.colour, "va": "center"}
+        axis.text(near + 0.02, 30, words, **style)
+    first = [100 * kept[p, m][0] for m in multiples]
+    if first[0] < 100:
+        words = f"{first[0]:.0f} % of the shortest starts"
+        style = {"fontsize": 9, "color": looks[0].colour, "va": "top"}
+        axis.text(0.02, first[0] - 6, words, **style)
     axis.set(xlim=(0, 1.0), ylim=(0, 105))
-    axis.set(xlabel="divergence $D$ of the start's direction from the best one")
-    axis.set_ylabel("starts that keep\ntheir tokens, %")
+    axis.set_xlabel(
+        "start in the best direction \N{LEFTWARDS ARROW}   its divergence $D$ from it"
+        "   \N{RIGHTWARDS ARROW} far from it"
+    )
+    axis.set_ylabel("runs that end at the\ntokens of $W_{mm}$, %")
     for line in axis.lines:
         line.set_clip_on(False)
-    pieces.end_labels(axis, labels)
+    pieces.end_labels(axis, labels, 9)
     return plots.caption(figure, caption)
 
 

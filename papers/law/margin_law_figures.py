@@ -176,17 +176,22 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
         points = dict(markersize=4.5, markeredgewidth=0.9, **like.mark)
         for kept, face in ((alone[row], like.colour), (~alone[row], "none")):
             line.plot(predicted[kept], measured[kept], markerfacecolor=face, **points)
-    _logs(line, xlabel="$C$ from the duals")
+    _logs(line, xlabel="predicted: $C$, from the duals of the SVM")
     pieces.diagonal(line)
-    line.set(title=r"$\|W_t\|\times$ error in the support's span")
-    pieces.note(line, f"{len(comparisons)} runs,\n{_off(worst)}", y=0.08)
+    line.set_title("Part in the span of the support", fontweight="bold", loc="left")
+    line.set_ylabel(r"measured: $\|W_t\|\times$ this part of the error")
+    words = {"fontsize": 8, "transform": line.transAxes}
+    line.text(0.05, 0.95, "dotted: measured = predicted", va="top", **words)
+    off = pieces.written(f"all {len(comparisons)} runs on it,\n{_off(worst)}")
+    line.text(0.97, 0.05, off, ha="right", **words)
     far = 1.2 * max(map(np.max, ratios.values()))
-    named = dict(
-        title="Whole error, beside the part from the duals",
-        xlabel=r"$\|W_t\|\times$ whole error, divided by $C$",
-    )
     looks = [like] * len(ratios)
-    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone, **named)
+    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone)
+    whole.set_title("Whole error, compared with $C$", fontweight="bold", loc="left")
+    whole.set_xlabel(r"$\|W_t\|\times$ whole error, divided by $C$")
+    grey = {"fontsize": 8, "color": plots.GREY, "transform": whole.transAxes}
+    words = "at 1 (filled): $C$ is the whole error\nright of it: more, off the span"
+    whole.text(0.98, 0.98, words, ha="right", va="top", **grey)
     return figure
 
 

@@ -508,8 +508,8 @@ def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
 
 
 def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw how many entries of keys, queries and values training lifted above
-    THRESHOLD, under the two norms that the paper counts.
+    """Draw by how much fewer entries of keys, queries and values are above THRESHOLD
+    under l1.1 than under l2, beside the paper's counts.
 
     Parameters
     ----------
@@ -522,43 +522,40 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     Returns
     -------
     Figure
-        One row for each of keys, queries and values, and for each norm. A dot is the
-        count of a seed after training minus that before, a line the mean.
+        One row for each of keys, queries and values. A dot is a seed, in per cent of
+        its count under l2; a diamond is the paper's difference.
     """
-    figure, (axis,) = plots.panels(1, 1, height=2.9)
-    entries = 0
+    figure, (axis,) = plots.panels(1, 1, height=2.5)
+    like = plots.look("measured")
+    right = {"transform": axis.get_yaxis_transform(), "fontsize": 9, "va": "center"}
     for row, part in enumerate(PARTS):
-        for place, rule in zip((-0.18, 0.18), SHARPER, strict=True):
-            look = plots.look(rule)
-            after = counts(curves, rule, part)
-            before = counts(curves, rule, part, at=0)
-            entries = curves.runs(rule)[0].end[f"last.histogram.{part}"].sum()
-            apart = after - before
-            height = row + place
-            dots = {"ms": 6, "mfc": look.colour, "mec": plots.PAPER, "mew": 0.6}
-            axis.plot(apart, [height] * len(apart), look.marker, **dots)
-            ends = [height - 0.13, height + 0.13]
-            axis.plot([apart.mean()] * 2, ends, color=look.colour, lw=2)
-            words = f"{shown(rule)}: {after.mean():,.0f} ({apart.mean():+,.0f})"
-            right = {"transform": axis.get_yaxis_transform(), "fontsize": 9}
-            style = {"color": look.colour, "va": "center"}
-            axis.text(1.02, height, pieces.written(words), **right | style)
+        few, many = (counts(curves, rule, part) for rule in SHARPER)
+        fewer = 100 * (1 - few / many)
+        dots = {"ms": 6, "mfc": like.colour, "mec": plots.PAPER, "mew": 0.6}
+        axis.plot(fewer, [row] * len(fewer), "o", clip_on=False, zorder=3, **dots)
+        words = f"ours: {fewer.mean():.1f} %"
+        size = {"textcoords": "offset points", "fontsize": 9}
+        at = fewer.max(), row
+        axis.annotate(words, at, (3, 6), color=like.colour, **size)
+        theirs = [PAPER_COUNTS[rule][row] for rule in SHARPER]
+        paper = 100 * (1 - theirs[0] / theirs[1])
+        axis.plot(paper, row, "D", ms=7, color=plots.BLACK)
+        words = f"paper: {paper:.0f} %"
+        axis.annotate(words, (paper, row), (8, 0), va="center", **size)
+        words = f"{few.mean():,.0f}\nand {many.mean():,.0f}"
+        axis.text(1.02, row, words, color=like.colour, **right)
     axis.axvline(0.0, color=plots.BLACK, linewidth=1.2)
+    words = f"our counts,\n{shown('l1.1')} and {shown('l2')}"
+    axis.text(1.02, -0.66, words, color=plots.GREY, **right)
     axis.set_yticks(range(len(PARTS)), ["keys", "queries", "values"], fontsize=9)
-    axis.set(ylim=(len(PARTS) - 0.5, -0.5))
+    axis.set(xlim=(-1, 42), ylim=(len(PARTS) - 0.5, -0.5))
     axis.set_xlabel(
-        f"entries above {THRESHOLD:g} after training, minus those before"
-        f" (of {entries:,.0f})"
+        f"by how much fewer weights are above {THRESHOLD:g} under {shown('l1.1')} than"
+        f" under {shown('l2')}, %"
     )
-    axis.xaxis.set_major_formatter(lambda value, _: _signed(value))
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
     return figure
-
-
-def _signed(value: float) -> str:
-    """Write a whole number with its sign, and zero without one."""
-    return pieces.written(f"{value:+,.0f}") if value else "0"
 
 
 def index_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
@@ -704,33 +701,24 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
 
 
 def vision_figure(curves: Curves) -> Figure:
-    """Draw the test accuracy over steps, and the Hoyer index over the training loss.
+    """Draw the test accuracy over steps, and the sparsity at equal loss and at the end.
 
-    A thin line is a run. Black lines join, for each seed, the two points that its
-    claims compare: the same accuracy, and the same loss. They are computed on these
-    runs, so that they end on their lines.
+    Left: a thin line is a run. Black lines join, for each seed, the two points at which
+    both rules have the same accuracy; they are computed on these runs, so that they end
+    on their lines. Right: a line joins the two rules of a seed, at the smallest
+    training loss that both reach, and after equally many steps.
     """
-    figure, (accuracy, sparsity) = plots.panels(1, 2, height=3.1)
+    figure, (accuracy, sparsity) = plots.panels(1, 2, height=3.0)
     for rule in VISION:
         look = plots.look(rule)
-        thin = {"color": look.colour, "lw": 0.9, "alpha": 0.75}
-        runs = curves.runs(rule)
-        for run in runs:
-            steps = run.evaluated_at
-            accuracy.plot(steps[1:], 100 * run.metrics["test_accuracy"][1:], **thin)
-            sparsity.plot(run.metrics["control_loss"], run.metrics["hoyer"], **thin)
-
-        # The ends: the accuracy on all test images, and the index.
+        for run in curves.runs(rule):
+            steps = run.evaluated_at[1:]
+            measured = 100 * run.metrics["test_accuracy"][1:]
+            accuracy.plot(steps, measured, color=look.colour, lw=0.9, alpha=0.75)
         last = 100 * _last_accuracy(curves, rule).mean()
-        accuracy.plot(steps[-1], last, ms=7, clip_on=False, **look.mark)
-        words = f"{shown(rule)}\n{last:.1f} %"
-        pieces.beside(accuracy, steps[-1], last, words, look.colour, (8, 0))
-        loss = _at_end(curves, rule, "control_loss").mean()
-        index = _at_end(curves, rule, "hoyer").mean()
-        sparsity.plot(loss, index, ms=7, **look.mark)
-        place = (-6, 5) if rule == "l1.1" else (0, 7)
-        words = f"{shown(rule)}: {index:.3f}"
-        pieces.beside(sparsity, loss, index, words, look.colour, place)
+        words = f"{shown(rule)}: {last:.0f} %"
+        lift = 9 if rule == "Adam" else -16
+        pieces.beside(accuracy, steps[-1], last, words, look.colour, (-1, lift))
 
     # The steps of both rules to the same accuracy.
     join = {"color": plots.BLACK, "marker": "o", "ms": 3.5, "lw": 1.2, "zorder": 4}
@@ -739,30 +727,49 @@ def vision_figure(curves: Curves) -> Figure:
     for seed in range(steps.shape[1]):
         accuracy.plot(steps[:, seed], levels[:, seed], **join)
     adam, mirror = np.exp(np.log(steps).mean(1))
-    words = f"Adam needs {adam / mirror:.2f} of the steps"
+    words = f"Adam takes {adam / mirror:.2f} of the steps"
     middle = np.sqrt(steps.min() * steps.max())
-    pieces.beside(accuracy, middle, levels.max(), words, place=(4, 4))
-    if plain := curves.baselines():
-        best = max(plain, key=plain.__getitem__)
-        accuracy.axhline(100 * plain[best], **plots.LEVEL)
-        end = accuracy.get_xlim()[1]
-        pieces.beside(accuracy, end, 100 * plain[best], best, plots.GREY, (-4, -3))
-    accuracy.set(title="Test accuracy, %", xlabel="step")
+    pieces.beside(accuracy, middle, levels.max(), words, place=(6, 4))
+    early, sparser = (f"alone: {claim.verdict}" for claim in vision_table(curves))
+    pieces.note(accuracy, f"equal accuracy, {early}", x=0.96, y=0.04)
+    title = {"fontweight": "bold", "loc": "left"}
+    accuracy.set_title("Paper: Adam is ahead early", **title)
+    accuracy.set(xlabel="step", ylabel="test accuracy, %")
+    accuracy.set_ylim(None, accuracy.get_ylim()[1] + 3)
 
-    # The indices of both rules at the smallest loss that both reach.
-    indices = _matched(curves, VISION, *SPARSER)
-    losses = _matched(curves, VISION, "control_loss", "control_loss")
-    for seed in range(indices.shape[1]):
-        sparsity.plot(losses[:, seed], indices[:, seed], **join)
-    low, high = indices.mean(1)
-    words = f"+{high - low:.3f}\nat equal loss"
-    pieces.beside(sparsity, losses.max(), (low + high) / 2, words, place=(-5, 0))
-    sparsity.invert_xaxis()
-    sparsity.set(
-        title="Sparsity: Hoyer index",
-        xlabel="training loss (falls as training goes on \N{RIGHTWARDS ARROW})",
-    )
-    sparsity.locator_params(axis="x", nbins=5)
+    # The indices of both rules at the smallest loss that both reach, and at the end.
+    matched = _matched(curves, VISION, *SPARSER)
+    ends = np.array([_at_end(curves, rule, "hoyer") for rule in VISION])
+    seeds = matched.shape[1]
+    ticks = {}
+    for block, (name, pairs) in enumerate(
+        {"equal\ntraining\nloss": matched, "equally\nmany\nsteps": ends}.items()
+    ):
+        top = block * (seeds + 1.6)
+        for seed, pair in enumerate(pairs.T):
+            line = {"color": plots.FAINT, "lw": 1.6, "zorder": 1}
+            sparsity.plot(pair, [top + seed] * 2, **line)
+            for rule, index in zip(VISION, pair, strict=True):
+                sparsity.plot(index, top + seed, ms=7, **plots.look(rule).mark)
+        adam, mirror = pairs.mean(1)
+        words = f"{mirror - adam:+.3f} on average, "
+        words += sparser if block == 0 else "not judged"
+        style = {"ha": "center", "va": "center", "fontsize": 8}
+        middle = (ends.max() + matched.min()) / 2
+        sparsity.text(middle, top + seeds - 0.2, pieces.written(words), **style)
+        ticks[top + (seeds - 1) / 2] = name
+    for rule, index in zip(VISION, matched[:, 0], strict=True):
+        place = {"ha": "center", "va": "bottom", "fontsize": 8}
+        colour = plots.look(rule).colour
+        sparsity.text(index, -0.4, shown(rule), color=colour, **place)
+    sparsity.set_yticks([*ticks], [*ticks.values()], fontsize=8)
+    sparsity.set_ylim(2 * seeds + 1.8, -1.0)
+    sparsity.tick_params(axis="y", length=0)
+    sparsity.grid(False, axis="y")
+    words = f"Paper: weights under {shown('l1.1')} are sparser"
+    sparsity.set_title(words, **title)
+    sparsity.set_xlabel("Hoyer index of the weights, sparser \N{RIGHTWARDS ARROW}")
+    sparsity.locator_params(axis="x", nbins=4)
     return figure
 
 

@@ -233,13 +233,19 @@ def draw(curves: Curves, name: str) -> Figure:
     """
     rules = len(curves.configuration["rates"])
     above = 0.75 + 0.52 * (rules - 1)
-    below = 1.0 + 0.42 * rules if curves.configuration["walk"] else 2.6
+    below = 2.6
+    if curves.configuration["walk"]:
+        # Each panel has a sentence of the paper as its title.
+        above = 1.0 + 0.52 * len(CLAIMED[name])
+        below = 1.3 + 0.42 * rules
     # The two panels have two heights, so `plots.panels` cannot arrange them.
     figure, _ = plots.panels(1, 1, height=above + below)
     figure.clear()
     upper, lower = figure.subplots(2, 1, height_ratios=(above, below))
     _ratios(upper, curves, name)
     if curves.configuration["walk"]:
+        _says(upper, FIGURE_7[0])
+        _says(lower, FIGURE_7[1])
         _matrices(lower, curves)
     else:
         _losses(lower, curves)
@@ -313,8 +319,21 @@ SAYS = {  # what the paper says about a rule, in a word
     verdicts.slower: "paper: slower",
     no_gain: "paper: no gain",
 }
+# The two sentences of paper A on its Figure 7.
+FIGURE_7 = (
+    "Paper: \N{LEFT DOUBLE QUOTATION MARK}SNGD has a slower training speed"
+    "\N{RIGHT DOUBLE QUOTATION MARK} than SGD",
+    "Paper: \N{LEFT DOUBLE QUOTATION MARK}growth in parameters"
+    "\N{RIGHT DOUBLE QUOTATION MARK} of various layers",
+)
 RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10)  # ticks of ratios
+NEAR_ONE = (0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.4)  # ticks of ratios that are near one
 PALE = 0.4  # opacity of a rule about which the paper says nothing
+
+
+def _says(ax: Axes, sentence: str) -> None:
+    """Write a sentence of the paper above a panel."""
+    ax.set_title(sentence, loc="left", fontsize=9.5, fontweight="bold", pad=8)
 
 
 def _ratios(ax: Axes, curves: Curves, name: str) -> None:
@@ -324,9 +343,12 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     A dot is a seed. It is hollow if its run or SGD's missed the target. A large mark is
     hollow if the claim is undecided. The shade of a row is the side on which the
     paper's claim wants the whole bar. If the bar lies where the protocol calls two
-    rules equally fast, the shade is that range.
+    rules equally fast, the shade is that range. If a second panel is about another
+    claim, only rules with a claim about speed have a row.
     """
     rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
+    if curves.configuration["walk"]:
+        rules = list(CLAIMED[name])
     *_, last = curves.configuration["targets"]
     theirs = np.isinf(_steps(curves, REFERENCE, last))
     both = {rule: _ratio(curves, rule, last) for rule in rules}
@@ -379,7 +401,8 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
             style = {"color": plots.look(verdict[rule]).colour, "fontweight": "bold"}
         else:
             style = {"color": plots.GREY}
-        ax.text(1.02, row + 0.2, verdict[rule], **right | style)
+        word = f"alone: {verdict[rule]}" if word else verdict[rule]
+        ax.text(1.02, row + 0.2, word, **right | style)
     ax.axvline(1.0, color=plots.BLACK, linewidth=1.2)
 
     # The axes.
@@ -391,7 +414,8 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     for label, rule in zip(ax.get_yticklabels(), rules, strict=True):
         label.set_color(plots.look(rule).colour)
     ax.set(xscale="log", xlim=ends, ylim=(len(rules) - 0.5, -0.5))
-    _tick(ax, [tick for tick in RATIOS if ends[0] <= tick <= ends[1]])
+    ticks = RATIOS if ends[0] < 0.5 else NEAR_ONE
+    _tick(ax, [tick for tick in ticks if ends[0] <= tick <= ends[1]])
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
@@ -501,48 +525,40 @@ def _growing_mean(readings: np.ndarray) -> np.ndarray:
 def _matrices(ax: Axes, curves: Curves) -> None:
     """Draw the growth of every weight matrix, one rule per row, and its median.
 
-    A matrix that grows less than a random walk of its steps is drawn in the colour of
-    failures, with the growth of the walk.
+    A ring in the colour of failures is a matrix that grows less than a random walk of
+    its steps.
     """
     fails = plots.look(verdicts.NOT_REPRODUCED).colour
     rules = list(curves.configuration["rates"])
     right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
     largest = 0.0
-    furthest = (0.0, 0.0, 0.0)
     for row, rule in enumerate(rules):
         look = plots.look(rule)
         seeds, walks = growth(curves, rule)
         grown = 100 * seeds.mean(1)
-        walk = 100 * walks.mean(1)
-        less = grown <= walk
-        largest = max(largest, *grown, *walk[less])
-        ax.plot(grown[~less], [row] * (~less).sum(), "o", ms=4, color=look.colour)
-        for one, other in zip(grown[less], walk[less], strict=True):
-            ax.plot([one, other], [row, row], color=fails, lw=1, zorder=1)
-            ax.plot(one, row, "o", ms=4, color=fails)
-            ax.plot(other, row, "|", ms=9, mew=1.6, color=fails)
-            furthest = max(furthest, (other, one, row))
+        less = grown <= 100 * walks.mean(1)
+        largest = max(largest, *grown)
+        dots = {"ms": 5, "mec": plots.PAPER, "mew": 0.5, "clip_on": False}
+        ax.plot(grown[~less], [row] * (~less).sum(), "o", mfc=look.colour, **dots)
+        rings = {"ms": 5.5, "mec": fails, "mew": 1.6, "mfc": plots.PAPER}
+        if less.any():  # an empty line would be at the corner of the figure
+            ax.plot(grown[less], [row] * less.sum(), "o", clip_on=False, **rings)
         median = 100 * np.median(seeds, axis=0).mean()
         ax.plot([median] * 2, [row - 0.3, row + 0.3], color=look.colour, lw=2.5)
         style = {"fontsize": 9, "color": look.colour, "va": "bottom"}
-        ax.text(median, row - 0.32, f"median +{median:.0f} %", **style)
-        words = f"{(grown > 0).sum()} of {len(grown)} grow,"
+        ax.text(median, row - 0.32, f" median +{median:.0f} %", **style)
+        words = f"{(grown > 0).sum()} of {len(grown)} grow"
         ax.text(1.02, row - 0.18, words, color=look.colour, **right)
-        colour = fails if less.any() else look.colour
-        words = f"{(~less).sum()} outgrow a walk"
+        words = f"{less.sum() or 'none'} less than a walk"
+        colour = fails if less.any() else plots.GREY
         ax.text(1.02, row + 0.2, words, color=colour, **right)
-    if furthest[0] > 0:
-        walk, grown, row = furthest
-        words = f"grows by {grown:.0f} %, a random\nwalk by {walk:.0f} %"
-        style = {"fontsize": 8, "color": fails, "ha": "right", "va": "bottom"}
-        ax.text(walk, row - 0.2, words, **style)
     names = [kept_curves.shown(rule) for rule in rules]
     ax.set_yticks(range(len(rules)), names, fontsize=9)
     for label, rule in zip(ax.get_yticklabels(), rules, strict=True):
         label.set_color(plots.look(rule).colour)
     ax.axvline(0.0, color=plots.BLACK, linewidth=1.2)
     ax.set(xlim=(-0.03 * largest, 1.05 * largest), ylim=(len(rules) - 0.5, -0.75))
-    ax.set_xlabel("growth of the norm at the end, % (a dot: one weight matrix)")
+    ax.set_xlabel("growth of a weight matrix at the end, % of its norm at the start")
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)

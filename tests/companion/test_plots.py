@@ -295,7 +295,7 @@ def test_squares_of_a_ledger_hold_their_words():
     nothing = ledger.Statement(topic="", says="")
     figure = ledger.draw([], dict.fromkeys(names, nothing))
     boxes = dict(texts(figure))
-    (axis,) = figure.axes
+    axis, _ = figure.axes
     assert len(boxes) == len(names)
     wide = axis.transData.transform([(0, 0), (0.92, 0)])[:, 0]
     assert max(box.width for box in boxes.values()) <= np.diff(wide)[0] + 2
