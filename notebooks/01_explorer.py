@@ -48,7 +48,7 @@ setting = explorer.ExplorerSetting(model, n, T, d, signal, noise, rule, step_siz
 explorer.interactive(setting, law=margin_law)
 
 # %% [markdown]
-# **How to read it.** In the left panel each row is a sample, and each disc is a token. The area of a disc is the softmax weight of the token at the end of
+# **How to read it.** In the left panel each row shows a sample, and each disc a token. The area of a disc shows the softmax weight of the token at the end of
 # the run. The [opt tokens](words.md), those with the highest score in their sample, are orange. The middle panel shows the [direction error](words.md), which is the distance between $W_t/\lVert W_t\rVert$ and
 # $W_{mm}/\lVert W_{mm}\rVert$. Its dotted line is the law of [notebook 40](40_law_of_margins.ipynb): for large $W_t$ the error is a constant divided by
 # $\lVert W_t\rVert$. We draw this line only if the premises of the law hold. The right panel shows the softmax weight of each opt token.

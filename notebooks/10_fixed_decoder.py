@@ -67,7 +67,7 @@ from papers.a import fixed_head as paper
 run = record.start("10_fixed_decoder", "A", globals())
 
 # %% [markdown]
-# All samples of a class share their opt token, which is the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected such that their scores are zero.
+# All samples of a class share their opt token, which is the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected so that their scores are zero.
 #
 # The target is the max-margin matrix:
 #
@@ -309,7 +309,7 @@ for strength in (signal, 0.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, and the part beside the ray mainly separates the noise tokens of a sample from each other. These have not changed.
+# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, and the part beside the ray mainly separates the noise tokens of a sample from each other. The noise tokens have not changed.
 #
 # </details>
 #

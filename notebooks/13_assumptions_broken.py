@@ -195,7 +195,7 @@ dimension_table
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
 
 # %% [markdown]
-# A run has *reached* $W_{mm}$ if, at the end, it selects the opt token of every sample and the cosine of its angle to $W_{mm}$ (the *alignment*) is at least 0.9. We report the share of runs that reach it.
+# A run has *reached* $W_{mm}$ if, at the end of training, it selects the opt token of every sample and the cosine of its angle to $W_{mm}$ (the *alignment*) is at least 0.9. We report the share of runs that reach it.
 
 # %%
 axes_of = {

@@ -77,7 +77,7 @@ verdict
 # * **Steps to the training loss, divided by SGD's.** Each dot marks one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast.
 # * **Growth of the norm.** Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks their median. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths would.
 #
-# The second figure goes further than the paper. In its right panel, each mark is one layer at the end of training. Layers above the thin line grew more than a random walk with steps of the same lengths. Layers below the line have hollow marks.
+# The second figure goes further than the paper. In its right panel, each mark shows one layer at the end of training. Layers above the thin line grew more than a random walk with steps of the same lengths. Layers below the line have hollow marks.
 
 # %%
 about = speed.caption(kept, "fig7", verdict)

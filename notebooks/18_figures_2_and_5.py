@@ -94,7 +94,7 @@ settings_figure
 # %% [markdown]
 # Two sentences are true in every setting: Polyak's rule reaches its cap, and then its steps become short. The other four sentences depend on the setting:
 #
-# * NGD is ahead of GD if its step is at least a third of GD's step. NGD is not ahead if its step is at most a tenth of GD's step. Caps and horizon do not matter.
+# * NGD is ahead of GD if its step is at least one third of GD's step. NGD is not ahead if its step is at most one tenth of GD's step. The caps and the horizon do not matter.
 # * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap, momentum loses this advantage when the steps are long, because both rules reach the cap early.
 # * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, it eventually overtakes Polyak-step.
 # * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap, NGD turns at this rate only until it has been at the cap for a long time.

@@ -257,7 +257,7 @@ figure = figures.divergences(histories, divergences, about)
 figure
 
 # %% [markdown]
-# In each panel the curve of its own exponent ends lowest ([also with 100 seeds](../figures/desk/mirror_bregman.png)). But this is weak evidence, because every mapped matrix is nearest to the SVM of its map (first table). Moreover, for small direction errors the divergence is [quadratic](mirror_descent.md) in the error: for $p=2$ it is one minus the cosine, so an angle of 0.1 gives 0.005. Margins are linear in $W$, so the ratio shows the error better.
+# In each panel the curve of its own exponent ends lowest ([also with 100 seeds](../figures/desk/mirror_bregman.png)). But this is weak evidence, because every mapped matrix is nearest to the SVM of its map (first table). Moreover, for small direction errors the divergence is [quadratic](mirror_descent.md) in the error: for $p=2$ it is one minus the cosine, so an angle of 0.1 gives a divergence of 0.005. Margins are linear in $W$, so the ratio shows the error better.
 #
 # ## Head and attention together
 #

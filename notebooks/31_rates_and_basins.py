@@ -105,7 +105,7 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# In the figure below, each circle is one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. They lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
+# In the figure below, each circle marks one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. They lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
 # $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
 
 # %%

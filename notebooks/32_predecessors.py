@@ -146,8 +146,8 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # * **Alignment.** In the first figure, $(K,Q)$ is trained on the left and $W$ on the right. Each ends near alignment one with the SVM in its own norm, and well below one with the other SVM.
 # * In the second figure, left, the rank is at most $\min(n, d)$. In higher dimensions it is well below this bound. If a point is missing, no $W$ can make
 #   the selections of any data set.
-# * In the second figure, right, each run keeps several tokens at once. Each mark is one data set. In higher dimensions the rightmost marks move to the left, towards alignment one.
-# * In the third figure, each mark is the end of one run of descent from zero. A circle means that descent selected the same tokens
+# * In the second figure, right, each run keeps several tokens at once. Each mark shows one data set. In higher dimensions the rightmost marks move to the left, towards alignment one.
+# * In the third figure, each mark shows the end of one run of descent from zero. A circle means that descent selected the same tokens
 #   as the minimiser, and a cross means that it selected others. The grey line shows how near the path of least loss comes.
 
 # %%

@@ -164,7 +164,7 @@ table
 print(table.summary())
 
 # %% [markdown]
-# In the figure below, each box is one statement. An orange box would mark a statement with a failing claim, and an empty box marks one that we do not check.
+# In the figure below, each box stands for one statement. An orange box would mark a statement with a failing claim, and an empty box marks one that we do not check.
 
 # %%
 about = ledger.caption("C", table)

@@ -158,7 +158,7 @@ figure_two = plots.caption(margin_law_figures.two_samples(path), about_two)
 figure_two
 
 # %% [markdown]
-# In the first figure, each mark is the length ratio $\alpha$ at which half of the seeds reach the max-margin directions. The dotted line is the formula $\alpha^*(d)$. It is far off in the smallest dimension, $d=16$.
+# In the first figure, each mark shows the length ratio $\alpha$ at which half of the seeds reach the max-margin directions. The dotted line shows the formula $\alpha^*(d)$, which is far off in the smallest dimension, $d=16$.
 #
 # Two predictions of [the protocol](bends_protocol.md) narrowly fail, as the table says: that no mark lies above $\alpha^*$, and that at least 99 % of the runs with a correct first step arrive.
 #

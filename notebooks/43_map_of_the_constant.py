@@ -298,7 +298,7 @@ for tilt in (0.5, 14.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds: at the end, the two rows differ by 2.30.
+# The prediction holds: at the end of the run, the two rows differ by 2.30.
 #
 # </details>
 #

@@ -112,7 +112,7 @@ figure_used
 plots.caption(atlas_figures.used(own, found, share), about_more)
 
 # %% [markdown]
-# **How to read the figures.** In the first figure, each mark is the relative error of the prediction in one run under the weakest decay. It would be zero if the prediction were exact, and nothing is fitted. The dashed line is the largest error that we allow. In the second figure:
+# **How to read the figures.** In the first figure, each mark shows the relative error of the prediction in one run under the weakest decay. This error would be zero if the prediction were exact, and nothing is fitted. The dashed line marks the largest error that we allow. In the second figure:
 #
 # * *Left.* Decay is stronger towards the left. Under strong decay, runs select other tokens than under the weakest decay, and most of these tokens allow a larger margin.
 # * *Right.* This panel belongs to the section above. Each filled mark shows the ratio in a rule's own norm, and each hollow mark shows its best ratio in the seven norms. Most filled marks are higher than the hollow marks of their runs.
