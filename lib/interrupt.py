@@ -4,10 +4,14 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 SENTENCE = "Interrupted; what is finished stays, the rest runs next time."
 STATUS = 130  # the status that a shell reports for a command that Ctrl-C has ended
+# Functions without arguments that remove temporary folders of this process: an
+# interrupt ends it without the interpreter's own cleaning up.
+CLEAN_UP: list[Callable[[], object]] = []
 
 
 def end_in_a_sentence() -> None:
@@ -34,6 +38,9 @@ def end_in_a_sentence() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_children()
+        for clean in CLEAN_UP:
+            with contextlib.suppress(Exception):
+                clean()
         with contextlib.suppress(Exception):  # the signal may have come during a print
             sys.stdout.flush()
         os.write(2, f"{SENTENCE}\n".encode())

@@ -13,6 +13,7 @@ figures/failures.md: which claims did not hold in the committed records, and why
 import argparse
 import importlib
 import itertools
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -112,6 +113,11 @@ def main(words: Sequence[str] | None = None) -> None:
     # argparse's `choices` does not accept an empty list in Python 3.11.
     if unknown := [paper for paper in papers if paper not in LEDGERS]:
         parser.error(f"{', '.join(unknown)}: none of {', '.join(LEDGERS)}")
+    # If the results could not be written, this is said before the hours of measuring.
+    for paper in papers:
+        place = ledger.power_path(LEDGERS[paper]).parent
+        place.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place).close()
     measured = {}
     with ProcessPoolExecutor(2) as pool:
         tasks = {

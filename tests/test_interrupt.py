@@ -151,3 +151,33 @@ def test_a_process_that_has_trained_can_fork():
         command, cwd=files.ROOT, capture_output=True, text=True, timeout=600
     )
     assert done.stdout == "True\n", done.stderr
+
+
+COMPILES = """import time
+from lib import interrupt
+interrupt.end_in_a_sentence()
+from lib.compiled import cache
+print(cache.use_folder(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_temporary_folder_of_compiled_code_ends_with_its_process(tmp_path):
+    (tmp_path / "blocked").write_text("a file where the user's cache would be")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {name: word for name, word in os.environ.items() if "CACHE" not in name}
+    env |= {"XDG_CACHE_HOME": str(tmp_path / "blocked"), "TMPDIR": str(temporary)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMPILES],
+        cwd=files.ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout.readline().startswith(str(temporary))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=600)
+    assert process.returncode == interrupt.STATUS
+    assert list(temporary.iterdir()) == []

@@ -275,7 +275,11 @@ def _papermill(job: Job, timeout: float | None) -> None:
     """
     import jupytext
     import papermill
+    from traitlets.config import Config
 
+    # The kernel's connection file has a key. Jupyter would write it into the system's
+    # temporary folder, where it would stay if the kernel is killed.
+    connection = {"connection_file": str(job.work / "connection.json")}
     notebook = jupytext.reads(job.page, fmt="py:percent")
     notebook.metadata["kernelspec"] = stored.KERNEL
 
@@ -289,6 +293,7 @@ def _papermill(job: Job, timeout: float | None) -> None:
             start_timeout=180,
             execution_timeout=timeout,
             parameters=dict(job.overrides),
+            config=Config(ConnectionFileMixin=connection),
         )
 
     try:

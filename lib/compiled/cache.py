@@ -18,6 +18,8 @@ from typing import Any
 import numba
 from numba.core.caching import Cache, IndexDataCacheFile
 
+from lib import interrupt
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("lib", "companion", "papers")
 
@@ -71,6 +73,7 @@ def use_folder() -> Path:
     folder = base if base.name == name else base / name
     if not _takes_files(folder):
         _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="numba-"))
+        interrupt.CLEAN_UP.append(_TEMPORARY[0].cleanup)
         folder = Path(_TEMPORARY[0].name) / name
         folder.mkdir()
         print(

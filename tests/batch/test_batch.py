@@ -255,7 +255,9 @@ def first(repository, tmp_path_factory):
 
     until(lambda: saved() or process.poll() is not None)
     family = psutil.Process(process.pid).children(recursive=True)
-    assert any("ipykernel" in " ".join(child.cmdline()) for child in family)
+    commands = [child.cmdline() for child in family]
+    kernels = [words for words in commands if "ipykernel_launcher" in words]
+    assert kernels
     sockets = [
         s
         for one in [psutil.Process(process.pid), *family]
@@ -277,6 +279,7 @@ def first(repository, tmp_path_factory):
         others_output=others_output,
         late=late,
         heard=heard,
+        connections=[words[words.index("-f") + 1] for words in kernels],
         changed=repository.changed(),
     )
 
@@ -360,6 +363,13 @@ def test_a_batch_leaves_what_is_committed_as_it_is(repository, first, tmp_path):
 
 def test_nothing_listens_beyond_this_machine(first):
     assert first.heard <= {"127.0.0.1", "::1"}
+
+
+def test_a_killed_kernel_leaves_its_connection_file_in_the_folder_of_its_run(
+    repository, first
+):
+    work = os.path.join(repository.root, "runs", "work", "demo", "")
+    assert all(path.startswith(work) for path in first.connections), first.connections
 
 
 def test_failures_set_the_exit_status_and_the_others_finish(repository, first):

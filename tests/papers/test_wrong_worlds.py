@@ -320,6 +320,14 @@ def test_the_page_of_failures_is_what_the_records_say(monkeypatch):
     )
 
 
+def test_nothing_is_measured_if_the_results_cannot_be_written(monkeypatch, tmp_path):
+    (tmp_path / "blocked").write_text("a file where the folder of figures would be")
+    monkeypatch.setattr(ledger, "ROOT", tmp_path / "blocked")
+    monkeypatch.setattr(falsify, "ProcessPoolExecutor", None)
+    with pytest.raises(OSError, match="blocked"):
+        falsify.main(["B"])
+
+
 def test_a_mean_has_its_interval_and_a_remark_says_how_much_room_a_bound_leaves(
     tmp_path,
 ):
