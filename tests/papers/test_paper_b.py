@@ -91,8 +91,9 @@ def test_biases_integrated_over_the_query_are_those_of_equal_weights():
     fourth = (C**2).sum((1, 2)) ** 2
     assert many["covariance"].mean() == pytest.approx(fourth[:20].mean(), rel=0.05)
     # Noise of one draw adds nothing to a power of a mean
-    off = once["covariance"][:, 0] - fourth
-    assert abs(off.mean()) < 3 * off.std() / np.sqrt(2000)
+    for name, exact in (("outer", outer), ("covariance", fourth)):
+        off = once[name][:, 0] - exact
+        assert abs(off.mean()) < 3 * off.std() / np.sqrt(2000), name
 
 
 def test_the_fit_takes_out_the_next_order():
