@@ -433,8 +433,8 @@ class History(Shapes):
         W = self.weights(k)
         if self.coordinates == "minimal":
             W = coordinates.minimal(tokens).expand(W)
-        size = norm_of(W, norm)
         largest = 1.0 / token_svm(tokens, selected, norm).norm
+        size = norm_of(W, norm)
         with np.errstate(divide="ignore", invalid="ignore"):
             return margins.min((1, 2)) / size / largest
 

@@ -50,8 +50,11 @@ class Rule:
     -----
     `direction` gets the gradient in float64. Once the opt token leads by about 700 in
     every logit, the gradient has entries of about e^-700 and underflows to zero, so
-    that the run ends as "stalled". Rules with `log_step`, and the rules of this
-    library, do not stall there.
+    that the run ends as "stalled". Its squares underflow at half of that lead. So if
+    your direction divides by the norm, divide by the largest entry first; otherwise it
+    becomes infinite, and the run ends as "diverged". Rules with `log_step`, and the
+    rules of this library, do not end there: normalised GD with heavy-ball momentum is
+    ``NGD(0.05, momentum=0.95)``.
 
     Examples
     --------
