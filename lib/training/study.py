@@ -234,10 +234,8 @@ class Study:
 
         Raises
         ------
-        ValueError
-            If there is no rule of this name.
-        TypeError
-            If one of your own rules does not return an optimiser.
+        ValueError, TypeError
+            In the cases that `optimiser` lists.
         """
         return optimiser(self.rules.get(rule, rule), network, rate, cap)
 
