@@ -217,7 +217,7 @@ assert setting == max(shortest, key=lambda each: each.gd_step)
 
 # %%
 about_settings = f"Paper A, Section 5.1; our setting, n={n}, T={T}, d={d}; synthetic, {sweep_seeds} seeds, float64"
-settings_figure = figures.settings({"Figure 3": sweep}, sentences.FIGURE3, about_settings)
+settings_figure = figures.settings(sweep, sentences.FIGURE3, about_settings)
 settings_figure
 
 # %% [markdown]

@@ -88,7 +88,7 @@ for number in settings:
 
 # %%
 about_settings = f"Paper A, Section 3.2 and Appendix C; our setting, n={n}, T={T}, d={d}; synthetic, {sweep_seeds} seeds, float64"
-settings_figure = paper_figures.settings(sweeps, sentences.FIGURE2, about_settings)
+settings_figure = paper_figures.settings(sweeps["Figure 2"], sentences.FIGURE2, about_settings)
 settings_figure
 
 # %% [markdown]

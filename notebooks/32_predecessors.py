@@ -148,7 +148,7 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 #   the selections of any data set.
 # * In the second figure, right, each run keeps several tokens at once. Each mark shows one data set. In higher dimensions the rightmost marks move to the left, towards alignment one.
 # * In the third figure, each mark shows the end of one run of descent from zero. A circle means that descent selected the same tokens
-#   as the minimiser, and a cross means that it selected others. The grey line shows how near the path of least loss comes.
+#   as the minimiser, and a cross means that it selected others.
 
 # %%
 about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds; synthetic"
@@ -161,7 +161,7 @@ figure_parents
 figures.ranks((rank_dimensions, by_dimension), several, about_ranks)
 
 # %%
-figure_path = figures.least_loss(path_multiples, paths, about_path)
+figure_path = figures.descents(paths, about_path)
 figure_path
 
 # %% [markdown]

@@ -50,7 +50,7 @@ NAMES = {"adam": "Adam", "sps": "Polyak", "sngd": "normalised SGD"}
 RESULTS = (
     "1  In this example the layer turns to one direction, and so reads one token",
     "2  The error falls like 1/t, faster than proved",
-    "3  Most rules here choose one norm, two choose none",
+    "3  Most rules choose one norm, two none of the seven",
     "4  Long, nearly tied rivals stop GD first",
     "5  Small networks: not decided",
     "6  Regression: near-optimal",
@@ -130,12 +130,13 @@ def draw() -> Figure:
         "Distance of the direction from the largest margin's. Dotted:"
         " $C/\\Vert W_t\\Vert$,\nwhere $C$ is computed from the data and nothing is"
         " fitted.",
-        "Margin divided by the largest possible, worst run. Full: in the norm named\n"
-        "at the right. Hollow: no other norm comes nearer. Cross: the best of all.",
+        "Margin divided by the largest possible, in the worst run. Filled: the norm"
+        " at\nthe right. Hollow: the next of seven norms. Cross: the best of all.",
         f"Seeds of {assumptions['seeds']} that reach the largest margin,\n"
         "with 95 % intervals.",
         f"Steps divided by SGD's, 95 %, {pairs['seeds']:.0f} paired seeds. Right: the"
-        " paper.\nAlone, blue agrees, orange does not; corrected, all are open.",
+        " paper.\nUncorrected, blue agrees; orange does not. Corrected, none is"
+        " decided.",
         "Loss above the optimum from a random\n"
         f"start, median of {start['seeds']} seeds.",
     )

@@ -194,7 +194,7 @@ def smallest_weights(crowd: History, caption: str) -> Figure:
 
 
 def settings(
-    sweeps: Mapping[str, figure_sentences.Sweep],
+    sweep: figure_sentences.Sweep,
     sentences: Mapping[str, figure_sentences.Sentence],
     caption: str,
 ) -> Figure:
@@ -202,57 +202,38 @@ def settings(
 
     The top row is the share of settings in which all sentences are true at once. A
     sentence that is true in no setting is orange and comes next. If more than two
-    sentences are true in all settings of all sweeps, they share the last row.
+    sentences are true in all settings, they share the last row.
 
     Parameters
     ----------
-    sweeps : mapping of str to Sweep
-        By the figure's name; all have the same sentences. The first is drawn as bars,
-        the others as pale marks.
+    sweep : Sweep
+        Which sentences are true in which settings.
     sentences : mapping of str to Sentence
     caption : str
     """
-    (name, sweep), *more = sweeps.items()
-    always = [
-        each
-        for each in sentences
-        if min(of.shares[each] for of in sweeps.values()) == 1
-    ]
+    always = [each for each in sentences if sweep.shares[each] == 1]
     # Those that are always true come last, since they may share a row.
     order = sorted(sentences, key=lambda each: (sweep.shares[each], each in always))
     names = [sentences[each].short for each in order]
     if len(always) > 2:
         order = order[: -len(always) + 1]
-        names = [*names[: len(order) - 1], f"the other {len(always)}"]
+        names = [*names[: len(order) - 1], f"{len(always)} more sentences"]
     places = [0.0, *np.arange(len(order)) + 1.6]  # leave a gap below the first row
     figure, (axis,) = plots.panels(1, 1, height=0.9 + 0.21 * (places[-1] + 1))
     together = f"all {len(sentences)} at once"
-
-    def shares(of: figure_sentences.Sweep):
-        return [of.true.all(1).mean(), *(of.shares[each] for each in order)]
-
-    for place, share in zip(places, shares(sweep), strict=True):
+    shares = [sweep.true.all(1).mean(), *(sweep.shares[each] for each in order)]
+    for place, share in zip(places, shares, strict=True):
         look = plots.look("measured" if share > 0 else "stops")
         axis.plot([0, share], [place, place], color=look.colour, linewidth=2)
         axis.plot(share, place, "o", color=look.colour, markersize=5, clip_on=False)
         words = pieces.percent(share)
         if place == 0:
-            words += f": {sweep.true.all(1).sum()} of {len(sweep.settings)}"
-            if more:
-                words += f" on {name}'s data"
-            elif not sweep.true.all(1).any():
+            words += f": {sweep.true.all(1).sum()} of {len(sweep.settings)} settings"
+            if not sweep.true.all(1).any():
                 most = sweep.true.sum(1)
                 best = (most == most.max()).sum()
-                words += f"; at most {most.max()} hold, in {best}"
+                words += f"; at most {most.max()} are true, in {best} settings"
         pieces.beside(axis, share, place, words, look.colour, (6, 0))
-    for other, compared in more:
-        pale = {"color": plots.GREY, "marker": "s", "linestyle": "", "zorder": 3}
-        pale |= {"markerfacecolor": plots.PAPER, "markersize": 4, "clip_on": False}
-        heights = np.array(places) + 0.34
-        axis.plot(shares(compared), heights, **pale)
-        all_true = compared.true.all(1)
-        words = f"{all_true.sum()} on {other}'s"
-        pieces.beside(axis, all_true.mean(), heights[0], words, plots.GREY, (6, -1))
     axis.set_yticks(places, [together, *names])
     axis.set_xlabel(f"share of {len(sweep.settings)} settings in which it is true")
     axis.tick_params(axis="y", length=0, labelsize="small")
@@ -379,7 +360,7 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     pieces.gap(norm, 0.93 * horizon, low, high, "")
     words = f"{high / low:.1f} times,\nnot slightly"
     pieces.note(norm, words, 0.04, 0.98, "top", plots.look("stops").colour)
-    names = {"NGD": "normalised GD", "NGD-joint": "its joint form"}
+    names = {"NGD": "normalised GD", "NGD-joint": "its joint form (common norm)"}
     names["Polyak-step"] = "Polyak's rule"
     for line in loss.get_lines():
         line.set_label(names.get(str(line.get_label()), line.get_label()))

@@ -214,7 +214,7 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
         first = np.median(last[:, 0])
         words = f"{name}, {LABELS[norms[name]]}: {first:.2f}"
         ends.append((first, words, look.colour))
-    axis.set(xlabel="samples a step", xticks=list(runs), ylim=(0, 1.05))
+    axis.set(xlabel="samples per step", xticks=list(runs), ylim=(0, 1.05))
     axis.set(ylabel="margin over the largest")
     # The number of samples decreases to the right, where the labels are.
     axis.invert_xaxis()

@@ -200,7 +200,7 @@ def ranking(readings: network.Readings) -> Figure:
         interval = verdicts.mean_interval(values)
         bars.append(
             pieces.Bar(
-                f"{NAMES[NORMS.index(norm)]}: {first} over {rival}",
+                f"{NAMES[NORMS.index(norm)]} norm:\n{first} before {rival}",
                 *(interval.estimate, interval.low, interval.high),
                 look=verdict,
                 words=f"{interval.estimate:+.2f}  {held.get(verdict, verdict)}",

@@ -301,16 +301,11 @@ def ranks(
     return plots.caption(figure, caption)
 
 
-def least_loss(
-    multiples: Sequence[float], by_p: Mapping[float, Mapping], caption: str
-) -> Figure:
-    """Draw where descent from zero ends, one row per exponent, and the path of least
-    loss.
+def descents(by_p: Mapping[float, Mapping], caption: str) -> Figure:
+    """Draw where descent from zero ends, one row per exponent.
 
     Parameters
     ----------
-    multiples : sequence of float
-        Norms of W, divided by that of W_mm.
     by_p : mapping of float to mapping
         By exponent the result of `papers.c.predecessor.path_against_descent`. A run
         misses if descent does not select its opt tokens.
@@ -325,11 +320,7 @@ def least_loss(
         for reached, like in looks.items():
             some = optimal == reached
             axis.plot(ends["descent"][some], aside[some], markersize=6, **like.mark)
-        path = np.median(ends["path"][:, -1])
-        axis.plot([path, path], [row - 0.35, row + 0.35], color=plots.GREY, lw=1.6)
         said.append(f"{(~optimal).sum()} of {len(optimal)} miss")
-    words = f"path of least loss\nat {multiples[-1]:g} times $\\|W_{{mm}}\\|$"
-    pieces.beside(axis, path, row + 0.1, words, plots.GREY, (6, 0))
     axis.set(xscale="log", xlabel="divergence $D$ from the best tokens' SVM")
     axis.set_yticks(range(len(by_p)), [f"p = {p:g}" for p in by_p])
     axis.set_ylim(len(by_p) - 0.5, -0.5)

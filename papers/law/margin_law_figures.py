@@ -310,14 +310,15 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
         axis.axhspan(1e-14, QUIET, color=plots.FAINT, alpha=0.5, zorder=0)
         least = moved[:, longer].min()
         pieces.beside(axis, longer - 0.4, least, f"{least:.2f} and more", place=(2, -8))
+        fails = plots.look("stops").colour
         for run, place in np.argwhere(moved[:, :longer] > QUIET):
-            pieces.beside(
-                axis, place + aside[run], moved[run, place], "fails", place=(-6, 0)
-            )
+            at = place + aside[run], moved[run, place]
+            axis.plot(*at, ms=5.5, mfc="none", **look.mark | {"color": fails})
+            pieces.beside(axis, *at, "cycles", fails, (-6, 0))
         axis.set(
             yscale="log",
             ylim=(1e-13, 300),
-            xlabel=r"step over the longest, $\eta/\eta^*$",
+            xlabel=r"step size, divided by the longest, $\eta/\eta^*$",
         )
         axis.set_xticks(places, [f"{multiple:g}" for multiple in tried.multiples])
         axis.set(title=f"Still moving at the end, momentum {tried.momentum:g}")
@@ -396,7 +397,7 @@ def thresholds(shares: global_map.GlobalMap) -> Figure:
         first = np.argmax(known)
         at = dimensions[first], predicted[first]
         pieces.beside(axis, *at, "predicted by our formula", place=(10, 3))
-    axis.set(title="Length ratio at which half of the seeds arrive")
+    axis.set(title="Ratio of lengths at which half of the seeds succeed")
     return figure
 
 
@@ -546,7 +547,9 @@ def powers(runs_of: Sequence) -> Figure:
         axis.plot(exponents, found, ms=size, mfc=face, mew=1.6, **like.mark)
         words, place = ends[started]
         pieces.beside(axis, exponents[0], found[0], words, like.colour, place)
-    axis.set(xlabel="exponent p of the norm", ylabel=r"power of the norm $\|W_t\|_p$")
+    axis.set(
+        xlabel="exponent p of mirror descent", ylabel=r"power of the norm $\|W_t\|_p$"
+    )
     axis.set(title="Power with which the error falls; dotted: predicted")
     axis.set_xticks(exponents, [f"{p:g}" for p in exponents])
     axis.set_ylim(-1.25, -0.35)
@@ -570,7 +573,7 @@ def outside(left: Sequence) -> Figure:
     axis.plot(first, measured, **style, **plots.look("stops").mark)
     axis.plot(flow, measured, **style, **plots.look("measured").mark)
     _logs(axis, xlabel="predicted length", ylabel="measured length")
-    axis.set_title("Length of the part of $W$ outside the support's span")
+    axis.set_title("Length of the part of $W$ orthogonal to the support pairs")
     everything = np.concatenate([measured, flow, first])
     axis.set_xlim(everything.min() / 1.5, 1.5 * everything.max())
     axis.set_ylim(measured.min() / 1.5, 5 * measured.max())

@@ -731,8 +731,8 @@ def vision_figure(curves: Curves) -> Figure:
     words = f"Adam takes {adam / mirror:.2f} of the steps"
     middle = np.sqrt(steps.min() * steps.max())
     pieces.beside(accuracy, middle, levels.max(), words, place=(6, 4))
-    early, sparser = (f"alone: {claim.verdict}" for claim in vision_table(curves))
-    pieces.note(accuracy, f"equal accuracy, {early}", x=0.96, y=0.04)
+    early, sparser = (f"{claim.verdict}, uncorrected" for claim in vision_table(curves))
+    pieces.note(accuracy, f"ahead early: {early}", x=0.96, y=0.04)
     title = {"fontweight": "bold", "loc": "left"}
     accuracy.set_title("Paper: Adam is ahead early", **title)
     accuracy.set(xlabel="step", ylabel="test accuracy, %")

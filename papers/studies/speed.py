@@ -399,7 +399,7 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
             style = {"color": plots.look(verdict[rule]).colour, "fontweight": "bold"}
         else:
             style = {"color": plots.GREY}
-        word = f"alone: {verdict[rule]}" if word else verdict[rule]
+        word = f"{verdict[rule]}, uncorrected" if word else verdict[rule]
         ax.text(1.02, row + 0.2, word, **right | style)
     ax.axvline(1.0, color=plots.BLACK, linewidth=1.2)
 
@@ -549,7 +549,7 @@ def _matrices(ax: Axes, curves: Curves) -> None:
         ax.text(median, row - 0.32, f" median +{median:.0f} %", **style)
         words = f"{(grown > 0).sum()} of {len(grown)} grow"
         ax.text(1.02, row - 0.18, words, color=look.colour, **right)
-        words = f"{less.sum() or 'none'} less than a walk"
+        words = f"{less.sum() or 'none'} less than at random"
         colour = fails if less.any() else plots.GREY
         ax.text(1.02, row + 0.2, words, color=colour, **right)
     names = [kept_curves.shown(rule) for rule in rules]
