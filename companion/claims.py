@@ -451,7 +451,7 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     Returns
     -------
     float
-        The value with the largest |value - expected|, the first of equals; NaN if there
+        The value with the largest |value - expected| (the first of ties); NaN if there
         are no values or one of them is NaN.
 
     Examples

@@ -29,7 +29,8 @@ def without_widgets(outputs: list) -> list:
     list of NotebookNode
         The outputs that a page without a kernel can show.
     """
-    from nbformat import v4  # three seconds, which planning a batch does not need
+    # Imported here, since it takes three seconds and planning a batch needs none of it.
+    from nbformat import v4
 
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = v4.new_output("display_data", texts)
@@ -66,7 +67,8 @@ def store(executed: Path, target: Path) -> None:
     nbformat.ValidationError
         If the result is not a notebook.
     """
-    import nbformat  # three seconds, which planning a batch does not need
+    # Imported here, since it takes three seconds and planning a batch needs none of it.
+    import nbformat
 
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}

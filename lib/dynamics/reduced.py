@@ -430,7 +430,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
         logits = np.concatenate(
             [np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1
         )
-        # An overflow here ends the run as diverged, below.
+        # If this overflows, the run is marked as diverged below.
         with np.errstate(over="ignore", invalid="ignore"):
             at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
         c = -at.pull[..., 1:].reshape(runs, -1)

@@ -329,7 +329,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """Take the most frequent words of texts.
+        """Build a vocabulary from the most frequent words of texts.
 
         Parameters
         ----------

@@ -618,7 +618,8 @@ def _on_rows(
     The unit_rows (m, D) are in the bases of `thin`; `length` (m,) are the norms of the
     constraints.
 
-    Let s be the largest margin that a W of norm 1 has under constraints of norm 1.
+    Let s be the largest margin that a W of norm 1 can attain if all constraints have
+    norm 1.
     Computed from the duals, whose terms cancel, the margins of the solution have an
     error of eps/s^2. Computed from the rows, they have an error of eps/s.
     """

@@ -722,8 +722,8 @@ class Muon(InCoordinates):
     nesterov : bool, optional
         Whether D is the polar factor of mu M + (1 - mu) G, instead of that of M.
     newton_schulz : int, optional
-        The number of steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X that replace
-        the exact polar factor. They start from the matrix divided by its Frobenius
+        How many steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X are taken in
+        place of the exact polar factor. They start from the matrix divided by its Frobenius
         norm. Zero means the exact polar factor.
     blocks : int, optional
         The number of equal parts of W's rows, each of which moves by itself. The
