@@ -29,7 +29,7 @@ def without_widgets(outputs: list) -> list:
     list of NotebookNode
         The outputs that a page without a kernel can show.
     """
-    # Imported here, since it takes three seconds and planning a batch needs none of it.
+    # Imported here: it takes three seconds, and planning a batch does not need it.
     from nbformat import v4
 
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
@@ -67,7 +67,7 @@ def store(executed: Path, target: Path) -> None:
     nbformat.ValidationError
         If the result is not a notebook.
     """
-    # Imported here, since it takes three seconds and planning a batch needs none of it.
+    # Imported here: it takes three seconds, and planning a batch does not need it.
     import nbformat
 
     notebook = nbformat.read(executed, as_version=4)

@@ -258,8 +258,8 @@ def ablation_claims(
 
 
 def against_best_sgd(excess: Excess) -> Claim:
-    """Check that Algorithm 1 ends below SGD in the median over seeds, each with its best
-    step size (our own statement).
+    """Check that Algorithm 1 ends below SGD in the median over seeds, each with its
+    best step size (our own statement).
 
     The measured value is the median over seeds of the ratio of their final excess.
     """

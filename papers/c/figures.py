@@ -99,7 +99,7 @@ def _joint_divergences(axis: Axes, divergences: Mapping, of: str) -> None:
     by_height = sorted(ends, key=lambda p: ends[p][1])
     for p, (t, D) in divergences.items():
         axis.plot(t, D, **_look(p).line)
-        # If two lines end close together, the label of the lower one is placed below it.
+        # If two lines end close together, the label of the lower one is below it.
         near = [q for q in ends if q != p and abs(np.log10(ends[q][1] / D[-1])) < 1]
         up = 0
         if near:

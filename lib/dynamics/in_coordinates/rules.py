@@ -723,8 +723,8 @@ class Muon(InCoordinates):
         Whether D is the polar factor of mu M + (1 - mu) G, instead of that of M.
     newton_schulz : int, optional
         How many steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X are taken in
-        place of the exact polar factor. They start from the matrix divided by its Frobenius
-        norm. Zero means the exact polar factor.
+        place of the exact polar factor. They start from the matrix divided by its
+        Frobenius norm. Zero means the exact polar factor.
     blocks : int, optional
         The number of equal parts of W's rows, each of which moves by itself. The
         heads of a layer are such parts. `blocks` must divide the number of rows.
