@@ -395,12 +395,12 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
         span = f"({ratio.low:.2f} to {ratio.high:.2f})"
         style = {"color": plots.BLACK if word else plots.GREY}
         ax.text(1.02, row - 0.18, f"{ratio.estimate:.2f} {span}", **right | style)
+        words = verdict[rule]
+        style = {"color": plots.GREY}
         if verdict[rule] in decided:
+            words = f"{verdict[rule]}, uncorrected"
             style = {"color": plots.look(verdict[rule]).colour, "fontweight": "bold"}
-        else:
-            style = {"color": plots.GREY}
-        word = f"{verdict[rule]}, uncorrected" if word else verdict[rule]
-        ax.text(1.02, row + 0.2, word, **right | style)
+        ax.text(1.02, row + 0.2, words, **right | style)
     ax.axvline(1.0, color=plots.BLACK, linewidth=1.2)
 
     # The axes.
