@@ -165,9 +165,9 @@ class History(Shapes):
     All fields are arrays, or dicts of arrays keyed by the name of a target V. If a run
     ends early, its later entries are NaN, but the score gaps and the head stay as they
     are if the head is fixed. Quantities that were not measured are NaN too: the step
-    sizes of rules that see coordinates; `loss_rise` and the quantities called "own" of all
-    rules but `MirrorDescent` on all samples; and the margins and score gaps of a masked
-    token. A history can be pickled and copied deeply; `save` writes it as one npz file,
+    sizes of rules that see coordinates; `loss_rise` and the quantities called "own" of
+    all rules but `MirrorDescent` on all samples; and the margins and score gaps of a
+    masked token. A history can be pickled and copied deeply; `save` writes it as one npz file,
     and `to_dataframe` returns it as a table.
 
     Rules that step along the gradient train in minimal coordinates, in the span of the
