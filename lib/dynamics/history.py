@@ -167,8 +167,8 @@ class History(Shapes):
     are if the head is fixed. Quantities that were not measured are NaN too: the step
     sizes of rules that see coordinates; `loss_rise` and the quantities called "own" of
     all rules but `MirrorDescent` on all samples; and the margins and score gaps of a
-    masked token. A history can be pickled and copied deeply; `save` writes it as one npz file,
-    and `to_dataframe` returns it as a table.
+    masked token. A history can be pickled and copied deeply; `save` writes it as one
+    npz file, and `to_dataframe` returns it as a table.
 
     Rules that step along the gradient train in minimal coordinates, in the span of the
     tokens; all other rules train in the coordinates of the tokens. `coordinates` says
