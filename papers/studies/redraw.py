@@ -106,10 +106,10 @@ def _family() -> dict[str, tuple[Claim, float]]:
     so that leaving it out makes no other verdict easier to reach.
     """
     claims = {id: claim for id, claim in _judged().items() if not id.startswith(LATER)}
-    known = {
-        name: 1.0 if claim.p is None else claim.p for name, claim in claims.items()
-    }
-    adjusted = verdicts.holm(dict.fromkeys(GIVEN_UP, 1.0) | known)
+    p = dict.fromkeys(GIVEN_UP, 1.0)
+    for name, claim in claims.items():
+        p[name] = 1.0 if claim.p is None else claim.p
+    adjusted = verdicts.holm(p)
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
 
@@ -229,7 +229,8 @@ def _block(
         sides.append(SHADE[claim.bound])
         # The words left and right of the axis.
         study = STUDIED[claim.id.partition(".")[0]]
-        axis.text(LEFT, row, study if study != said else "", **right)
+        if study != said:
+            axis.text(LEFT, row, study, **right)
         said = study
         axis.text(MIDDLE, row, _sentence(claim), **right)
         number = pieces.written(format(value, block.form))

@@ -462,54 +462,82 @@ def _losses(ax: Axes, curves: Curves) -> None:
     counted, and ends in a dot. The mark on the line of the target is the geometric mean
     of the steps of a rule's runs, so that the marks have the ratios of the upper panel.
     """
-    *_, last = curves.configuration["targets"]
+    target = curves.configuration["targets"][-1]
+
+    # The runs, up to the target.
+    highest = target
     marks = []
-    highest = last
     for rule in curves.configuration["rates"]:
-        look = plots.look(rule)
-        steps = _steps(curves, rule, last)
+        steps = _steps(curves, rule, target)
         for run, end in zip(curves.runs(rule), steps, strict=True):
-            at = run.clock["at"]
-            shown = at <= end
-            loss = _growing_mean(run.clock["loss"])
-            highest = max(highest, loss.max())
-            ax.plot(at[shown], loss[shown], color=look.colour, lw=0.9, alpha=0.7)
-            if np.isfinite(end):
-                dot = loss[shown][-1]
-                ax.plot(end, dot, "o", ms=2.5, color=look.colour, alpha=0.6)
-        missed = int(np.isinf(steps).sum())
-        if missed:
-            words = f": {missed} of {len(steps)} runs miss it"
-            middle = float(curves.configuration["horizon"])
-        else:
-            middle = float(np.exp(np.log(steps).mean()))
-            words = f": {middle:,.0f} steps"
-        marks.append((middle, rule, kept_curves.shown(rule) + words))
+            largest = _loss_until(ax, run, end, plots.look(rule).colour)
+            highest = max(highest, largest)
+        middle, words = _mean_steps(curves, steps)
+        marks.append((middle, rule, f" {kept_curves.shown(rule)}: {words}"))
     marks.sort(reverse=True)
 
     # Below the target there is room for one label per rule.
+    top = 1.08 * highest
     share = LABEL * (len(marks) + 0.3)
-    depth = share / (1 - share) * np.log(1.08 * highest / last)
-    right = 1.42 * marks[0][0]
-    ax.axhline(last, color=plots.BLACK, linewidth=1.2)
-    pieces.beside(ax, right, last, f"target {last:g}", place=(-2, 3))
-    ax.set(yscale="log", xlim=(0, right), ylim=(last * np.exp(-depth), 1.08 * highest))
-    both = ax.get_xaxis_transform()
+    depth = share / (1 - share) * np.log(1.08 * highest / target)
+    latest_mark = marks[0][0]
+    right = 1.42 * latest_mark
+    ax.axhline(target, color=plots.BLACK, linewidth=1.2)
+    pieces.beside(ax, right, target, f"target {target:g}", place=(-2, 3))
+    ax.set(yscale="log", xlim=(0, right), ylim=(target * np.exp(-depth), top))
+
+    # A mark for each rule, joined to its label.
+    below = {"transform": ax.get_xaxis_transform()}
     for place, (middle, rule, words) in enumerate(marks):
         look = plots.look(rule)
         height = share - LABEL * (place + 0.75)
-        ax.plot([middle] * 2, [share, height], transform=both, color=look.colour, lw=1)
-        ax.plot(middle, last, ms=7, **look.mark, zorder=5)
+        ax.plot([middle, middle], [share, height], color=look.colour, lw=1, **below)
+        ax.plot(middle, target, ms=7, **look.mark, zorder=5)
         style = {"fontsize": 9, "color": look.colour, "va": "center"}
-        ax.text(middle, height, f" {words}", transform=both, **style)
-    if highest < WIDE * last:
-        ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(last, highest)
+        ax.text(middle, height, words, **style, **below)
+
+    # The axes.
+    if highest < WIDE * target:
+        locator = MaxNLocator(4, steps=[1, 2, 5, 10])
     else:
-        ticks = LogLocator(subs=(1, 2, 5)).tick_values(last, highest)
-    ticks = [tick for tick in ticks if last * (1 - ROUNDING) <= tick <= highest]
+        locator = LogLocator(subs=(1, 2, 5))
+    lowest_tick = target * (1 - ROUNDING)
+    ticks = [
+        tick
+        for tick in locator.tick_values(target, highest)
+        if lowest_tick <= tick <= highest
+    ]
     ax.set_yticks(ticks, [f"{tick:.4g}" for tick in ticks])
     ax.set_yticks([], minor=True)
-    ax.set(title=f"Training loss, each run up to the target {last:g}", xlabel="step")
+    ax.set(title=f"Training loss, each run up to the target {target:g}", xlabel="step")
+
+
+def _loss_until(ax: Axes, run: Curve, end: float, colour: str) -> float:
+    """Draw the loss of a run up to step `end`, with a dot there unless it is infinite.
+
+    Returns the largest loss of the whole run.
+    """
+    at = run.clock["at"]
+    loss = _growing_mean(run.clock["loss"])
+    is_drawn = at <= end
+    drawn = loss[is_drawn]
+    ax.plot(at[is_drawn], drawn, color=colour, lw=0.9, alpha=0.7)
+    if np.isfinite(end):
+        ax.plot(end, drawn[-1], "o", ms=2.5, color=colour, alpha=0.6)
+    return loss.max()
+
+
+def _mean_steps(curves: Curves, steps: np.ndarray) -> tuple[float, str]:
+    """Return the geometric mean of a rule's steps to the target, and it in words.
+
+    If runs missed the target, it is the step at which all runs end.
+    """
+    missed = int(np.isinf(steps).sum())
+    if missed:
+        horizon = float(curves.configuration["horizon"])
+        return horizon, f"{missed} of {len(steps)} runs miss it"
+    mean = float(np.exp(np.log(steps).mean()))
+    return mean, f"{mean:,.0f} steps"
 
 
 def _growing_mean(readings: np.ndarray) -> np.ndarray:
@@ -530,28 +558,42 @@ def _matrices(ax: Axes, curves: Curves) -> None:
     """
     fails = plots.look(verdicts.NOT_REPRODUCED).colour
     rules = list(curves.configuration["rates"])
+    dots = {"ms": 5, "mec": plots.PAPER, "mew": 0.5, "clip_on": False}
+    rings = {"ms": 5.5, "mec": fails, "mew": 1.6, "mfc": plots.PAPER, "clip_on": False}
     right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
     largest = 0.0
     for row, rule in enumerate(rules):
-        look = plots.look(rule)
-        seeds, walks = growth(curves, rule)
-        grown = 100 * seeds.mean(1)
-        less = grown <= 100 * walks.mean(1)
-        largest = max(largest, *grown)
-        dots = {"ms": 5, "mec": plots.PAPER, "mew": 0.5, "clip_on": False}
-        ax.plot(grown[~less], [row] * (~less).sum(), "o", mfc=look.colour, **dots)
-        rings = {"ms": 5.5, "mec": fails, "mew": 1.6, "mfc": plots.PAPER}
-        if less.any():  # an empty line would be at the corner of the figure
-            ax.plot(grown[less], [row] * less.sum(), "o", clip_on=False, **rings)
-        median = 100 * np.median(seeds, axis=0).mean()
-        ax.plot([median] * 2, [row - 0.3, row + 0.3], color=look.colour, lw=2.5)
-        style = {"fontsize": 9, "color": look.colour, "va": "bottom"}
+        colour = plots.look(rule).colour
+
+        # The growth of each matrix in per cent, averaged over the seeds.
+        growths, walks = growth(curves, rule)  # (matrices, seeds)
+        grown = 100 * growths.mean(1)
+        walked = 100 * walks.mean(1)
+        is_less = grown <= walked
+        largest = max(largest, grown.max())
+        growing = (grown > 0).sum()
+        fewer = is_less.sum()
+
+        # A dot for each matrix, or a ring.
+        heights = np.full(len(grown), row)
+        ax.plot(grown[~is_less], heights[~is_less], "o", mfc=colour, **dots)
+        if fewer > 0:  # an empty line would be at the corner of the figure
+            ax.plot(grown[is_less], heights[is_less], "o", **rings)
+
+        # The median over the matrices.
+        median = 100 * np.median(growths, axis=0).mean()
+        ax.plot([median, median], [row - 0.3, row + 0.3], color=colour, lw=2.5)
+        style = {"fontsize": 9, "color": colour, "va": "bottom"}
         ax.text(median, row - 0.32, f" median +{median:.0f} %", **style)
-        words = f"{(grown > 0).sum()} of {len(grown)} grow"
-        ax.text(1.02, row - 0.18, words, color=look.colour, **right)
-        words = f"{less.sum() or 'none'} less than a walk"
-        colour = fails if less.any() else plots.GREY
-        ax.text(1.02, row + 0.2, words, color=colour, **right)
+
+        # The words at the right.
+        words = f"{growing} of {len(grown)} grow"
+        ax.text(1.02, row - 0.18, words, color=colour, **right)
+        if fewer > 0:
+            ax.text(1.02, row + 0.2, f"{fewer} less than a walk", color=fails, **right)
+        else:
+            grey = plots.GREY
+            ax.text(1.02, row + 0.2, "none less than a walk", color=grey, **right)
     names = [kept_curves.shown(rule) for rule in rules]
     ax.set_yticks(range(len(rules)), names, fontsize=9)
     for label, rule in zip(ax.get_yticklabels(), rules, strict=True):
