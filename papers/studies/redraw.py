@@ -272,50 +272,70 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     row, in blocks by unit, and name the other claims in one line.
     """
     claims = sorted(_of_papers(judged), key=lambda claim: claim.id)
-    blocks = [
-        (block, [one for one in claims if one.id.startswith(tuple(block.claims))])
-        for block in BLOCKS
-    ]
-    silent = [claim for claim in claims if not claim.interval]
+    claims_of = {}
+    for block in BLOCKS:
+        starts = tuple(block.claims)
+        claims_of[block] = [claim for claim in claims if claim.id.startswith(starts)]
+
     # Heights are in inches. Each block has its rows, its title and its axis.
-    heights = [ROW * (0.2 + len(rows)) for _, rows in blocks]
+    heights = [ROW * (0.2 + len(rows)) for rows in claims_of.values()]
     between = 0.72
-    total = sum(heights) + between * len(blocks) + 0.3
+    total = sum(heights) + between * len(claims_of) + 0.3
     figure = Figure(figsize=(plots.WIDTH, total), layout="none")
-    top = total - 0.28
+
+    # The blocks, from top to bottom.
     adjusted = {name: p for name, (_, p) in judged.items()}
-    for (block, rows), height in zip(blocks, heights, strict=True):
-        low = top - height
-        place = (AXIS[0], low / total, AXIS[1], height / total)
+    top = total - 0.28
+    for (block, rows), height in zip(claims_of.items(), heights, strict=True):
+        bottom = top - height
+        place = (AXIS[0], bottom / total, AXIS[1], height / total)
         _block(figure.add_axes(place), block, rows, adjusted)
-        top = low - between
+        top = bottom - between
+
+    # The claims without an interval.
+    silent = [claim for claim in claims if not claim.interval]
     if silent:
         grey = {"fontsize": 8, "color": plots.INKS["shade"], "va": "bottom"}
         left = AXIS[0] + AXIS[1] * LEFT
         figure.text(left, 0.06 / total, _not_judged(silent), **grey)
+    return plots.heading(figure, _result(judged, claims), _reading(judged, claims))
 
-    decided = sum(claim.verdict == verdicts.REPRODUCED for claim in claims)
-    seeds = " or ".join(map(str, sorted({claim.seeds or 0 for claim in claims})))
-    known = {claim.id for claim in claims}
-    still = [id for id, (_, p) in judged.items() if p <= 1 - verdicts.LEVEL]
+
+def _result(judged: dict[str, tuple[Claim, float]], claims: Sequence[Claim]) -> str:
+    """Write how many of the papers' `claims` hold alone, and which are decided in the
+    family `judged`.
+    """
+    reproduced = sum(claim.verdict == verdicts.REPRODUCED for claim in claims)
+    of_papers = {claim.id for claim in claims}
+    decided = []
+    for id, (_, p) in judged.items():
+        if id in of_papers and p <= 1 - verdicts.LEVEL:
+            decided.append(id)
+    return (
+        f"Alone, {reproduced} of the papers' {len(claims)} claims hold; corrected,"
+        f" {', '.join(decided) or 'none'}"
+    )
+
+
+def _reading(judged: dict[str, tuple[Claim, float]], claims: Sequence[Claim]) -> str:
+    """Write how to read the figure of the papers' `claims`, in the family `judged`."""
+    numbers_of_seeds = sorted({claim.seeds or 0 for claim in claims})
+    seeds = " or ".join(map(str, numbers_of_seeds))
+    low, high = verdicts.SAME
+
+    # How many claims are in the family, and how many of the papers' are not in it.
     count = len({*judged, *GIVEN_UP})
-    corrected = ", ".join(id for id in still if id in known) or "none"
-    later = len([id for id in known if id.startswith(LATER)])
-    low, high = (f"{end:g}" for end in verdicts.SAME)
-    ours = len(judged) - (len(claims) - later)
-    reading = (
+    later = sum(claim.id.startswith(LATER) for claim in claims)
+    in_family = len(claims) - later
+    ours = len(judged) - in_family
+    return (
         f"Bars: 95 % over {seeds} paired seeds, reduced networks. Alone, a claim holds"
-        f" if its whole bar lies in the shade; a bar within {low} to {high} counts as"
-        f" equally fast. Corrected (open: not decided) by Holm's rule for the {count}"
-        f" claims of our protocol: {len(claims) - later} of the papers, {ours} of our"
+        f" if its whole bar lies in the shade; a bar within {low:g} to {high:g} counts"
+        f" as equally fast. Corrected (open: not decided) by Holm's rule for the"
+        f" {count} claims of our protocol: {in_family} of the papers, {ours} of our"
         f" own that are not drawn, and {len(GIVEN_UP)} that we gave up. The papers'"
         f" {later} on norms are not in it: we read them as claims after the runs."
     )
-    result = (
-        f"Alone, {decided} of the papers' {len(claims)} claims hold; corrected,"
-        f" {corrected}"
-    )
-    return plots.heading(figure, result, reading)
 
 
 def _not_judged(claims: Sequence[Claim]) -> str:
