@@ -60,7 +60,9 @@ def git(*arguments: str) -> str | None:
         )
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    return done.stdout
 
 
 def commit() -> str | None:
@@ -79,7 +81,10 @@ def commit() -> str | None:
     changed = git(
         "status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb"
     )
-    return name.strip() + ("-dirty" if changed else "")
+    name = name.strip()
+    if changed:
+        name += "-dirty"
+    return name
 
 
 def versions() -> dict[str, str]:

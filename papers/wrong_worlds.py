@@ -82,7 +82,8 @@ class World:
         exponent, or in one sample or pair.
         """
         text = FAMILIES[self.family][0]
-        return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
+        largest = 0.05 if "%" in text else 0.1
+        return "one" in text or abs(self.size) <= largest + 1e-12
 
     def of(self, family: str) -> float:
         """Return by how much this world is wrong in `family`; 0 if it is right."""

@@ -204,7 +204,9 @@ def _said(exception: Exception) -> str:
     """
     name = getattr(exception, "ename", None) or type(exception).__name__
     lines = str(getattr(exception, "evalue", None) or exception).strip().splitlines()
-    return f"{name}: {lines[0]}" if lines else name
+    if not lines:
+        return name
+    return f"{name}: {lines[0]}"
 
 
 @contextlib.contextmanager
@@ -341,4 +343,6 @@ def publish(job: Job) -> str:
     )
     files.write(job.work / record.MARKER, marker.dumps())
     files.replace_folder(job.work, job.results)
-    return "" if records else "  (no figure saved)"
+    if not records:
+        return "  (no figure saved)"
+    return ""

@@ -267,7 +267,9 @@ def share(name: str, known: Mapping[str, Mapping]) -> str:
     """
     slug, _, number = name.partition("/")
     saved = known.get(slug, {}).get("numbers", {}).get(number)
-    return f"{saved['value']:.0%}".replace("%", " %") if saved else "no such number yet"
+    if not saved:
+        return "no such number yet"
+    return f"{saved['value']:.0%}".replace("%", " %")
 
 
 def page(folder: Path) -> str:

@@ -265,7 +265,9 @@ class Figure:
     @property
     def title(self) -> str:
         """Its title in the index, or else its number and paper: "Figure 2, paper A"."""
-        words = (self.entry.title if self.entry else "") or self.record["figure"]
+        words = self.record["figure"]
+        if self.entry and self.entry.title:
+            words = self.entry.title
         if self.section == "Ours":
             whose = "ours"
         else:
@@ -283,11 +285,10 @@ class Figure:
     @cached_property
     def alt(self) -> str:
         """The picture in words, without TeX: its headline, and what it shows."""
-        seen = f" {self.sentence}" if self.entry else f" {self.record['caption']}"
+        shows = self.sentence if self.entry else self.record["caption"]
         result, reading = headlines.above(self.slug, self.record)
-        words = re.sub(
-            r"\\[lr]?Vert|\\\|", "‖", f"{result or self.title}. {reading}{seen}"
-        )
+        sentences = f"{result or self.title}. {reading} {shows}"
+        words = re.sub(r"\\[lr]?Vert|\\\|", "‖", sentences)
         return re.sub(r"[$*{}\\]", "", words)
 
     @cached_property

@@ -183,19 +183,38 @@ class TokenSet(Shapes):
         ValueError
             If no run is selected, or `runs` is a single number: `run` takes one.
         """
+        mask = self.mask
+        if mask is not None:
+            mask = mask[runs]
         return TokenSet(
             X=self.X[runs],
             y=self.y[runs],
             z=self.z[runs],
             u=self.u[runs],
             opt=self.opt[runs],
-            mask=None if self.mask is None else self.mask[runs],
+            mask=mask,
         )
 
 
 def _with_runs_axis(value: np.ndarray | None):
     """Add an axis of one run in front of the value; None stays None."""
-    return None if value is None else value[None]
+    if value is None:
+        return None
+    return value[None]
+
+
+def _real_or_none(name: str, value: ArrayLike | None) -> np.ndarray | None:
+    """Return an argument as an array of real numbers; None stays None."""
+    if value is None:
+        return None
+    return _real(name, value)
+
+
+def _array_or_none(name: str, value: ArrayLike | None) -> np.ndarray | None:
+    """Return an argument as an array of any type; None stays None."""
+    if value is None:
+        return None
+    return as_array(name, value)
 
 
 def _opt_by_score(tokens: TokenSet) -> np.ndarray:
@@ -211,7 +230,9 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
     if tied.any():
         run, sample = np.argwhere(tied)[0]
         best = np.flatnonzero(is_largest[run, sample])
-        shown = ", ".join(map(str, best[:5])) + (", ..." if best.size > 5 else "")
+        shown = ", ".join(map(str, best[:5]))
+        if best.size > 5:
+            shown += ", ..."
         raise ValueError(
             f"sample {sample} of run {run} has a tie for the opt token: its scores are "
             f"{scores[run, sample, best[0]]:.4g} at the tokens {shown}; say which of "
@@ -308,11 +329,11 @@ def token_set(
         )
     else:
         X, mask = padded
-    mask = None if mask is None else as_array("mask", mask)
+    mask = _array_or_none("mask", mask)
     y = _real("y", y)
-    z = None if z is None else _real("z", z)
-    u = None if u is None else _real("u", u)
-    opt = None if opt is None else as_array("opt", opt)
+    z = _real_or_none("z", z)
+    u = _real_or_none("u", u)
+    opt = _array_or_none("opt", opt)
     _check_axes(X, 3, 4)
     if X.ndim == 3:
         X = _with_runs_axis(X)
@@ -478,9 +499,11 @@ def _is_ragged(X: Sequence) -> bool:
 
 def _depth(value: Any) -> int:
     """Count the axes of nested sequences along their first entries."""
-    if isinstance(value, list | tuple):
-        return 1 + (_depth(value[0]) if value else 0)
-    return np.ndim(value)
+    if not isinstance(value, list | tuple):
+        return np.ndim(value)
+    if not value:
+        return 1
+    return 1 + _depth(value[0])
 
 
 def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
@@ -517,7 +540,11 @@ def _check_finite(name: str, value: np.ndarray) -> None:
     wrong = ~np.isfinite(value)
     if wrong.any():
         place = np.argwhere(wrong)[0]
-        axes = ("run", "sample", "token")[: 1 if name == "u" else value.ndim - 1]
+        # The last axis holds the entries of a vector; u has no axis of samples.
+        if name == "u":
+            axes = ("run",)
+        else:
+            axes = ("run", "sample", "token")[: value.ndim - 1]
         where = ", ".join(f"{axis} {k}" for axis, k in zip(axes, place, strict=False))
         raise ValueError(f"{name} holds NaN or infinite values, first in {where}")
 

@@ -326,10 +326,11 @@ def _train_group(
             # A comparison with NaN is false, so that a NaN ends the run as diverged.
             bounded = scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
             if log_both == -math.inf or not bounded:
-                status[r], ended[r] = (
-                    (STALLED if log_both == -math.inf else DIVERGED),
-                    t,
-                )
+                if log_both == -math.inf:
+                    status[r] = STALLED
+                else:
+                    status[r] = DIVERGED
+                ended[r] = t
                 alive[r], living = False, living - 1
                 continue
 

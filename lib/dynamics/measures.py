@@ -291,22 +291,28 @@ def of_weights(
 
     # Margins and scores, and the gradient from them.
     margins = np.empty((runs, k, n, T - 1))
-    gaps = np.empty((runs, k if joint else 1, n, T - 1))
+    head_iterations = k if joint else 1  # a fixed head has the same scores in all
+    gaps = np.empty((runs, head_iterations, n, T - 1))
     log_gradient = np.empty((runs, k))
     descent = {name: np.empty((runs, k)) for name in targets}
     chunk = max(1, CHUNK // (runs * n * T + runs * np.prod(path.shape)))
     for first in range(0, k, chunk):
         part = slice(first, first + chunk)
         W = path.weights(part)  # (runs, k, d, d_z)
-        u = path.head(part) if joint else tokens.u[:, None]  # (runs, k or 1, d)
+        if joint:
+            u = path.head(part)  # (runs, k, d)
+        else:
+            u = tokens.u[:, None]  # (runs, 1, d)
         images = np.swapaxes(W @ np.swapaxes(tokens.z, 1, 2)[:, None], -1, -2)
         now = np.moveaxis(delta @ images.transpose(0, 2, 3, 1), -1, 1)
         scores = np.moveaxis(signed @ np.swapaxes(u, 1, 2)[:, None], -1, 1)
         if hidden is not None:  # an infinite margin gives a masked token no weight
             now = np.where(hidden[:, None], np.inf, now)
         margins[:, part] = now
-        if joint or first == 0:
-            gaps[:, part if joint else slice(0, 1)] = scores[..., :1] - scores[..., 1:]
+        if joint:
+            gaps[:, part] = scores[..., :1] - scores[..., 1:]
+        elif first == 0:
+            gaps[:] = scores[..., :1] - scores[..., 1:]
         logits = np.concatenate([np.zeros_like(now[..., :1]), -now], -1)
         scores = np.broadcast_to(scores, logits.shape)
         at = attention.slopes(logits, scores, loss)

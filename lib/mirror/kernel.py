@@ -143,6 +143,23 @@ def _to_unit(out: np.ndarray, q: float, work: np.ndarray) -> tuple[float, float]
 
 
 @numba.njit
+def _log_step(
+    eta: float, log_largest: float, log_size: float, log_scale: float, normalised: bool
+) -> float:
+    """Return the log of the factor of a step, for the direction from `_to_unit`.
+
+    `log_largest` and `log_size` are what `_to_unit` returns for the gradient without
+    its scale, and `log_scale` is the log of that scale. The result is -inf if the
+    gradient is zero.
+    """
+    # In a normalised step the scale cancels, so it must not be added first: beside
+    # a scale of -1e50, rounding would remove all other terms.
+    if normalised:
+        return math.log(eta) + _plus(log_largest, -log_size)
+    return math.log(eta) + _plus(log_largest, log_scale)
+
+
+@numba.njit
 def _move(
     step: float,
     direction: np.ndarray,
@@ -317,12 +334,8 @@ def _train_run(
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
-        # In a normalised step the scale cancels, so it must not be added first: beside
-        # a scale of -1e50, rounding would remove all other terms.
-        step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
-        step_v = math.log(eta) + _plus(
-            log_factor_v, -log_size_v if normalised else push_scale
-        )
+        step = _log_step(eta, log_factor, log_size, scale, normalised)
+        step_v = _log_step(eta, log_factor_v, log_size_v, push_scale, normalised)
         if not (step < LONGEST and step_v < LONGEST):  # false for NaN
             return DIVERGED, t, rise
         top = _move(math.exp(step), down, exponent, U, W, powers)

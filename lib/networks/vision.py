@@ -72,7 +72,9 @@ class _ShiftedPatches(nn.Module):
         self.channels = channels
         self.shift = shift
         self.offset = 1 if shift == "cardinal" else patch // 2
-        pixels = (5 if shift else 1) * channels * patch * patch
+        pixels = channels * patch * patch
+        if shift is not None:
+            pixels *= 1 + len(SHIFTS[shift])  # the image and its shifted copies
         self.norm = nn.LayerNorm(pixels)
         self.embed = nn.Linear(pixels, width)
 

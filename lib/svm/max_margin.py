@@ -143,7 +143,10 @@ class MaxMargin(Shapes):
             W of a token SVM, v of a head SVM.
         """
         W = self._weights()
-        return W if self.duals.ndim == 3 else W[..., 0]
+        is_token_svm = self.duals.ndim == 3
+        if is_token_svm:
+            return W
+        return W[..., 0]
 
     @property
     def W(self) -> np.ndarray:
@@ -346,7 +349,9 @@ def _known(norm: Any, name: str, words: tuple[str, ...]):
     argument's `name`, for anything else, NaN and booleans included.
     """
     if isinstance(norm, str) and norm in words:
-        return 2.0 if norm == "frobenius" else norm
+        if norm == "frobenius":
+            return 2.0
+        return norm
     if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
         listed = "".join(f"{word!r}, " for word in words)
         raise ValueError(
@@ -469,11 +474,13 @@ def _weights(units: frobenius.Scaled, runs: list[dict]) -> np.ndarray:
     `runs` are the solutions of the scaled runs. A run's W is the one that its solver
     returned or, if it returned none, W from the duals; then it is put back to scale.
     """
-    W = [
-        frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
-        for run, delta, z in zip(runs, units.delta, units.z, strict=True)
-    ]
-    return np.ldexp(np.stack(W), -units.exponent[:, None, None])
+    every_W = []
+    for run, delta, z in zip(runs, units.delta, units.z, strict=True):
+        W = run["W"]
+        if W is None:
+            W = frobenius.weights(run["duals"], delta, z)
+        every_W.append(W)
+    return np.ldexp(np.stack(every_W), -units.exponent[:, None, None])
 
 
 def _other_norm(
@@ -497,8 +504,10 @@ def _other_norm(
     conic = blocks or norm in norms.DUAL
     if blocks:
         dual = norm.dual
+    elif conic:
+        dual = norms.DUAL[norm]
     else:
-        dual = norms.DUAL[norm] if conic else norm / (norm - 1)
+        dual = norm / (norm - 1)
     # A rotation does not change the nuclear and spectral norms: solve within the spans.
     turned = isinstance(norm, str)
     if turned:
@@ -510,7 +519,9 @@ def _other_norm(
     if conic:
         solved = norms.conic(rows, shape, dual, float(np.linalg.norm(start)))
         # If Clarabel failed, keep the start: its large gap raises the error below.
-        w, beta = (start, beta) if solved is None else solved
+        w = start
+        if solved is not None:
+            w, beta = solved
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)
     lowest = (rows @ w).min()
@@ -530,12 +541,17 @@ def _other_norm(
     margins = rows @ w
     size = norm_of(W, norm)
     beta = beta * size / pulled
-    support = beta > 0
     if conic:  # an interior point has no zero duals, so compare dual and slack
+        solver = "Clarabel"
         support = beta / beta.max() > margins - 1
+    else:
+        solver = "Newton with weighted Frobenius steps"
+        support = beta > 0
+    if turned:
+        W = token_basis @ W @ query_basis.T
     return {
-        "solver": "Clarabel" if conic else "Newton with weighted Frobenius steps",
-        "W": token_basis @ W @ query_basis.T if turned else W,
+        "solver": solver,
+        "W": W,
         "norm": size,
         "duals": beta,
         "margins": margins,
@@ -613,4 +629,6 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
         with suppress(Infeasible):
             token_svm(tokens.run(run))
             kept.append(run)
-    return tokens.take(kept) if kept else None
+    if not kept:
+        return None
+    return tokens.take(kept)

@@ -134,16 +134,17 @@ class Blocks:
             If `count` does not divide the number of rows (or of columns, if
             `by_columns`).
         """
-        size = W.shape[-1 if self.by_columns else -2]
+        axis = -1 if self.by_columns else -2
+        size = W.shape[axis]
         if size % self.count:
             raise ValueError(
                 f"{self.count} blocks do not divide W's {size} entries a side"
             )
         step = size // self.count
         slices = [slice(first, first + step) for first in range(0, size, step)]
-        return [
-            W[..., :, part] if self.by_columns else W[..., part, :] for part in slices
-        ]
+        if self.by_columns:
+            return [W[..., :, part] for part in slices]
+        return [W[..., part, :] for part in slices]
 
 
 def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
@@ -202,7 +203,9 @@ def _expression(S: Any, norm: str | float | Blocks):
 
     if isinstance(norm, Blocks):
         terms = cp.hstack([_expression(part, norm.inner) for part in norm.parts(S)])
-        return cp.sum(terms) if norm.summed else cp.max(terms)
+        if norm.summed:
+            return cp.sum(terms)
+        return cp.max(terms)
     size: dict = {"spectral": cp.sigma_max, "nuclear": cp.normNuc, 1.0: cp.norm1}
     size |= {np.inf: cp.norm_inf, "frobenius": partial(cp.norm, p="fro")}
     return size[norm](S)
@@ -275,9 +278,12 @@ def entrywise(
         all="ignore"
     ):  # extreme exponents overflow; the caller checks the gap
         for stage in stages[:-1]:
-            w, beta = _newton(
-                A, asked, stage if p > 2 else stage / (stage - 1), w, beta, 1e-2
-            )
+            # A stage is an exponent above 2; for p < 2 it is that of the dual norm.
+            if p > 2:
+                exponent_now = stage
+            else:
+                exponent_now = stage / (stage - 1)
+            w, beta = _newton(A, asked, exponent_now, w, beta, 1e-2)
         w, beta = _newton(A, asked, p, w, beta, GOAL)
     return w * unit, beta * asked
 
@@ -344,7 +350,10 @@ def _newton(
             best_beta = new
             lower = dual
         gap = 1 - lower / upper
-        patience = 5 if gap < smallest / 2 else patience - 1
+        if gap < smallest / 2:
+            patience = 5
+        else:
+            patience -= 1
         smallest = min(gap, smallest)
         if gap <= goal or patience == 0:
             break

@@ -79,8 +79,9 @@ def ablation(
         ("spectral", "random"), (True, False), (True, False)
     ):
         name = start + ", P" * P + ", R" * R
+        preconditioner = "left" if P else "none"
         rules[name] = PreconditionedRule(
-            step_size=step_size, preconditioner="left" if P else "none", regularised=R
+            step_size=step_size, preconditioner=preconditioner, regularised=R
         )
         starts[name] = getattr(data, start)
     return rules, starts

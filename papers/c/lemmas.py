@@ -756,7 +756,10 @@ def lemma27(
         ]
         inside = np.array([turn[0] for turn in turns])
         slack = np.array([turn[1] for turn in turns])
-        slacks.append(slack[inside].min() if inside[0].all() else np.nan)
+        if inside[0].all():
+            slacks.append(slack[inside].min())
+        else:
+            slacks.append(np.nan)
         shares.append(inside.mean())
     multiples = lemma21_radius(selection, pi)
     ends = f"{multiples.min():,.0f}", f"{multiples.max():,.0f}"

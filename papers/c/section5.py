@@ -75,7 +75,8 @@ def divergences(
     """
 
     def end(p: float, q: float):
-        return ends[q if own_tokens else p][q].W
+        exponent_of_tokens = q if own_tokens else p
+        return ends[exponent_of_tokens][q].W
 
     return {
         (p, q): histories[p].divergence(end(p, q), p)

@@ -96,7 +96,9 @@ class Comparison:
         rule = self.setting.rule
         if rule.momentum and not (early or everywhere):
             return margin_theorem.prove_with_momentum(local, rule, before, last)
-        return margin_theorem.prove(local, rule, tenth if early else last, everywhere)
+        if early:
+            return margin_theorem.prove(local, rule, tenth, everywhere)
+        return margin_theorem.prove(local, rule, last, everywhere)
 
     @property
     def predicted(self) -> float:

@@ -209,9 +209,10 @@ def study(
             decades = 1
         return _run(_ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
-    return margins.each_seed(
-        seeds, study_seed, f"{count} idle pairs, " if count > 1 else ""
-    )
+    where = ""
+    if count > 1:
+        where = f"{count} idle pairs, "
+    return margins.each_seed(seeds, study_seed, where)
 
 
 def _last_offsets(r: Any):

@@ -97,7 +97,7 @@ def drawn(seed, **sizes):
 
 def at(of, level, x, omega):
     """Return the W of (1) as a vector."""
-    return level * of.V + of.rest + of.basis @ x + omega
+    return level * of.V + of.rho_perp + of.basis @ x + omega
 
 
 def around(of, draw, size):
@@ -554,10 +554,10 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
 
 def test_another_rho_perp_is_refused():
     _, _, of = problem(8, n=2, T=3, d=12)
-    g = of.A @ (100 / of.r * of.V + of.rest)
+    g = of.A @ (100 / of.r * of.V + of.rho_perp)
     rule = dynamics.NGD(0.01)
     for scale, tilted in ((1.0, False), (1.001, True)):
-        other = but(of, rest=scale * of.rest)
+        other = but(of, rho_perp=scale * of.rho_perp)
         both = (
             theorem.prove(other, rule, g),
             theorem.prove_with_momentum(other, rule, 0.9 * g, g),

@@ -22,7 +22,9 @@ SMALL = 1e-60  # a mantissa is rescaled once its largest entry is below this
 @numba.njit
 def log(value):
     """Return log value, or -inf unless the value is above zero."""
-    return math.log(value) if value > 0.0 else -math.inf
+    if value > 0.0:
+        return math.log(value)
+    return -math.inf
 
 
 @numba.njit
@@ -103,7 +105,12 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
 def sign(G, D):
     """Fill D (m,) with sgn(G), which is 0 for an entry of 0."""
     for j in range(G.size):
-        D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
+        if G[j] > 0.0:
+            D[j] = 1.0
+        elif G[j] < 0.0:
+            D[j] = -1.0
+        else:
+            D[j] = 0.0
 
 
 @numba.njit(fastmath=REORDER)
@@ -190,7 +197,9 @@ def sign_momentum(rule, G, top, m, logs, D):
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
     logs[0] = mix(m, logs[0], rule.momentum, G, top, 1.0 - rule.momentum)
     sign(D, D)
-    return 0.0 if log_mixed > -math.inf else -math.inf
+    if log_mixed > -math.inf:
+        return 0.0
+    return -math.inf
 
 
 @numba.njit(fastmath=REORDER)
@@ -242,8 +251,13 @@ def adaptive(rule, t, G, top, m, v, logs, D):
     beta = rule.momentum
     memory = rule.memory
     logs[0] = mix(m, logs[0], beta, G, top, 1.0 - beta)
-    a, b = (1.0, 1.0) if rule.summed else (memory, 1.0 - memory)
-    logs[1] = mix(v, logs[1], a, G, 2.0 * top, b, True)
+    if rule.summed:
+        weight_v = 1.0
+        weight_G = 1.0
+    else:
+        weight_v = memory
+        weight_G = 1.0 - memory
+    logs[1] = mix(v, logs[1], weight_v, G, 2.0 * top, weight_G, True)
     m_log = logs[0]
     v_log = logs[1]
     if rule.corrected:

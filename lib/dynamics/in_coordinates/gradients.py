@@ -38,7 +38,9 @@ def zeros(kind: Any, **sizes: int) -> Any:
         if not hasattr(hint, "__metadata__"):
             return zeros(hint, **sizes)
         size = [sizes[letter] for letter in hint.__metadata__[0].split()]
-        return np.full(size, -math.inf if name == "logs" else 0.0)
+        if name == "logs":
+            return np.full(size, -math.inf)
+        return np.full(size, 0.0)
 
     hints = get_type_hints(kind, include_extras=True)
     return kind(**{name: made(name, hint) for name, hint in hints.items()})
@@ -118,7 +120,10 @@ def keep(graded, first, size):
     more = math.log(n / size)
     for i in range(n):
         inside = first <= i < first + size
-        graded.logs[i] = graded.logs[i] + more if inside else -math.inf
+        if inside:
+            graded.logs[i] += more
+        else:
+            graded.logs[i] = -math.inf
 
 
 @numba.njit
@@ -132,13 +137,18 @@ def reduce(anchor, graded, first, size):
         now = graded.logs[i]
         then = anchor.logs[i]
         inside = first <= i < first + size
-        top = max(now, then) if inside else then
+        top = then
+        if inside:
+            top = max(now, then)
         graded.logs[i] = top
         if inside and now > -math.inf:
             of_now = more * math.exp(now - top)
         else:
             of_now = 0.0
-        of_then = math.exp(then - top) if then > -math.inf else 0.0
+        if then > -math.inf:
+            of_then = math.exp(then - top)
+        else:
+            of_then = 0.0
         if inside:
             of_then *= 1.0 - more
         for j in range(graded.b.shape[1]):
