@@ -330,7 +330,7 @@ def _reading(judged: dict[str, tuple[Claim, float]], claims: Sequence[Claim]) ->
         f"Bars: 95 % intervals over {seeds} paired seeds of reduced networks."
         " Uncorrected, a claim holds if its whole bar lies in the grey area"
         f" ({low:g} to {high:g}: equally fast). Corrected: by Holm's rule over the"
-        f" {count} claims of our protocol, in which the {later} claims on norms are not."
+        f" {count} claims of our protocol; the {later} claims on norms are not in it."
     )
 
 
