@@ -136,7 +136,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 #
 # </details>
 #
-# Paper A's bound, for comparison:
+# Paper A's bound:
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
