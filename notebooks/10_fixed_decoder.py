@@ -100,7 +100,7 @@ print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 #
 # A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit. Let $L^*$ be the loss if every $p_{opt}$ were 1; no $W$ reaches this loss.
 #
-# 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1; here all pairs have the same $\kappa$, because all score gaps are equal. So $-\log(L-L^*)$ is the smallest margin plus a bounded number.
+# 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1. Here $\kappa=e^{-\gamma_{opt}}(\gamma_{opt}-\gamma_t)$ is the same number for all pairs. So $-\log(L-L^*)$ is the smallest margin plus a bounded number.
 # 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
 # 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with weights that are never negative. Divided by its smallest margin, it nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have a weight. So it is nearly $W_{mm}$.
 #
