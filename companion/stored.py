@@ -1,5 +1,6 @@
 """Notebooks as they are committed: one kernel, no widgets, folded set-up cells."""
 
+import re
 from pathlib import Path
 
 from lib import files
@@ -37,9 +38,10 @@ def without_widgets(outputs: list) -> list:
 
     def is_bar(data: dict) -> bool:
         """Return whether an output is a progress bar of tqdm."""
-        # tqdm writes "s/it" if an iteration takes longer than a second.
-        is_rate = data.get("text/plain", "").endswith(("it/s]", "s/it]"))
-        return WIDGET in data and is_rate
+        # The text ends with a rate such as "it/s" or "steps/s". tqdm writes "s/it" if
+        # an iteration takes longer than a second.
+        is_rate = re.search(r"(/s|s/ ?\w+)\]$", data.get("text/plain", ""))
+        return WIDGET in data and is_rate is not None
 
     kept = [output for output in outputs if not is_bar(output.get("data", {}))]
     return [line if WIDGET in output.get("data", {}) else output for output in kept]

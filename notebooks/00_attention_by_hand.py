@@ -38,6 +38,8 @@ from companion import claims, plots, record
 from papers import pieces
 
 run = record.start("00_attention_by_hand", "A", globals())
+if steps < 2000:
+    raise ValueError(f"steps = {steps}; the last decade is fitted and drawn, so give 2000 or more")
 
 # %% [markdown]
 # ## Two examples, three tokens each
@@ -134,8 +136,6 @@ def train(steps, step_size, normalised=True):
     return np.array(path)  # (steps + 1, 2, 2)
 
 
-if steps < 2000:
-    raise ValueError(f"steps = {steps}; the last decade is fitted and drawn, so give 2000 or more")
 start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 path = train(steps, step_size)
 for t in (0, 10, 100, 1000, steps):
@@ -205,7 +205,7 @@ by_eye
 #
 # </details>
 #
-# Only the first column of $A_{1,t}$ is not zero: it is the difference $x_{opt}-x_t$. So column 1 of $W_{mm}$ is half of $(-1,1)$. In the same way, column 2 is an eighth of $(1,-2)+(-1,-2)$.
+# Only the first column of $A_{1,t}$ is not zero: it is the difference $x_{opt}-x_t$. Column 1 of $W_{mm}$, $(-\frac12,\frac12)$, is half of the first difference $(-1,1)$, so the duals of example 1 are $\beta_1=(\frac12,0)$. In the same way, column 2, $(0,-\frac12)$, is an eighth of $(1,-2)+(-1,-2)$, so $\beta_2=(\frac18,\frac18)$.
 
 # %%
 W_mm = np.array([[-0.5, 0.0], [0.5, -0.5]])
@@ -216,9 +216,12 @@ assert (margins >= 1).all()
 assert (beta >= 0).all() and (np.einsum("it,itde->de", beta, A) == W_mm).all()
 assert (beta * (margins - 1) == 0).all()
 print(margins)
+print("direction of W_mm", (W_mm / np.linalg.norm(W_mm)).ravel().round(3))
 
 # %% [markdown]
 # ## Is this where training goes?
+#
+# Divided by its length $\frac{\sqrt3}2$, $W_{mm}$ has the entries of the last line. After 10,000 steps, those of $W_t/\lVert W_t\rVert$ were $(-0.577, 0, 0.574, -0.581)$.
 #
 # The *direction error* is the distance between the unit matrices $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$.
 
@@ -232,16 +235,17 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# In this run the error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line shows the path of an arrow's tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
+# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line shows the path of an arrow's tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
 
 # %%
 blue = plots.look("measured").colour
+rays = W_mm / np.linalg.norm(W_mm, axis=0)  # the columns of W_mm at length 1, as columns
 true_length, axes = plots.panels(1, 2, height=2.8)
 axes[0].set(xlim=(-11, 4), ylim=(-2, 11))
 axes[1].set(xlim=(-7, 8), ylim=(-11.5, 1.5))
 for i, axis in enumerate(axes):
     tips = path @ z[i]  # column i + 1 of every W_t, (steps + 1, 2)
-    ray = W_mm @ z[i] / np.linalg.norm(W_mm @ z[i])
+    ray = rays @ z[i]
     axis.plot(*np.outer([0, 14], ray).T, **plots.BOUND)
     axis.plot(*tips[:1001].T, color=blue)
     print(f"column {i + 1}")
@@ -258,11 +262,16 @@ for i, axis in enumerate(axes):
 for t in (1000, steps):
     nearest = (path[t] * W_mm).sum() / (W_mm**2).sum() * W_mm
     off = path[t] - nearest
-    print(f"whole matrix, step {t:6}: off by {off.round(2).tolist()}, length {np.linalg.norm(off):.3f}")
+    too_long = (off * rays).sum(0)  # along the ray of each column
+    beside = np.linalg.norm(off - too_long * rays, axis=0)  # orthogonal to it
+    print(f"step {t:6}: W_t minus the nearest multiple of W_mm has the length {np.linalg.norm(off):.3f};")
+    print(f"  its columns, along their rays: {too_long.round(3)}, orthogonal to them: {beside.round(3)}")
 true_length
 
 # %% [markdown]
-# Column 1 runs beside its ray. At the end of the run it is $(-113.36, 112.71)$. The nearest point of the ray is $(-113.03, 113.03)$, at a distance of 0.46. The distance was the same at step 1,000, when the arrow was twelve times shorter, so the angle to the ray has become twelve times smaller. Column 2 reaches its ray. The last two lines compare the whole matrix with the nearest multiple of $W_{mm}$: the difference hardly changes, and its length is the 0.966 above. [Page 40](40_law_of_margins.ipynb) shows why such differences converge.
+# Column 1 runs beside its ray. Its distance of 0.46 is the same at steps 1,000 and 10,000, while the arrow becomes twelve times as long. So its angle to the ray becomes twelve times smaller. Column 2 reaches its ray.
+#
+# Why is the product above 0.966 and not 0.46? The lengths of the columns count, too: in $W_{mm}$ column 1 is $\sqrt2$ times as long as column 2. The last lines compare $W_t$ with the nearest multiple of $W_{mm}$. Along the rays, column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.46^2+0.49^2+0.69^2\approx0.966^2$. These differences hardly change; [page 40](40_law_of_margins.ipynb) shows why they converge.
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -283,7 +292,7 @@ pieces.end_labels(error_axis, [(error[-1], f"$t^{{{slope:.2f}}}$", blue)], 8.5)
 plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a wrong start")
 
 # %% [markdown]
-# The weights of the opt tokens rise to one (left). The direction error finally falls as steeply as the short dashed line, like $1/t$ (right).
+# The weights of the opt tokens rise to one (left). The direction error finally falls like $1/t$, as the short dashed line does (right).
 #
 # ## Why this matrix?
 #
@@ -291,9 +300,23 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\sum_{s,t}p_sp_t(\gamma_t-\gamma_s)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
-# (For the second step, swap the names $s$ and $t$, and take the mean of both forms.) The other tokens have equal scores here, so only the pairs with the opt token remain. Hence $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights. They contain the factor $p_t=p_{opt}\,e^{-g}$, since $g$ is the difference of the two logits. So late in training only pairs with nearly the smallest margin matter, and the SVM's solution is a sum of such pairs. [Notebook 40](40_law_of_margins.ipynb) explains why the weights in the two sums also become proportional.
+# (For the second step, swap the names $s$ and $t$, and take the mean of both forms.) The other tokens have equal scores here, so only the pairs with the opt token remain, each twice. The margin $g$ is the difference of two logits, so $p_t=p_{opt}\,e^{-g_t}$. Hence
 #
-# With unequal scores, pairs of two other tokens remain, but their factor is a product of two small weights ([page 13](13_assumptions_broken.ipynb)).
+# $$-\nabla L=\tfrac12\sum_{i,t}e^{-f_i}\,p_{i,opt}^2\,(\gamma_{i,opt}-\gamma_{i,t})\,e^{-g_{i,t}}A_{i,t}.$$
+#
+# All weights of the $A_{i,t}$ are positive. Late in training $p_{opt}\to1$ and $f_i\to\gamma_{i,opt}$, so
+#
+# $$-\nabla L\approx\tfrac12\sum_{i,t}\kappa_{i,t}\,e^{-g_{i,t}}A_{i,t},\qquad\kappa_{i,t}=e^{-\gamma_{i,opt}}(\gamma_{i,opt}-\gamma_{i,t}).$$
+#
+# <details><summary>The loss, and unequal scores</summary>
+#
+# Let $L^*=\frac12\sum_ie^{-\gamma_{i,opt}}$ be the loss if every $p_{opt}$ were 1. Since $\gamma_{i,opt}-f_i=\sum_tp_{i,t}(\gamma_{i,opt}-\gamma_{i,t})$ is small late in training, $e^{-f_i}\approx e^{-\gamma_{i,opt}}(1+\gamma_{i,opt}-f_i)$. With $p_{i,t}\approx e^{-g_{i,t}}$ this gives $L-L^*\approx\frac12\sum_{i,t}\kappa_{i,t}\,e^{-g_{i,t}}$. For $n$ examples, $\frac1n$ takes the place of $\frac12$.
+#
+# With unequal scores, pairs of two other tokens remain, but their factor is a product of two small weights ([page 13](13_assumptions_broken.ipynb)). So both formulas stay true.
+#
+# </details>
+#
+# A pair whose margin gets ahead of the smallest one loses its factor $e^{-g}$ relative to the others. So late steps add up only $A_{i,t}$ with nearly the smallest margin. $W_{mm}=\sum\beta_{i,t}A_{i,t}$ is such a sum, too: by condition 3, only pairs with margin 1, the smallest, have a dual above 0. [Notebook 40](40_law_of_margins.ipynb) explains why the weights in the two sums also become proportional.
 #
 # ## What we saw
 #

@@ -20,7 +20,7 @@
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.
 # Theorem 1 (quoted below) only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$, the distance between the two directions, by a multiple of $t^{-1/2}$, up to logarithms.
 #
-# **Question.** How large *is* the error? In which cases can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
+# **Question.** How large *is* the error? When can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
 #
 # ## Two samples in the plane
 #
@@ -112,34 +112,31 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | the *margin level* at step $t$: the mean of the margins with the weights $\beta_m$, whose sum is $\lVert W_{mm}\rVert^2$ |
 # | $o_m$ | the *offset* of a pair: the limit of $g_m-a_t$ |
 #
-# **Theorem (in words).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough (both defined below). Then
-# $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
-# The matrix $\rho_\perp$ is the limit of the part of $W_t$ orthogonal to the ray through $W_{mm}$. The mean $\text{mean}_\beta$ has the weights $\beta$, so $\sum_m\beta_mo_m=0$ and $\rho_\perp$ is orthogonal to $W_{mm}$. If the $A_m$ are independent, exactly one $\rho_\perp$ in their span has these inner products, and a linear system gives it.
+# Let $L^*$ be the loss if every selected token had the weight 1. Once the weights of the other tokens are small,
+# $$L-L^*\approx\frac1n\sum_m\kappa_me^{-g_m},\qquad-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m .$$
+# [Page 00](00_attention_by_hand.ipynb) derives both in its section "Why this matrix?" for the exponential loss, whose $\lvert\ell'(\gamma)\rvert$ is $e^{-\gamma}$. We call $\kappa_me^{-g_m}$ the *pull* of a pair.
 #
-# **In the plane above**, the $\kappa_m$ are equal, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant. Its mean with the weights 1 and 4 is $-0.8\log4$, so the offsets are $o=(0.8,-0.2)\log4$. The vector with these margins is $\rho_\perp=(0.8,-0.4)\log4$, as before.
+# **Deviations correct themselves.** Suppose that every pair is on the support. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t$ orthogonal to $W_{mm}$. Then $g_m=a_t+\langle A_m,\rho_t\rangle$. Late in training, $\rho_t$ takes steps of gradient descent on the convex function
+# $$F(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle},\qquad\rho\perp W_{mm}.$$
+# Why? Weight the $A_m$ with their pulls: $-\nabla L$ is a multiple of their mean, and $-\nabla F(\rho_t)$ is this mean without its part along $W_{mm}$. At the minimum $\nabla F=0$, so the mean points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, the pulls are proportional to the duals: $\kappa_me^{-\langle A_m,\rho\rangle}=c\,\beta_m$. Logarithms give $\langle A_m,\rho\rangle=\log(\kappa_m/\beta_m)-\log c$. Since $\sum_m\beta_m\langle A_m,\rho\rangle=\langle W_{mm},\rho\rangle=0$, the number $\log c$ is a mean:
 #
-# **Why?** Late in training, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$ ([page 00](00_attention_by_hand.ipynb) derives this sum). As in the plane, deviations correct themselves, until the sum points along $W_{mm}=\sum_m\beta_mA_m$ ([the note](law_of_margins.md#the-law-that-notebook-40-measures) shows that this is gradient descent on a convex function). Then the pulls $\kappa_me^{-g_m}$ are proportional to the duals, and logarithms give $o_m$.
+# **Theorem (the law, in words).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough (both folded below). Then $\rho_t$ converges to the minimiser $\rho_\perp$ of $F$ in the span of the $A_m$, and
+# $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
+# The mean $\text{mean}_\beta$ has the weights $\beta_m$. If the $A_m$ are independent, a linear system gives $\rho_\perp$. If not, several choices of duals give the same $W_{mm}$; the law holds with those that are proportional to the pulls at the minimum of $F$.
 #
-# **Short** means $\eta\lVert W_{mm}\rVert D^2<8$ for NGD, with the largest distance $D$ between two $A_m$ on the support. In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$.
+# **In the plane above**, the $\kappa_m$ are equal, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant. Its mean with the weights 1 and 4 is $-0.8\log4$. So $o=(0.8,-0.2)\log4$, and $\rho_\perp=(0.8,-0.4)\log4$ as before.
 #
-# **Far enough** means that one inequality holds at one step: $a_t\ge A$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the number $A$ on (the note computes it: inequality 8), this sum is too small to carry the run away from the law.
-
-# %%
-plane = attention.token_set(
-    [[[1, 0], [0, 0]], [[0, 0.5], [0, 0]]], [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 2.0]
-)
-plane_law = margin_law.margin_law(plane, svm.token_svm(plane))
-local = margin_theorem.Local(plane, plane_law, plane.opt, "exponential")
-for t in (50, 100, 300):
-    proof = margin_theorem.prove(local, dynamics.NGD(0.1), (A @ path[t])[:, None])
-    print(f"t = {t:3}: level a_t = {proof.level:5.2f}, A = {proof.A:.2f}, a_t >= A: {proof.holds}")
-
-# %% [markdown]
-# In the plane, the level is too low at step 50. At step 100 it is high enough, which proves the limit.
+# <details><summary>When is the limit proved? (Short steps; far enough)</summary>
 #
-# **Other starts, and pairs off the support** leave a component $\omega_\infty$ that is orthogonal to all $A_m$ of the support. (A pair off the support soon stops pulling, since its margin grows faster, but later steps never undo its early pushes.) $C$ still follows from the pairs on the support. By Pythagoras, $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$; the note proves this limit.
+# *Short.* Let $\bar A$ be the mean of the $A_m$, weighted with the pulls. The curvature of $F$ along a unit matrix $v$ is the variance of the numbers $\langle A_m,v\rangle$ with these weights. The numbers lie in an interval of length $D$, the largest distance between two $A_m$, so their variance is at most $D^2/4$. Gradient descent on a convex function is stable if its step size, multiplied by the curvature, is below 2. So step sizes below $8/D^2$ are short enough. What is NGD's step size on $F$? It moves $W$ by $\eta\bar A/\lVert\bar A\rVert$, so the step size is $\eta/\lVert\bar A\rVert$. Since $\langle A_m,W_{mm}\rangle=1$ for all pairs, $\langle\bar A,W_{mm}\rangle=1$, and hence $\lVert\bar A\rVert\ge1/\lVert W_{mm}\rVert$. So *short* means for NGD that
+# $$\eta\,\lVert W_{mm}\rVert\,D^2<8 .$$
+# In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$. [The note](law_of_margins.md#theorem) has the conditions for other rules, and shows that near the limit longer steps are short enough, too.
 #
-# Paper A says:
+# *Far enough* means that at one step the level $a_t$ is at least a number $a^*$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, the scores, the step size, and on how far $g_m-a_t$ still are from the $o_m$; it is inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes it: in the plane, the level is too low at step 50 and high enough at step 100.
+#
+# </details>
+#
+# Paper A's bound:
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -147,69 +144,80 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## The formula in code
 #
-# Take six samples of eight random unit tokens.
+# We take the data of [page 10](10_fixed_decoder.ipynb) (paper A, Figure 2) with seed 0, predict $C$, and train from zero.
+
+# %%
+def law_of(data):  # the A_m of the support, W_mm, the offsets and rho_perp, for the exponential loss
+    X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
+    gamma = y[:, None] * (X @ u)  # the scores, (n, T)
+    opt, best = gamma.argmax(1), gamma.max(1)
+    i, s = np.nonzero(np.arange(X.shape[1]) != opt[:, None])  # every pair
+    A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, s], z[i]).reshape(len(i), -1)  # A_m, as rows
+    kappa = np.exp(-best[i]) * (best[i] - gamma[i, s])
+    beta = svm.token_svm(data).duals[0].ravel()
+    W_mm = beta @ A
+    on = beta > 0  # the support, because ...
+    assert (on == (A @ W_mm < 1 + 1e-6)).all()  # ... here a dual is positive exactly if the margin is 1
+    log_ratio = np.log(kappa[on] / beta[on])
+    o = log_ratio - beta[on] @ log_ratio / beta[on].sum()  # the offsets
+    rho = A[on].T @ np.linalg.solve(A[on] @ A[on].T, o)  # rho_perp
+    print(f"C = {np.linalg.norm(rho):.6f} from the duals, {on.sum()} of {on.size} pairs on the support")
+    return A[on], W_mm, o, rho
+
+
+def error(W, W_mm):  # the direction error
+    return np.linalg.norm(W / np.linalg.norm(W) - W_mm / np.linalg.norm(W_mm))
+
+
+figure2 = dict(n=20, T=10, d=300, signal=3.0, noise=0.1)
+fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **figure2))
+_, V, _, _ = law_of(fig2.tokens)
+W = dynamics.train(fig2, dynamics.NGD(0.025), 50_000, [50_000]).weights(-1)[0].ravel()
+print(f"||W_t|| x error = {np.linalg.norm(W) * error(W, V):.6f} at t = 50,000")
+
+# %% [markdown]
+# All pairs are on the support, and $C$ is the whole error.
+#
+# **Other starts, and pairs off the support**, add a part $\omega_\infty$ to the limit of $\rho_t$ that is orthogonal to all $A_m$ of the support. (A pair off the support soon stops pulling, since its margin grows faster, but later steps never undo its early pushes.) $C$ still follows from the pairs on the support. By Pythagoras, the full limit is $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$; the note proves it. Six samples of eight random unit tokens are an example:
 
 # %%
 problem = coordinates.minimal(tokens.unit_tokens([1], n=6, T=8, d=10))
 data = problem.tokens
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
-gamma = y[:, None] * (X @ u)  # the scores, (n, T)
-opt, best = gamma.argmax(1), gamma.max(1)
-i, s = np.nonzero(np.arange(8) != opt[:, None])  # every pair
-A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, s], z[i]).reshape(len(i), -1)  # A_m, as rows
-kappa = np.exp(-best[i]) * (best[i] - gamma[i, s])  # exponential loss
-solution = svm.token_svm(data)
-beta = solution.duals[0].ravel()
-on = beta > 0  # the support
-log_ratio = np.log(kappa[on] / beta[on])
-predicted = log_ratio - beta[on] @ log_ratio / beta[on].sum()  # the offsets
-rho = A[on].T @ np.linalg.solve(A[on] @ A[on].T, predicted)  # rho_perp
-law = margin_law.margin_law(data, solution)  # the library's
+A, V, predicted, rho = law_of(data)
+law = margin_law.margin_law(data, svm.token_svm(data))  # the library's
 assert np.isclose(np.linalg.norm(rho), law.constant[0])
-print(f"C = {np.linalg.norm(rho):.6f}, {on.sum()} of {on.size} pairs on the support")
 
-# %% [markdown]
-# Now we train.
-
-# %%
 history = dynamics.train(problem, dynamics.NGD(0.5), 100_000, [0, 10_000, 50_000, 100_000])
 early, half, late = (history.weights(k)[0].ravel() for k in (1, 2, 3))
-V = solution.W[0].ravel()  # W_mm
-offsets = history.margins[0, -1].ravel()[on] - late @ V / (V @ V)  # g_m - a_t
-print("predicted", *(f"{value:7.3f}" for value in predicted[:6]))
-print("measured ", *(f"{value:7.3f}" for value in offsets[:6]))
+offsets = A @ late - late @ V / (V @ V)  # g_m - a_t
+print("predicted offsets", *(f"{value:7.3f}" for value in predicted[:6]))
+print("measured offsets ", *(f"{value:7.3f}" for value in offsets[:6]))
 print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).max():.1e}")
 
-
-def error(W):  # the direction error
-    return np.linalg.norm(W / np.linalg.norm(W) - V / np.linalg.norm(V))
-
-
-in_span = A[on].T @ np.linalg.lstsq(A[on].T, early, rcond=None)[0]
-sizes = np.linalg.norm(rho), np.linalg.norm(early - in_span)
-print(f"C = {sizes[0]:.2f} from the duals; ||omega_inf|| = {sizes[1]:.2f}, read off at t = 10,000")
-print(f"predicted: ||W_t|| x error -> {np.hypot(*sizes):.2f}")
-print(f"measured at t = 100,000:      {np.linalg.norm(late) * error(late):.2f}")
-print(f"error of W_t: {error(late):.1e}; of W_t - W_(t/2): {error(late - half):.1e}")
+in_span = A.T @ np.linalg.lstsq(A.T, early, rcond=None)[0]
+omega = np.linalg.norm(early - in_span)
+print(f"||omega_inf|| = {omega:.2f}, read off at t = 10,000")
+print(f"predicted: ||W_t|| x error -> {np.hypot(np.linalg.norm(rho), omega):.2f}")
+print(f"measured at t = 100,000:      {np.linalg.norm(late) * error(late, V):.2f}")
+print(f"error of W_t: {error(late, V):.1e}; of W_t - W_(t/2): {error(late - half, V):.1e}")
 print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[1000] - path[500]).round(4))
 
 # %% [markdown]
-# Here $C$ is less than a quarter of the whole constant. We know no formula for $\omega_\infty$; [page 43](43_map_of_the_constant.ipynb) predicts its length by integrating a flow.
+# The offsets follow the law, but most of the error is $\omega_\infty$, for which we know no formula. [Page 43](43_map_of_the_constant.ipynb) predicts its length by integrating a flow.
 #
 # **Two iterates give the direction without this error.** $W_t$ is $a_tW_{mm}$ plus a part that converges to $\rho_\perp+\omega_\infty$, and $W_{t/2}$ has the same form. In $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane, the printed difference is $22.3607\cdot(1,2)$. [Page 41](41_how_margins_settle.ipynb) uses this trick.
 #
 # ## Many runs
 #
-# We compare runs in [five settings](law_of_margins.md#five-settings) with the law. We exclude runs that are too short or violate a hypothesis ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). The last printed line counts the runs in which an inequality like $a_t\ge A$ holds at the last step.
+# We compare runs in [five settings](law_of_margins.md#five-settings) with the law. Two settings are the examples above; the others have opposite class means, Gaussian tokens, and unequal scores with a start other than zero. We exclude runs that are too short or violate a hypothesis ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)).
 
 # %%
 every = range(seeds)
 gaussian = tokens.gaussian_tokens(every, n=10, T=6, d=300)
 unequal = phase_diagram.skewed(gaussian, 0.5, every)
 start = dynamics.gaussian_start(coordinates.minimal(unequal), 0.01, range(1000, 1000 + seeds))
-sizes = dict(n=20, T=10, d=300, signal=3.0, noise=0.1)  # paper A, Figure 2
-means = tokens.class_mean_tokens(every, **sizes)
-antipodal = tokens.class_mean_tokens(every, **sizes, antipodal=True)
+means = tokens.class_mean_tokens(every, **figure2)
+antipodal = tokens.class_mean_tokens(every, **figure2, antipodal=True)
 unit = tokens.unit_tokens(every, n=6, T=8, d=10)
 momentum, small_step = dynamics.NGD(0.025, momentum=0.9), dynamics.NGD(0.1)
 settings = [
@@ -225,15 +233,25 @@ for one in out:
     print(f"excluded: {one.setting.name}, seed {one.run}, {one.premise}")
 proved = sum(one.proof().holds for one in kept)
 print(f"{len(kept)} of {len(compared)} runs are compared with the law at t = {steps:,}")
-print(f"the inequality holds in {proved} of these {len(kept)} runs")
+print(f"in {proved} of these {len(kept)} runs the limit is proved: the last step meets the hypotheses of a theorem")
+
+# The same test in the plane, whose margins are w_1 and w_2 / 2.
+plane = attention.token_set(
+    [[[1, 0], [0, 0]], [[0, 0.5], [0, 0]]], [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 2.0]
+)
+plane_law = margin_law.margin_law(plane, svm.token_svm(plane))
+local = margin_theorem.Local(plane, plane_law, plane.opt, "exponential")
+for t in (50, 100):
+    proof = margin_theorem.prove(local, dynamics.NGD(0.1), (path[t] * [1, 0.5])[:, None])
+    print(f"plane, t = {t:3}: level a_t = {proof.level:.2f}, a* = {proof.A:.2f}, far enough: {proof.holds}")
 
 # %%
-about_offsets = f"Unit tokens, n=6, T=8, d=10, NGD at t = 100,000; in words: {len(kept)} runs at t = {steps:,}"
+about_offsets = f"Bars: unit tokens, n=6, T=8, d=10, NGD at t = 100,000. Text: {len(kept)} runs of five settings at t = {steps:,}"
 figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# If the law holds, the bars end at the ticks, so we can read duals off margins. The bars show the run above. The text in the figure is about all runs of this section.
+# If the law holds, the bars end at the ticks, so we can read duals off margins. The bars show the unit tokens above, the text in the figure all runs of this section.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -242,9 +260,9 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagona
 figure_diagonal
 
 # %% [markdown]
-# Left: if the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). Right (logarithmic axis): if $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1.
+# Left: if the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). Right (logarithmic axis): a mark is filled if $C$ is the whole error, as in the theorem. If $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1.
 #
-# In the folded table, each row is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails. The prediction in `law.constant` takes $\lVert W_t\rVert$ and, at $t/10$, $\omega_\infty$ from the run itself.
+# In the folded table, each row is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails.
 
 # %%
 table = claims.Table(runs.all_claims(kept))
@@ -253,10 +271,15 @@ table
 # %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$, so on one problem all rules should fall on one line. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, because the gradient shrinks like $e^{-g}$. So we also let the steps of GD grow like $e^t$ and the cap like $e^{0.8t}$, stored as logarithms.
+# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So on Figure 2's data all rules should fall on one line. Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. So we also let the steps of GD grow like $e^t$ and the cap like $e^{0.8t}$.
+#
+# <details><summary>Why these two?</summary>
+#
+# If the steps of GD grow like $e^t$, then $a_t$ comes to rise by 1 per step, because only then is $e^{t}e^{-a_t}$ constant. Without a cap, each step of Polyak's rule comes to raise $a_t$ by $\frac12$, so its factor grows like $e^{a_t}$, which is like $e^{t/2}$. A cap that grows faster than that soon has no effect; $e^{0.8t}$ is one example. The code stores logarithms, because $e^t$ overflows.
+#
+# </details>
 
 # %%
-fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
 target = svm.token_svm(fig2.tokens)
 fig2_law = margin_law.margin_law(fig2.tokens, target)
 collapsed, short = law_steps.figure2_runs(fig2, target.W, growing_steps)
@@ -267,9 +290,9 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve is one rule with one loss. Near $\|W_t\|=10$ they lie below the dotted line, because the part of $W_t$ that tends to $\rho_\perp$ is still short. Near 100 they reach it, but GD with constant steps and Polyak's rule with a constant cap end earlier, at the crosses.
+# Each blue curve is one rule with one loss. Near $\|W_t\|=10$ they lie below the dotted line, because $\rho_t$ is still short. Near 100 they reach it, but GD with constant steps and Polyak's rule with a constant cap end at the crosses.
 #
-# The folded table has the numbers: the row `law.collapse` is about the curves on the line, the rows `law.unseen` about the crosses, and `law.settling` belongs to page 41. None fails.
+# In the folded table, `law.collapse` is about the curves on the line, `law.unseen` about the crosses, and `law.settling` belongs to page 41. None fails.
 
 # %% tags=["nbval-check-output"]
 collapse_table = claims.Table(law_steps.figure2_claims(collapsed, short, "W_mm", fig2_law))
@@ -280,7 +303,7 @@ collapse_table
 #
 # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know which tokens the run selects and $\omega_\infty=0$, we know this constant before training. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$, not only like $t^{-1/2}$.
 #
-# The limit is proved for runs that meet the hypotheses and reach $a_t\ge A$. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
+# The limit is proved for runs that meet the hypotheses and get far enough. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
 #
 # ## Change this
 #
