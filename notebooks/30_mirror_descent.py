@@ -249,6 +249,8 @@ figure_ratio
 # %% [markdown]
 # The curve of training rises above the dotted levels of the controls. The numbers are the exponents of training.
 #
+# ### One path
+#
 # Sign (c) is weak for a second reason: the divergence hardly sees an error. Here is one path per exponent, on one data set from $W_0=0$.
 
 # %%
@@ -266,7 +268,7 @@ for p, history in paths.items():
     print(f"{p:7g} | {D:15.4f} | {r:.3f} |", margins[:3].round(3))
 
 # %% [markdown]
-# For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error. Margins are linear. ([The note](mirror_descent.md) halves the error to show both, and says why this path cannot have ended.)
+# For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error. Margins are linear ([the note](mirror_descent.md) halves the error to show both).
 #
 # The next figure is the paper's comparison. In each panel the own exponent ends lowest.
 

@@ -151,7 +151,7 @@ for norm in norms:
 # 1. The rule reaches *none* of the seven norms: in each, some run stays below 0.99.
 # 2. In at least half of the runs, the ratio is largest in the norm that we guess, the *nearest*.
 #
-# $M$ and $v$ are running means, which start at 0. Powers and quotients of $G$, $M$ and $v$ are entry by entry.
+# $M$ and $v$ are running means, which start at 0. Squares, roots and quotients of $G$, $M$ and $v$ are entry by entry.
 #
 # | rule | step direction $D$ | predicted | why |
 # |---|---|---|---|
@@ -164,7 +164,7 @@ for norm in norms:
 # | Adam, $\epsilon=0$ | $\hat M/\sqrt{\hat v}$ with $\hat M=M/(1-0.9^t)$, $M$ as in Signum, and $\hat v=v/(1-0.999^t)$, $v\leftarrow0.999v+0.001\,G^2$ | none; $\ell_\infty$ | as RMSprop, but slower: we expected about 1 % to be missing at the end |
 # | Adam, $\epsilon=10^{-8}$ | $\hat M/(\sqrt{\hat v}+\epsilon)$ | none; $\ell_\infty$ | where $\sqrt v$ is far below $\epsilon$, $D\approx M/\epsilon$: steps shrink |
 # | AdaGrad | $G/\sqrt{\sum G^2}$ | none; $\ell_\infty$ | the sum stops growing, so steps shrink |
-# | Muon, Newton-Schulz | five steps $X\leftarrow aX+bXX^\top X+c\,(XX^\top)^2X$ from $X=M/\lVert M\rVert_F$ in place of the polar factor | none; spectral | singular values end between 0.7 and 1.2, not at 1 |
+# | Muon, Newton-Schulz | in place of the polar factor, five steps $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$ from $X=M/\lVert M\rVert_F$ | none; spectral | singular values end between 0.7 and 1.2, not at 1 |
 # | Shampoo, sums | $(\sum GG^\top)^{-1/4}\,G\,(\sum G^\top G)^{-1/4}$ | none; spectral | as AdaGrad |
 # | SOAP | Adam in the eigenvectors of running means of $GG^\top$ and $G^\top G$ | none; spectral | $\sqrt v$ enlarges noise off the diagonal |
 # | steepest, Frobenius, per sample | $G/\lVert G\rVert_F$, where $G$ comes from one sample, in turn | none; Frobenius | every sample gets a step of length 1, even if its margins are so large that it has no weight in the SVM |
@@ -193,7 +193,7 @@ for norm in norms:
 # | Shampoo, sums | spectral | 6 | Frobenius, $\ell_3$ or spectral, by data set |
 # | Adam, $\epsilon=0$, per sample | Frobenius | 7 | $\ell_3$ in 13 runs |
 #
-# Two worst runs are at 0.000. The undamped natural gradient raises the margins of one sample only, and SOAP hardly separates the tokens that this run selects.
+# Two worst runs are at 0.000. The undamped natural gradient raises the margins of one sample only, and in one run SOAP hardly separates the tokens that it selects.
 #
 # ## Adam limits its own speed
 #
@@ -216,13 +216,13 @@ by_lib = lib.train(one, lib.Adam(eta), 300, record=[300])
 assert np.allclose(adam(300), by_lib.W[0, 0], rtol=0, atol=1e-9)
 
 # %% [markdown]
-# Suppose that the margins grow by $\delta$ per step, and that all entries of $G$ keep their signs and shrink like $e^{-\delta t}$. Then the square of $k$ steps ago was $e^{2\delta k}G^2$, and late in training
-# $$v=0.001\sum_k0.999^k\,e^{2\delta k}\,G^2\approx\frac{G^2}{1-2000\,\delta}\qquad\text{if }\delta<0.0005 .$$
+# Suppose that the margins grow by $\delta$ per step, and that all entries of $G$ keep their signs and shrink like $e^{-\delta t}$. Then the square of $s$ steps ago was $e^{2\delta s}G^2$, and late in training
+# $$v=0.001\sum_{s\ge0}0.999^s\,e^{2\delta s}\,G^2\approx\frac{G^2}{1-2000\,\delta}\qquad\text{if }\delta<0.0005 .$$
 #
 # The step is $D\approx\mathrm{sgn}(G)\sqrt{1-2000\,\delta}$, because $M\approx G$. Sign descent with this step size would raise the margins by $\eta\gamma$ per step, with $\gamma=\gamma_N$ of $\ell_\infty$. So Adam's $\delta$ solves
 # $$\delta=\eta\gamma\,\sqrt{1-2000\,\delta}.$$
 #
-# This $\delta$ is below 0.0005 for *every* $\eta$. If margins grew faster, $G^2$ would fall by more than 0.1 % per step, which is all that $v$ can lose. Then $D$ shrinks. We test the formula with three step sizes:
+# This $\delta$ is below 0.0005 for *every* $\eta$. If margins grew faster, $G^2$ would fall by more than 0.1 % per step, which is all that $v$ can lose. Then $\lvert G\rvert/\sqrt v$ shrinks, and $D$ with it. We test the formula with three step sizes:
 
 # %%
 print("step size | growth of margins per step: sign descent, predicted, measured | gamma N(W) - min g")
@@ -261,8 +261,6 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
 #
 # Adam with its usual $\epsilon=10^{-8}$ and Muon with Newton-Schulz steps reach none of the seven norms. Without $\epsilon$, Adam is closest to $\ell_\infty$ in every run, and its worst run has 0.973.
 #
-# Adam's step [changes during training](47_schedules_and_memory.ipynb), so a *fixed* norm may be the wrong question. On single samples, [the data choose](46_own_norms_and_decay.ipynb) its norm.
-#
 # ## Change this
 #
 # **The norm.** *Prediction:* steepest descent in $\ell_4$, which the map lacks, has its largest ratio there.
@@ -281,7 +279,9 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
+# * Adam's step [changes during training](47_schedules_and_memory.ipynb), so a *fixed* norm may be the wrong question. On single samples, [the data choose](46_own_norms_and_decay.ipynb) its norm.
 # * The tokens are random. [Notebook 45](45_atlas_of_networks.ipynb) trains keys and queries, and a small network.
+# * The bound above is a sketch; [page 40](40_law_of_margins.ipynb) proves the Frobenius case under its hypotheses.
 # * [The sources](atlas_sources.md) say who proved what, and [the protocol](atlas_protocol.md) what was committed before the runs.
 #
 # </details>
