@@ -214,8 +214,11 @@ def first_equal(X: np.ndarray) -> np.ndarray:
 def _basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find an orthonormal basis of the span of `rows` (runs, m, d).
 
-    Returns the basis (runs, d, r) with r = min(d, m), and the rows in this basis (runs,
-    m, r). If the span has a smaller dimension, further columns complete the basis.
+    It is that of Gram-Schmidt on the rows in their order: row k has coordinates in the
+    first k + 1 columns only, up to rounding, and its last one is positive. Returns the
+    basis (runs, d, r) with r = min(d, m), and the rows in this basis (runs, m, r). If
+    rows depend on earlier ones, they add no column; further columns then complete the
+    basis.
     """
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape

@@ -11,7 +11,7 @@ from lib import attention, blas, memory, progress
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import gram, softmax
-from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule, own_log_step
 
@@ -483,7 +483,9 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf
         bounded = (
-            (at.log_push_scale < LONGEST) & (length < LONGEST) & (length_u < LONGEST)
+            (at.log_push_scale < LOG_LONGEST)
+            & (length < LOG_LONGEST)
+            & (length_u < LOG_LONGEST)
         )
         for code, ends in ((STALLED, stalled), (DIVERGED, ~bounded & ~stalled)):
             raw["status"][alive & ends], raw["ended"][alive & ends] = code, t

@@ -314,7 +314,9 @@ def _residuals(
 ) -> float:
     """Fill `out` (S,) with b - delta image; return the sample's largest violation.
 
-    A constraint with x > 0 has to hold with equality, the others as an inequality.
+    Here delta (S, r) has the sample's differences of tokens, image (r,) is W z, b (S,)
+    has the right-hand sides, and x (S,) the duals, which are zero or above. A
+    constraint with x > 0 has to hold with equality, the others as an inequality.
     """
     violation = 0.0
     for t in range(b.size):
@@ -341,7 +343,7 @@ def _settle(
 
     It makes at most INNER passes, and keeps x >= 0. `residual` (S,) is updated along
     with x, and `moved` (S,) is filled with the total change of x. `gram` (S, S) is the
-    Gram matrix of the sample's rows, of norm 1.
+    Gram matrix of the sample's rows. The rows have norm 1, so that its diagonal is 1.
     """
     moved[:] = 0.0
     for _ in range(INNER):

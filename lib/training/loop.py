@@ -434,7 +434,12 @@ class Trainer:
         return [recorder for recorder in recorders if recorder is not None]
 
     def _curve(self, status: str) -> Curve:
-        """Return the Curve of the run, up to the first number that is not finite."""
+        """Return the Curve of the run, cut before the first number that is not finite.
+
+        The clock readings and the evaluations, with the lengths of steps (`walked`),
+        are cut there, too. If there is such a step, the status names it, counted from
+        1, whatever `status` says.
+        """
         record = self.log.arrays()
         end = record.shape[1]
         if end < self.step:

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials
-from lib.compiled.status import LONGEST
+from lib.compiled.status import LOG_LONGEST
 
 REORDER = {"reassoc", "contract", "nsz"}
 SMALL = 1e-60  # a mantissa is rescaled once its largest entry is below this
@@ -28,10 +28,12 @@ def log(value):
 
 
 @numba.njit
-def add_logs(a, b):
-    """Return the sum a + b of two logs, or -inf if one of them is -inf."""
-    if a > -math.inf and b > -math.inf:
-        return a + b
+def log_product(log_a, log_b):
+    """Return log(a b) = log a + log b, or -inf if one of them is -inf (even if the
+    other is inf).
+    """
+    if log_a > -math.inf and log_b > -math.inf:
+        return log_a + log_b
     return -math.inf
 
 
@@ -78,8 +80,8 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
     y_log is that of y, or that of y^2 if `squared`. x is changed in place. If it
     becomes zero, the new log is -inf.
     """
-    old = add_logs(x_log, log(a))
-    new = add_logs(y_log, log(b))
+    old = log_product(x_log, log(a))
+    new = log_product(y_log, log(b))
     top = max(old, new)
     if top == -math.inf:
         x[:] = 0.0
@@ -177,10 +179,10 @@ def signed_power(x, exponent, work, out):
     """Fill `out` (m,) with sgn(x) |x|^exponent; return the log of its largest entry.
 
     The exponent is above zero, and `work` (2, m) is work space. If this log exceeds
-    LONGEST, `out` is not filled.
+    LOG_LONGEST, `out` is not filled.
     """
     top = exponentials.power(x, exponent, work[0], work[1])
-    if top <= LONGEST:
+    if top <= LOG_LONGEST:
         for j in range(x.size):
             out[j] = math.copysign(work[1, j], x[j])
     return top

@@ -157,15 +157,18 @@ def reduce(anchor, graded, first, size):
 
 
 @numba.njit
-def mix(into, a, other, b, graded):
-    """Fill `into` with a other + b graded, sample by sample, for a, b >= 0. `into` may
-    be the same object as `other`.
+def mix(into, alpha, other, beta, graded):
+    """Fill `into` with alpha other + beta graded, sample by sample.
+
+    All three are Graded, with parts b (n, d) and their logs (n,); `into` may be the
+    same object as `other`. The scalars alpha and beta are zero or above. The result is
+    scaled as by `unit`.
     """
-    log_a = entrywise.log(a)
-    log_b = entrywise.log(b)
+    log_alpha = entrywise.log(alpha)
+    log_beta = entrywise.log(beta)
     for i in range(into.logs.size):
-        old = entrywise.add_logs(other.logs[i], log_a)
-        new = entrywise.add_logs(graded.logs[i], log_b)
+        old = entrywise.log_product(other.logs[i], log_alpha)
+        new = entrywise.log_product(graded.logs[i], log_beta)
         into.logs[i] = top = max(old, new)
         if top > -math.inf:
             old = math.exp(old - top)

@@ -105,12 +105,12 @@ def _scale(rule, C, logs, weight):
         for i in range(len(C)):
             y = logs[i] + 0.5 * weight[i]
             trace = exponentials.add_logs(trace, 2.0 * y + math.log(C[i, i]))
-        damping = entrywise.add_logs(damping, trace)
+        damping = entrywise.log_product(damping, trace)
     half = np.zeros(len(C))
     right = np.zeros(len(C))
     top = -math.inf
     for i in range(len(C)):
-        added = entrywise.add_logs(damping, -2.0 * (logs[i] + 0.5 * weight[i]))
+        added = entrywise.log_product(damping, -2.0 * (logs[i] + 0.5 * weight[i]))
         half[i] = -0.5 * exponentials.add_logs(math.log(C[i, i]), added)
         right[i] = half[i] - logs[i] - weight[i]
         top = max(top, right[i])
