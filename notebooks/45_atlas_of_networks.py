@@ -158,7 +158,7 @@ plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disput
 #
 # We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule moves the matrices of the blocks, and Adam all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
 #
-# The margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean $\lVert x\rVert^2$. In place of the sign norm we take its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$, because a product $xy^\top$ has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
+# The margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean $\lVert x\rVert^2$. In place of the sign norm we take the upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$: $W$ is a sum of $d_h$ products $xy^\top$, divided by $\sqrt{d_h}$, and each product has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
 #
 # We call a predicted ranking *reproduced* only if the predicted rule is ahead of every other rule. The figure shows the rival whose interval begins lowest.
 #

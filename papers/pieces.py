@@ -100,7 +100,7 @@ def strip(
     Points beyond one of the two `ends` are drawn as an arrow at this end. Beside it is
     the value of the point, or the number of points if there are several or the point is
     infinite. NaN is not drawn. `looks` has an entry for each row. A line is drawn at
-    `bound`, the required value. `filled` has, by row, whether each point is filled
+    `bound`, the required value. `filled` says, for each row, which points are filled
     (points,); by default none is. `said` has words to the right of each row. `names`
     are passed to Axes.set.
     """

@@ -365,7 +365,7 @@ def _exchanged(world: World, trained: Any) -> Any:
 
 
 def _spread_otherwise(world: World, function: Any) -> Any:
-    """Replace `_spreads` by a function that grows with another exponent in d."""
+    """Replace `_spreads` with a function that grows like a different power of d."""
 
     @wraps(function)
     def spreads(tokens: TokenSet, *more: float) -> tuple[np.ndarray, ...]:

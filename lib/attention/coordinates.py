@@ -123,7 +123,7 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """Express a token set in orthonormal bases of the spans of its tokens and queries.
 
     The bases come from Gram-Schmidt in the order given. Scores, norms and angles stay
-    the same up to rounding, so that training costs r = min(nT, d) and q = min(n, d_z)
+    the same up to rounding, but training needs only r = min(nT, d) and q = min(n, d_z)
     coordinates instead of d and d_z. With a mask, nT is the number of real tokens in
     the run that has most of them.
 

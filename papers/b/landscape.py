@@ -117,7 +117,7 @@ def by_monte_carlo(
 
 
 def search(problem: Regression, starts: int) -> float:
-    """Return the largest distance to the minima at which L-BFGS on L + R ends.
+    """Return the largest distance from the minima to an end point of L-BFGS on L + R.
 
     The distance is in the norm "left_right", and the largest is over `starts` >= 1
     Gaussian starts, whose seeds are 0, 1, ...

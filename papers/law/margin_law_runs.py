@@ -148,7 +148,7 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
 
 
 def _compare(c: Any, history: History, start: Any, selected: Any):
-    """Return the comparison with the law and the measurements, or raise
+    """Return the comparison `c` with the law and the measurements filled in, or raise
     PremiseFails.
     """
     setting = c.setting

@@ -551,9 +551,9 @@ class FullAdaGrad(InCoordinates):
 
     Notes
     -----
-    Duchi, Hazan and Singer (2011). Each step computes an eigendecomposition of a matrix
-    with as many rows as the span of all gradients has dimensions, at most n (T - 1) and
-    at most d d_z. The negative power is that of the pseudo-inverse.
+    Duchi, Hazan and Singer (2011). Each step computes an eigendecomposition of a square
+    matrix. Its size is the dimension of the span of all gradients, which is at most
+    min(n (T - 1), d d_z). The negative power is that of the pseudo-inverse.
 
     Examples
     --------
