@@ -216,7 +216,8 @@ def not_measured(runs: int, k: int) -> dict[str, Any]:
     Returns
     -------
     dict of str to ndarray
-        The fields by name: `loss_rise` is (runs,), all others are (runs, k).
+        The fields by name: `loss_rise` and `momentum` are (runs,), all others are
+        (runs, k).
     """
     names = (
         "log_gradient",
@@ -229,7 +230,7 @@ def not_measured(runs: int, k: int) -> dict[str, Any]:
         "log_own_gradient_head",
     )
     empty = {name: np.full((runs, k), np.nan) for name in names}
-    return empty | {"loss_rise": np.full(runs, np.nan)}
+    return empty | {name: np.full(runs, np.nan) for name in ("loss_rise", "momentum")}
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
