@@ -243,7 +243,10 @@ def token_set(
     y : array_like (n,) or (runs, n)
         The labels, -1 or +1.
     z : array_like (n, d_z) or (runs, n, d_z), optional
-        The queries. Default: the first token of each sample that is not masked.
+        The queries. Default: the first token of each sample that is not masked, which
+        is the query in paper A. In data of your own the first token may say little
+        about its sample. Then give the mean token of each sample instead,
+        ``z=[np.mean(sample, 0) for sample in X]`` if X has no padding.
     u : array_like (d,) or (runs, d), optional
         The head. Default: zero.
     opt : array_like of int (n,) or (runs, n), optional

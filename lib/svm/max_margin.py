@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from lib.attention.token_sets import TokenSet, as_array
 from lib.representation import Shapes
 from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
-from lib.svm.norms import Blocks, norm_of
+from lib.svm.norms import Blocks, known, norm_of
 
 # Largest relative duality gap and violation in norms other than Frobenius.
 ACCURACY_OTHER_NORMS = 1e-7
@@ -235,7 +234,9 @@ def token_svm(
             [-0.5, -0.5,  0.5]]])
     """
     if not isinstance(norm, Blocks):
-        norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+        norm = known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+        if norm == "frobenius":
+            norm = 2.0
     tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
@@ -312,7 +313,7 @@ def head_svm(
     2 [0.4 0.2]
     4 [0.358 0.284]
     """
-    p = _known(p, "p", ())
+    p = known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
     # (runs, n, 1, d)
@@ -327,7 +328,7 @@ def head_svm(
 def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
     """Return the token set itself, or that of a Minimal.
 
-    The norm is one that `_known` returned, or a Blocks. Raises ValueError if the tokens
+    The norm is one that `known` returned, or a Blocks. Raises ValueError if the tokens
     are a Minimal and the norm depends on the coordinates.
     """
     if not isinstance(tokens, Minimal):
@@ -337,23 +338,6 @@ def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
             f"the norm {norm} sees the coordinates: give the tokens, not a Minimal"
         )
     return tokens.tokens
-
-
-def _known(norm: Any, name: str, words: tuple[str, ...]):
-    """Return `norm` as an exponent p >= 1 (a float), or unchanged if in `words`.
-
-    The word "frobenius" is returned as the exponent 2. Raises ValueError, with the
-    argument's `name`, for anything else, NaN and booleans included.
-    """
-    if isinstance(norm, str) and norm in words:
-        return 2.0 if norm == "frobenius" else norm
-    if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
-        listed = "".join(f"{word!r}, " for word in words)
-        raise ValueError(
-            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or the number "
-            "numpy.inf"
-        )
-    return float(norm)
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
