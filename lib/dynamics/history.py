@@ -1,6 +1,7 @@
 """What training records: a `History`, which consists of arrays only."""
 
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -9,7 +10,7 @@ import numpy as np
 
 from lib.attention import coordinates, model
 from lib.attention.coordinates import Minimal
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, as_array
 from lib.mirror import geometry
 from lib.representation import Shapes
 from lib.svm import Blocks, MaxMargin, norm_of, token_svm
@@ -676,7 +677,7 @@ class History(Shapes):
         """
         return self.path.head(self._only(k))[:, 0]
 
-    def divergence(self, target: np.ndarray, p: float) -> np.ndarray:
+    def divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
         """Compute the Bregman divergence of each W's direction from that of a target.
 
         It is D_psi(V/||V||, W/||W||), where W is the iterate, V is the target, and
@@ -684,8 +685,8 @@ class History(Shapes):
 
         Parameters
         ----------
-        target : ndarray (runs, d, d_z)
-            The target V, for example ``svm.token_svm(tokens).W``, in the coordinates of
+        target : MaxMargin or ndarray (runs, d, d_z)
+            The target V, for example ``svm.token_svm(tokens)``, in the coordinates of
             the tokens.
         p : float
             The exponent of psi and of the norms, 1 < p < inf.
@@ -709,13 +710,13 @@ class History(Shapes):
         """
         return self._divergence(self.W, target, p)
 
-    def head_divergence(self, target: np.ndarray, p: float) -> np.ndarray:
+    def head_divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
         """Compute `divergence` for the head u in place of W.
 
         Parameters
         ----------
-        target : ndarray (runs, d)
-            The target direction of the head.
+        target : MaxMargin or ndarray (runs, d)
+            The target direction of the head, for example ``svm.head_svm(tokens)``.
         p : float
             The exponent of psi and of the norms, 1 < p < inf.
 
@@ -731,8 +732,13 @@ class History(Shapes):
         """
         return self._divergence(self.u, target, p)
 
-    def _divergence(self, path: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-        """Compute `divergence` for a path (runs, k, ...) and a target V (runs, ...)."""
+    def _divergence(
+        self, path: np.ndarray, target: np.ndarray | MaxMargin, p: float
+    ) -> np.ndarray:
+        """Compute `divergence` for a path (runs, k, ...) and a target (runs, ...)."""
+        if isinstance(target, MaxMargin):
+            target = target.value
+        V = as_array("target", target)
         if self.coordinates != "tokens":
             raise ValueError(
                 "the history is in minimal coordinates, in which l_p norms differ: "
@@ -748,12 +754,15 @@ class History(Shapes):
     def _only(self, k: int) -> slice:
         """Return the slice that holds only record k; a negative k counts from the end.
 
-        Raises IndexError if there is no such record.
+        Raises IndexError if there is no such record, and TypeError if k is no integer.
         """
+        if not isinstance(k, Integral):
+            raise TypeError(f"k = {k!r}; it must be the place of a record, an integer")
         count = len(self.iterations)
         if not -count <= k < count:
             raise IndexError(
-                f"record k = {k} is not there: k runs from {-count} to {count - 1}"
+                f"record k = {k} is not there: k is a place in run.iterations, from "
+                f"{-count} to {count - 1}"
             )
         return slice(k % count, k % count + 1)
 

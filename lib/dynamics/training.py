@@ -124,8 +124,8 @@ def train(
         shape, or NaN at the first step.
     TypeError
         If `rules` contains anything that is not a Rule; if `tokens` is neither a
-        TokenSet nor a Minimal; if targets are not a mapping; if a rule of your own
-        returns something other than real numbers.
+        TokenSet nor a Minimal; if targets are not a mapping; if a start, a target, or
+        what a rule of your own returns contains anything but real numbers.
     MemoryError
         If the Gram matrix or the records of rules along the gradient would not fit.
 
@@ -205,7 +205,10 @@ def _engine(rule: Any) -> str:
     Raises TypeError if it is not a Rule, and the errors of a Rule that is made.
     """
     if not isinstance(rule, Rule):
-        raise TypeError(f"rules holds {rule!r}; it takes rules such as lib.NGD(0.1)")
+        raise TypeError(
+            f"rules holds {rule!r}; it takes a rule such as lib.NGD(0.1), or a dict of "
+            "rules by their names"
+        )
     # A plain class with an `__init__` of its own may not have been checked yet.
     check_rule(rule)
     # A subclass of a compiled rule can have its own `direction`, so this comes first.

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from lib.attention.coordinates import Minimal, hidden_pairs
-from lib.attention.token_sets import TokenSet, as_array
+from lib.attention.coordinates import Minimal, hidden_pairs, token_set_of
+from lib.attention.token_sets import TokenSet, as_array, check_kind
 from lib.representation import Shapes
 from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
@@ -194,6 +194,8 @@ def token_svm(
         `tokens` is a Minimal and the norm depends on the coordinates; if sizes exceed
         float64; if there are more constraints than the norm's solver can handle; if the
         parts of a Blocks do not fit W.
+    TypeError
+        If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
         If the norm needs cvxpy, which is not installed: the nuclear, the spectral, the
         l_1, the l_inf and the block-wise norms do.
@@ -286,6 +288,8 @@ def head_svm(
         If `selected` has the wrong shape, type or range; if `p` is not a number of at
         least 1; if `tokens` is a Minimal and p != 2; if sizes exceed float64; if there
         are more constraints than the norm's solver can handle.
+    TypeError
+        If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
         If p is 1 or inf and cvxpy is not installed.
     MemoryError
@@ -332,7 +336,7 @@ def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
     are a Minimal and the norm depends on the coordinates.
     """
     if not isinstance(tokens, Minimal):
-        return tokens
+        return token_set_of(tokens)
     if norm not in (2, "nuclear", "spectral"):
         raise ValueError(
             f"the norm {norm} sees the coordinates: give the tokens, not a Minimal"
@@ -573,6 +577,8 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     ------
     ValueError
         If the sizes of a run exceed float64.
+    TypeError
+        If `tokens` is no TokenSet.
     MemoryError
         If a problem would not fit into memory.
     RuntimeError
@@ -592,6 +598,7 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     >>> svm.feasible(data).opt
     array([[1, 1]])
     """
+    check_kind(tokens)
     kept = []
     for run in range(len(tokens.y)):
         with suppress(Infeasible):
