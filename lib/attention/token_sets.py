@@ -264,9 +264,14 @@ def token_set(
     y : array_like (n,) or (runs, n)
         The labels, -1 or +1.
     z : array_like (n, d_z) or (runs, n, d_z), optional
-        The queries. Default: the first token of each sample that is not masked.
+        The queries. Default: the first token of each sample that is not masked, which
+        is the query in paper A. In data of your own the first token may say little
+        about its sample. Then give the mean token of each sample instead,
+        ``z=[np.mean(sample, 0) for sample in X]`` if X has no padding.
     u : array_like (d,) or (runs, d), optional
-        The head. Default: zero.
+        The head. Default: zero, which is a start for ``train(..., head="joint")``. A
+        fixed head of zero gives no token a score, and training ends at its first step
+        as "stalled".
     opt : array_like of int (n,) or (runs, n), optional
         The index of each sample's opt token. Default: the token of largest score
         y_i u^T x_{i,t} (paper A, Definition 1), which needs a head. Masked tokens do
@@ -552,7 +557,7 @@ def _check_finite(name: str, value: np.ndarray) -> None:
 def _kind(value: np.ndarray) -> str:
     """Return in words what an array contains instead of real numbers."""
     if value.dtype.kind in "USO":
-        return f"text or objects such as {value.ravel().tolist()[0]!r}"
+        return f"text or objects such as {value.ravel().tolist()[0]!r:.60}"
     return f"{value.dtype} values"
 
 
@@ -592,6 +597,15 @@ def as_array(name: str, value: ArrayLike) -> np.ndarray:
             f"{name} cannot become a numpy array: give a torch tensor as "
             f"{name}.detach().cpu().float() ({error})"
         ) from None
+
+
+def check_kind(tokens: Any) -> None:
+    """Raise TypeError unless `tokens` is a TokenSet."""
+    if not isinstance(tokens, TokenSet):
+        raise TypeError(
+            f"tokens = {type(tokens).__name__}; it must be a TokenSet, which "
+            "lib.token_set makes of arrays, or the `.tokens` of a Minimal"
+        )
 
 
 def check_sizes(tokens: TokenSet) -> None:

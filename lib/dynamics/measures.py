@@ -7,9 +7,10 @@ import numpy as np
 
 from lib import attention
 from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet, as_array
+from lib.attention.token_sets import TokenSet
 from lib.compiled import status
 from lib.dynamics.history import History
+from lib.dynamics.rules import real_numbers
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
@@ -59,7 +60,7 @@ def checked_targets(
     Raises
     ------
     TypeError
-        If the targets are not a mapping.
+        If the targets are not a mapping, or contain anything but real numbers.
     ValueError
         If a target has another shape; if in some run its norm is zero, NaN or beyond
         the range of float64; if a MaxMargin was solved for other tokens, queries or
@@ -88,7 +89,7 @@ def checked_targets(
                     "svm.token_svm(problem)"
                 )
             target = target.value
-        target = as_array(f"target {name!r}", target).astype(float)
+        target = real_numbers(f"target {name!r}", target).astype(float)
         if target.shape != shape:
             raise ValueError(
                 f"target {name!r} has shape {target.shape}; it needs {shape}, in the "
@@ -216,7 +217,8 @@ def not_measured(runs: int, k: int) -> dict[str, Any]:
     Returns
     -------
     dict of str to ndarray
-        The fields by name: `loss_rise` is (runs,), all others are (runs, k).
+        The fields by name: `loss_rise` and `momentum` are (runs,), all others are
+        (runs, k).
     """
     names = (
         "log_gradient",
@@ -229,7 +231,7 @@ def not_measured(runs: int, k: int) -> dict[str, Any]:
         "log_own_gradient_head",
     )
     empty = {name: np.full((runs, k), np.nan) for name in names}
-    return empty | {"loss_rise": np.full(runs, np.nan)}
+    return empty | {name: np.full(runs, np.nan) for name in ("loss_rise", "momentum")}
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")

@@ -14,7 +14,7 @@ from lib.dynamics.in_coordinates.rules import InCoordinates, MirrorDescent
 from lib.dynamics.measures import checked_targets, of_weights
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import FORMS
-from lib.dynamics.rules import Rule
+from lib.dynamics.rules import Rule, check_rule
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
@@ -124,8 +124,8 @@ def train(
         shape, or NaN at the first step.
     TypeError
         If `rules` contains anything that is not a Rule; if `tokens` is neither a
-        TokenSet nor a Minimal; if targets are not a mapping; if a rule of your own
-        returns something other than real numbers.
+        TokenSet nor a Minimal; if targets are not a mapping; if a start, a target, or
+        what a rule of your own returns contains anything but real numbers.
     MemoryError
         If the Gram matrix or the records of rules along the gradient would not fit.
 
@@ -200,9 +200,17 @@ def train(
 
 
 def _engine(rule: Any) -> str:
-    """Return the name of a rule's engine; raise TypeError if it is not a Rule."""
+    """Return the name of a rule's engine.
+
+    Raises TypeError if it is not a Rule, and the errors of a Rule that is made.
+    """
     if not isinstance(rule, Rule):
-        raise TypeError(f"rules holds {rule!r}; it takes rules such as lib.NGD(0.1)")
+        raise TypeError(
+            f"rules holds {rule!r}; it takes a rule such as lib.NGD(0.1), or a dict of "
+            "rules by their names"
+        )
+    # A plain class with an `__init__` of its own may not have been checked yet.
+    check_rule(rule)
     # A subclass of a compiled rule can have its own `direction`, so this comes first.
     if rule.has_direction:
         return OWN

@@ -11,18 +11,17 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from lib.attention.coordinates import Minimal, hidden_pairs
-from lib.attention.token_sets import TokenSet, as_array
+from lib.attention.coordinates import Minimal, hidden_pairs, token_set_of
+from lib.attention.token_sets import TokenSet, as_array, check_kind
 from lib.representation import Shapes
 from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
-from lib.svm.norms import Blocks, norm_of
+from lib.svm.norms import Blocks, known, norm_of
 
 # Largest relative duality gap and violation in norms other than Frobenius.
 ACCURACY_OTHER_NORMS = 1e-7
@@ -198,6 +197,8 @@ def token_svm(
         `tokens` is a Minimal and the norm depends on the coordinates; if sizes exceed
         float64; if there are more constraints than the norm's solver can handle; if the
         parts of a Blocks do not fit W.
+    TypeError
+        If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
         If the norm needs cvxpy, which is not installed: the nuclear, the spectral, the
         l_1, the l_inf and the block-wise norms do.
@@ -238,7 +239,9 @@ def token_svm(
             [-0.5, -0.5,  0.5]]])
     """
     if not isinstance(norm, Blocks):
-        norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+        norm = known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+        if norm == "frobenius":
+            norm = 2.0
     tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
@@ -288,6 +291,8 @@ def head_svm(
         If `selected` has the wrong shape, type or range; if `p` is not a number of at
         least 1; if `tokens` is a Minimal and p != 2; if sizes exceed float64; if there
         are more constraints than the norm's solver can handle.
+    TypeError
+        If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
         If p is 1 or inf and cvxpy is not installed.
     MemoryError
@@ -315,7 +320,7 @@ def head_svm(
     2 [0.4 0.2]
     4 [0.358 0.284]
     """
-    p = _known(p, "p", ())
+    p = known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
     # (runs, n, 1, d)
@@ -330,35 +335,16 @@ def head_svm(
 def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
     """Return the token set itself, or that of a Minimal.
 
-    The norm is one that `_known` returned, or a Blocks. Raises ValueError if the tokens
+    The norm is one that `known` returned, or a Blocks. Raises ValueError if the tokens
     are a Minimal and the norm depends on the coordinates.
     """
     if not isinstance(tokens, Minimal):
-        return tokens
+        return token_set_of(tokens)
     if norm not in (2, "nuclear", "spectral"):
         raise ValueError(
             f"the norm {norm} sees the coordinates: give the tokens, not a Minimal"
         )
     return tokens.tokens
-
-
-def _known(norm: Any, name: str, words: tuple[str, ...]):
-    """Return `norm` as an exponent p >= 1 (a float), or unchanged if in `words`.
-
-    The word "frobenius" is returned as the exponent 2. Raises ValueError, with the
-    argument's `name`, for anything else, NaN and booleans included.
-    """
-    if isinstance(norm, str) and norm in words:
-        if norm == "frobenius":
-            return 2.0
-        return norm
-    if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
-        listed = "".join(f"{word!r}, " for word in words)
-        raise ValueError(
-            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or the number "
-            "numpy.inf"
-        )
-    return float(norm)
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
@@ -605,6 +591,8 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     ------
     ValueError
         If the sizes of a run exceed float64.
+    TypeError
+        If `tokens` is no TokenSet.
     MemoryError
         If a problem would not fit into memory.
     RuntimeError
@@ -624,6 +612,7 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     >>> svm.feasible(data).opt
     array([[1, 1]])
     """
+    check_kind(tokens)
     kept = []
     for run in range(len(tokens.y)):
         with suppress(Infeasible):

@@ -23,11 +23,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from lib.attention.coordinates import lp_norm
+from lib.attention.token_sets import as_array
 from lib.svm.frobenius import BAD, block_pivoting
 
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
@@ -155,8 +157,7 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     W : ndarray (..., d, d_z)
         The matrices, finite.
     norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
-        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}. This
-        range is not checked: below 1 the formula is no norm.
+        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}.
 
     Returns
     -------
@@ -166,8 +167,8 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `norm` is a Blocks whose parts do not fit W, or a word that is not the name
-        of a norm.
+        If `norm` is a Blocks whose parts do not fit W; if it is neither the name of a
+        norm nor an exponent of at least 1; if W has fewer than two axes.
 
     Examples
     --------
@@ -181,17 +182,54 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     1 7.0
     inf 4.0
     """
+    W = as_array("W", W)
+    if W.ndim < 2:
+        raise ValueError(f"W has shape {W.shape}; it needs (..., d, d_z)")
     if isinstance(norm, Blocks):
         sizes = [norm_of(part, norm.inner) for part in norm.parts(W)]
         if norm.summed:
             return np.sum(sizes, 0)
         return np.max(sizes, 0)
+    norm = known(norm, "norm", ("frobenius", "nuclear", "spectral"))
     if norm in _ORDER:
         return np.linalg.norm(W, _ORDER[norm], axis=(-2, -1))
     flat = W.reshape(*W.shape[:-2], -1)
     if norm == np.inf:
         return np.abs(flat).max(-1)
-    return lp_norm(flat, float(norm))
+    return lp_norm(flat, norm)
+
+
+def known(norm: Any, name: str, words: tuple[str, ...]) -> Any:
+    """Check the name of a norm.
+
+    Parameters
+    ----------
+    norm : Any
+        The norm.
+    name : str
+        The name of the argument, for the message of the error.
+    words : tuple of str
+        The words that are allowed beside exponents.
+
+    Returns
+    -------
+    str or float
+        The norm itself if it is one of the words, or its exponent p >= 1 as a float.
+
+    Raises
+    ------
+    ValueError
+        For anything else, NaN and booleans included.
+    """
+    if isinstance(norm, str) and norm in words:
+        return norm
+    if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
+        listed = "".join(f"{word!r}, " for word in words)
+        raise ValueError(
+            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or the number "
+            "numpy.inf"
+        )
+    return float(norm)
 
 
 def _expression(S: Any, norm: str | float | Blocks):

@@ -489,3 +489,8 @@ def test_algorithm_1_is_compared_with_sgd_seed_by_seed():
     # The median of 1/4, 2/10 and 30/5.
     assert (row.id, row.measured, row.holds) == ("other.sgd", 0.25, True)
     assert not experiments.against_best_sgd({"Algorithm 1": sgd, "SGD": ours}).holds
+
+
+def test_the_largest_self_logit_of_one_dimension_is_that_of_its_two_minima():
+    line = regression.random_regression(0, d=1, k=2)
+    assert landscape.largest_self_logit(line) == pytest.approx(1.0, abs=1e-9)

@@ -474,3 +474,11 @@ def test_the_rate_in_k_is_the_last_share_of_the_bound_in_the_worst_run(
     sizes = ledger_rows.Sizes(rate_steps=1000)
     # 1/4, 3/5 and 4.5/9.
     assert ledger_rows.rate_in_k(sizes, p) == pytest.approx((0.6, 7.0, 3 * bounds[-1]))
+
+
+def test_lemma_19_holds_of_the_support_alone_if_there_are_no_other_tokens():
+    data = tokens.unit_tokens([0, 1], n=2, T=2, d=6)
+    solution = svm.token_svm(data)
+    assert solution.support.all()
+    claim = lemmas.lemma19(lemmas.Selection(data, solution, 2))
+    assert claim.holds and np.isfinite(claim.measured)

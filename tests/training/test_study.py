@@ -468,3 +468,16 @@ def test_what_is_no_rule_is_refused(rules, error, sentence):
     (name,) = rules
     with pytest.raises(error, match=sentence):
         race(STUDY, {name: [0.1]}, rules=rules, say=lambda sentence: None)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"targets": ()}, "targets is empty; .* give at least one training loss"),
+        ({"rates": {"SGD": ()}}, r"rates\['SGD'\] = \(\); it must be a list"),
+        ({"rates": {"SGD": 0.1}}, r"rates\['SGD'\] = 0.1; it must be a list"),
+    ],
+)
+def test_a_study_without_what_its_trials_need_is_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(STUDY, **change)
