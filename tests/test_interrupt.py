@@ -133,6 +133,37 @@ def test_an_interrupt_ends_a_compiled_loop_and_the_next_one_trains(rule):
     assert process.communicate(timeout=600)[0] == "completed\n"
 
 
+COUNTS = """import itertools
+from lib import interrupt
+from lib.networks.text import Vocabulary
+interrupt.end_in_a_sentence()
+
+def endless():
+    print("counts", flush=True)
+    yield from itertools.repeat("A good film, a bad film.")
+
+Vocabulary.of(endless(), 6)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_counting_of_words(number):
+    process = subprocess.Popen(
+        [sys.executable, "-c", COUNTS],
+        cwd=files.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout.readline() == "counts\n"
+    process.send_signal(number)
+    try:
+        output = process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+    assert (process.returncode, output) == (interrupt.STATUS, f"{interrupt.SENTENCE}\n")
+
+
 FORKED = """import lib, multiprocessing
 data = lib.two_examples()
 
