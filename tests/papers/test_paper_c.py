@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lib import dynamics, mirror, svm
+from lib import attention, dynamics, mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
 from papers.c import figures, ledger_rows, lemmas, predecessor, section5
@@ -369,6 +369,27 @@ def test_lemma_20_has_no_more_room_than_the_margins_of_its_cone(p):
     multiples = np.geomspace(5, 5e3, 7)
     _, rate = lemmas.lemma20(SMALL[p], multiples, 3)
     assert 0 <= rate.measured <= multiples[1] - multiples[0] + 1
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_lemma_20_measures_its_constant_by_the_gradient_itself(p):
+    selection = SMALL[p]
+    tokens = selection.tokens
+    multiples = np.array([1.0, 1.5, 2.0])  # the loss of p = 1.3 underflows soon
+    mu = lemmas.radius(selection)
+    W, V = (lemmas.on_the_edge(selection, mu, 3, seed) for seed in (1, 2))
+    delta = lemmas._nearness(selection)
+    log_c = np.full((len(multiples), len(delta)), np.inf)
+    for k, multiple in enumerate(multiples):
+        size = multiple / delta  # ||W|| / ||W_mm||
+        for w, v in zip(W, V, strict=True):
+            shape = selection.solution.W.shape
+            at = (w * (size * selection.solution.norm)[:, None]).reshape(shape)
+            gradient = attention.gradients(tokens, at, tokens.u, "logistic")[1]
+            descent = -(gradient * v.reshape(shape)).sum((1, 2))
+            log_c[k] = np.minimum(log_c[k], np.log(descent) + (1 + delta / 2) * size)
+    _, rate = lemmas.lemma20(selection, multiples, 3)
+    assert rate.measured == pytest.approx((log_c[1:] - log_c[0]).min(), rel=1e-6)
 
 
 @pytest.mark.parametrize("p, exponent", [(1.3, -0.6), (2, -2.0), (3, -2.0)])
