@@ -237,6 +237,56 @@ def test_lemma_27_fails_inside_the_cone_around_a_rotated_target(p, notices):
     assert bool(claim.remark) != notices
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_eq_25_is_measured_by_the_gradient_and_the_losses_themselves(p):
+    selection = SMALL[p]
+    tokens = selection.tokens
+    shape = selection.solution.W.shape
+    draw = np.random.default_rng(0)
+    target = selection.direction.reshape(shape)
+    W = 12 * selection.solution.norm[:, None, None] * target
+    later = W + 0.3 * draw.standard_normal(shape)
+    size, size_later = (geometry.norm(one.reshape(2, -1), p) for one in (W, later))
+
+    def loss(W):
+        scores = attention.scores(tokens, tokens.u)
+        weights = np.exp(attention.logits(tokens, W))
+        weights /= weights.sum(-1, keepdims=True)
+        return np.logaddexp(0, -(weights * scores).sum(-1)).mean(-1)
+
+    gradient = attention.gradients(tokens, W, tokens.u, "logistic")[1]
+    eta = 0.1 / geometry.norm(gradient.reshape(2, -1), p / (p - 1))
+    left = -eta * (gradient * target).sum((1, 2))
+    grown = size_later ** (p - 1) - size ** (p - 1)
+    right = grown / 1.5 + eta * (loss(later) - loss(W)) / size
+    history = SimpleNamespace(W=np.stack([W, later], 1))
+    least = np.zeros(2)
+    _, slack = lemmas._turning(selection, history, 0, 0.1, 0.5, least, least)
+    np.testing.assert_allclose(slack, (left - right) / np.abs(left), rtol=1e-3)
+
+
+def test_the_bound_of_lemma_18_is_that_of_each_run_by_a_plain_loop():
+    drawn = tokens.unit_tokens([0, 1, 2], n=3, T=3, d=4)
+    W = np.random.default_rng(1).standard_normal((2, 3, 4, 4))
+    q = 1.5
+    widths = lemmas.spread(drawn, q)
+    for matrices, ratio in zip(
+        W, lemmas._gradient_over_bound(drawn, W, q), strict=True
+    ):
+        gradient = attention.gradients(drawn, matrices, drawn.u, "logistic")[1]
+        for run in range(3):
+            bounds = []
+            for sample in range(3):
+                scores = [
+                    drawn.y[run, sample] * drawn.u[run] @ x
+                    for x in drawn.X[run, sample]
+                ]
+                range_of_scores = max(scores) - min(scores)
+                bounds.append(range_of_scores * widths[run, sample] / 4)
+            size = (np.abs(gradient[run]) ** q).sum() ** (1 / q)
+            assert ratio[run] == pytest.approx(size / np.mean(bounds))
+
+
 def test_lemma_27_says_nothing_of_a_run_that_starts_outside_the_cone():
     near = FOUND[2]
     runs, step_size = near_runs(near)
