@@ -172,6 +172,17 @@ def test_the_smoothness_of_lemma_4_is_the_best_that_any_error_allows():
     assert landscape._best_constants(G, 2 * shrunk, np.eye(4), 1.0)[1] == np.inf
 
 
+@pytest.mark.parametrize("sizes", [(2, 4), (3, 5)])
+def test_the_point_that_needs_the_best_smoothness_lies_at_the_radius(sizes):
+    problem = regression.random_regression(0, *sizes)
+    space = manifold.of(problem)
+    radius = space.constants("left_right").radius
+    beta, _, Z = landscape._steepest(problem)
+    assert space.distance(Z, "left_right") == pytest.approx(radius)
+    slope = manifold.dual_norm(space, manifold.gradient(problem, Z), "left_right")
+    assert slope / radius == pytest.approx(beta)
+
+
 def test_a_search_returns_the_end_that_is_farthest_from_the_minima(monkeypatch):
     def stay(value, start, **how):
         return SimpleNamespace(x=start)
