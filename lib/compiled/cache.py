@@ -139,5 +139,5 @@ _UNWRITABLE: list[str] = []  # files of the cache that could not be written
 _numbas_load_index = IndexDataCacheFile._load_index
 IndexDataCacheFile._load_index = _load_index
 _numbas_save_overload = Cache._save_overload
-Cache._save_overload = _save_overload  # ty: ignore[invalid-assignment]
+Cache._save_overload = _save_overload
 Cache._load_overload = _readable(Cache._load_overload, None)  # ty: ignore[invalid-assignment]
