@@ -1,6 +1,7 @@
 """A claim: one statement of a paper, the number measured for it, and its bound."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -828,6 +829,31 @@ def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
         ]
     with pd.option_context("display.max_colwidth", None):
         return cells.to_html(index=False, border=0, justify="left", escape=False)
+
+
+def markdown(words: str) -> str:
+    """Write words of a record as Markdown, in which no HTML begins.
+
+    Formulas and other Markdown stay as they are.
+
+    Parameters
+    ----------
+    words : str
+        The words: a caption, or those of a claim.
+
+    Returns
+    -------
+    str
+        The words, with a space behind each ``<`` that could open a tag. A backslash
+        would spoil a formula such as ``$a<b$``, a space does not.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.markdown("<script>, $a<b$ and 1 < 2")
+    '< script>, $a< b$ and 1 < 2'
+    """
+    return re.sub("<(?=[A-Za-z/!?])", "< ", words)
 
 
 def folded(summary: str, content: str) -> str:

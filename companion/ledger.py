@@ -26,6 +26,7 @@ from companion.claims import (
     frame,
     html,
     legend,
+    markdown,
     shown,
 )
 from companion.record import Number, finite, origin
@@ -707,7 +708,7 @@ def failures(records: Sequence[Mapping]) -> str:
         failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
         if failed:
             name = f"{origin(record)}: {record['figure']}, `{record['slug']}`"
-            lines += ["", f"## {name} ({record['scale']})", ""]
+            lines += ["", f"## {markdown(name)} ({record['scale']})", ""]
         for claim in failed:
             # A claim that was not measured says why in its own words.
             found = f": {shown(claim)}".removesuffix(": nan")
@@ -720,7 +721,6 @@ def failures(records: Sequence[Mapping]) -> str:
             where = claim.source
             if claim.setting:
                 where += f", {claim.setting}"
-            lines += [
-                f"* {claim.statement}{found}, required {claim.bound} ({where}). {why}"
-            ]
+            said = f"{claim.statement}{found}, required {claim.bound} ({where}). {why}"
+            lines += [f"* {markdown(said)}"]
     return "\n".join(lines) + "\n"

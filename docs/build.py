@@ -2,7 +2,7 @@
 
 The pages, notes and pictures are copied to runs/site-source, beside what the templates
 of this folder make of the records. Sphinx makes HTML of them, by conf.py, and fails at
-any warning.
+any warning. Only a site that is finished replaces the one before.
 """
 
 import re
@@ -10,13 +10,18 @@ import shutil
 import sys
 from pathlib import Path
 
+from lib import files, interrupt
+
+if __name__ == "__main__":  # before the imports that take seconds
+    interrupt.end_in_a_sentence()
+
+# isort: split
 import nbformat
 from sphinx.cmd.build import build_main
 
 import lib
 from companion import claims, ledger, page_table, stored
 from companion.tables import figures
-from lib import files
 
 DOCS = Path(__file__).parent
 COPIED = (
@@ -110,16 +115,19 @@ def collect(folder: Path) -> None:
 def main() -> int:
     """Build the site; the exit status is Sphinx's, or 1 if a page is not whole."""
     source = files.folder("runs") / "site-source"
-    target = files.folder("runs") / "site"
+    fresh = files.folder("runs") / "site-fresh"
     try:
         collect(source)
     except (OSError, ValueError) as error:
         print(f"site: {files.sentence(error)}", file=sys.stderr)
         return 1
-    shutil.rmtree(target, ignore_errors=True)
+    shutil.rmtree(fresh, ignore_errors=True)  # of a build that was killed
     options = ["-W", "--keep-going", "-q", "-j", "2", "-c", str(DOCS)]
     options += ["-d", str(source / "doctrees")]
-    return build_main([*options, *sys.argv[1:], str(source), str(target)])
+    status = build_main([*options, *sys.argv[1:], str(source), str(fresh)])
+    if status == 0:
+        files.replace_folder(fresh, files.folder("runs") / "site")
+    return status
 
 
 if __name__ == "__main__":

@@ -72,8 +72,9 @@ def commit() -> str | None:
     -------
     str or None
         At least 12 hex digits, followed by "-dirty" if files other than figures and the
-        .ipynb of notebooks/ differ from the commit or are untracked. None if git or the
-        repository is missing, or git fails.
+        .ipynb of notebooks/ differ from the commit or are untracked, or if git cannot
+        tell whether they do. None if git or the repository is missing, or git fails to
+        name the commit.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
@@ -82,7 +83,8 @@ def commit() -> str | None:
         "status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb"
     )
     name = name.strip()
-    if changed:
+    # None, if git fails here, does not show that the tree is clean.
+    if changed != "":
         name += "-dirty"
     return name
 

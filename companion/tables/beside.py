@@ -241,7 +241,7 @@ def reason(name: str, known: Mapping[str, Mapping]) -> str:
     if verdict(name, known) != "fails":
         return ""
     remarks = [one.get("remark") for one in known[slug]["claims"] if one["id"] == id]
-    return remarks[0] or ""
+    return claims.markdown(remarks[0] or "")
 
 
 def share(name: str, known: Mapping[str, Mapping]) -> str:

@@ -24,6 +24,7 @@ from companion.claims import (
     VERDICTS,
     Claim,
     held,
+    markdown,
     shown,
     verdict,
 )
@@ -272,13 +273,13 @@ class Figure:
             whose = "ours"
         else:
             whose = f"paper {self.section}"
-        return f"{words[:1].upper()}{words[1:]}, {whose}"
+        return markdown(f"{words[:1].upper()}{words[1:]}, {whose}")
 
     @property
     def sentence(self) -> str:
         """What it shows, as Markdown: the sentence in the index, or the caption."""
         if self.entry is None:
-            return self.record["caption"]
+            return markdown(self.record["caption"])
         text = filled(self.entry.sentence, self.record)
         return text[:1].upper() + text[1:] + "."
 

@@ -179,7 +179,8 @@ class Trainer:
         If the optimiser lacks a parameter of the network that requires a gradient, or
         if the processes cannot share a batch equally.
     TypeError
-        If the optimiser's step does not take a closure.
+        If `optimizer` is not an optimiser, for example the function that makes one, or
+        if its step does not take a closure.
 
     Examples
     --------
@@ -458,6 +459,11 @@ class Trainer:
 
 def _check_takes_closure(optimizer: torch.optim.Optimizer) -> None:
     """Raise TypeError unless an optimiser's step can be given a closure."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(
+            "optimizer must be a torch.optim.Optimizer, such as SGD(model.parameters(),"
+            f" lr=0.1), got {optimizer!r}"
+        )
     try:
         inspect.signature(optimizer.step).bind(None)
     except TypeError:

@@ -93,7 +93,8 @@ class Study:
         The first step at which a reading of the clock may end a run.
     rules : mapping of str to callable, optional
         A reader's own rules by name: a class of torch optimisers, or a function of
-        (parameters by name, rate) that returns an optimiser (`rules.optimiser`).
+        (dict of parameters by name, rate) that returns an optimiser
+        (`rules.optimiser`).
 
     Raises
     ------

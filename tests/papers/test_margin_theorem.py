@@ -196,6 +196,24 @@ def test_step_1_delta_decays_with_the_level(seed):
 
 @given(SEEDS)
 @FEW
+def test_step_1_delta_0_is_delta_at_the_lowest_margins_that_the_region_allows(seed):
+    _, of, draw = drawn(seed)
+    R, tau, omega = *draw.uniform(0, 2, 2), off_span(of, draw, draw.uniform(0, 3))
+    P = dict.fromkeys(of.sample, 0.0)
+    N = 0.0
+    for m, A_m in enumerate(of.A):
+        across = np.linalg.norm(A_m - (A_m @ of.V) / of.norm**2 * of.V)
+        moved = R if of.on[m] else np.hypot(R, tau)
+        lowest = A_m @ (of.rest + omega) - across * moved
+        P[of.sample[m]] += np.exp(-lowest)
+        if not of.on[m]:
+            N += np.exp(of.log_nu[m] - lowest - of.lowest)
+    expected = np.log(of.B * max(P.values()) + N)
+    assert of.log_small(omega, R, tau) == pytest.approx(expected, abs=1e-6)
+
+
+@given(SEEDS)
+@FEW
 def test_step_2_the_three_parts_of_a_step(seed):
     model, of, draw = drawn(seed)
     x = around(of, draw, 0.5)

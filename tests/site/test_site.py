@@ -139,6 +139,25 @@ def test_what_a_record_says_is_text_on_every_page_that_shows_it(
     assert not page.select("script, [href^=javascript]")
 
 
+def test_what_a_record_says_is_no_html_on_the_page_of_a_figure_without_an_entry(
+    figure, tmp_path
+):
+    index = figure.parents[1] / "index.toml"
+    text = index.read_text("utf-8")
+    assert "fastrates_by_hand" in text
+    index.write_text(text.replace("fastrates_by_hand", "another_figure"), "utf-8")
+    saved = json.loads(figure.read_text("utf-8"))
+    saved["caption"] = saved["figure"] = WORDS
+    figure.write_text(json.dumps(saved), "utf-8")
+    build.collect(tmp_path / "source")
+    place = tmp_path / "source" / "figures" / "demo" / "fastrates_by_hand.md"
+    markdown = place.read_text("utf-8").partition("```{raw} html")[0]
+    # The text of the picture becomes an attribute, which Sphinx escapes.
+    markdown = re.sub("^:alt:.*$", "", markdown, flags=re.M)
+    assert markdown.count("alert(1)") == 2
+    assert not re.search("<[A-Za-z/!?]", markdown)
+
+
 def parsed(path):
     return bs4.BeautifulSoup(path.read_text("utf-8"), "html.parser")
 
