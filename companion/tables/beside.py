@@ -5,6 +5,7 @@ Each verdict is read from the record of our figure at its largest scale, and nev
 typed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -300,6 +301,11 @@ def page(folder: Path) -> str:
     def judge(name: str):
         return verdict(name, known)
 
+    def verdicts(row: Row):
+        # A claim that checks several sentences counts once.
+        names = {name: None for one in row.sentences for name in one.claims}
+        return Counter(judge(name) for name in names)
+
     def why(name: str):
         return reason(name, known)
 
@@ -307,6 +313,11 @@ def page(folder: Path) -> str:
         return share(name, known)
 
     text = template.render(
-        rows=rows(folder), pages=pages, judge=judge, why=why, part=part
+        rows=rows(folder),
+        pages=pages,
+        judge=judge,
+        verdicts=verdicts,
+        why=why,
+        part=part,
     )
     return text.strip() + "\n"

@@ -1,0 +1,19 @@
+// How the search ranks. The numbers are Sphinx's own; a result gains the more, the more of
+// the words that one looks for begin a word of its title.
+var Scorer = {
+  score: ([docname, title, anchor, description, score]) => {
+    const query = new URLSearchParams(location.search).get("q") || "";
+    const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
+    const known = title.toLowerCase().split(/[^\p{L}\p{N}_]+/u);
+    const found = wanted.filter((word) => known.some((one) => one.startsWith(word)));
+    return score + (20 * found.length) / wanted.length;
+  },
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 15,
+  partialTitle: 7,
+  term: 5,
+  partialTerm: 2,
+};
