@@ -186,8 +186,11 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
             note = publish(job)
     except Timeout:
         error = "another batch runs it"
-    except TimeoutError:
-        error = f"a cell took longer than {timeout:g} s"
+    except TimeoutError as exception:
+        if timeout is None:  # a file system or a network may time out, too
+            error = f"TimeoutError: {exception}"
+        else:
+            error = f"a cell took longer than {timeout:g} s"
     except OSError as exception:
         # If the disk is full, the system's error names no file.
         exception.filename = exception.filename or str(job.work)

@@ -496,9 +496,11 @@ def _samples(sets: Sequence) -> list[np.ndarray]:
 def _is_ragged(X: Sequence) -> bool:
     """Tell whether nested sequences are of different lengths."""
     try:
-        as_array("X", X)
+        np.asarray(X)
     except ValueError:
         return True
+    except (RuntimeError, TypeError):  # a torch tensor that numpy does not take
+        return False
     return False
 
 
@@ -517,10 +519,9 @@ def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
     Raises ValueError, with the `name` of the sample, if they are not such an array, or
     if it is empty.
     """
-    try:
-        values = as_array(f"X: {name}", tokens)
-    except ValueError:
-        raise ValueError(f"X: {name} has tokens of different dimensions") from None
+    if _is_ragged(tokens):
+        raise ValueError(f"X: {name} has tokens of different dimensions")
+    values = as_array(f"X: {name}", tokens)
     if values.ndim != 2 or not values.size:
         raise ValueError(
             f"X: {name} has shape {values.shape}; it needs (T_i, d), neither of them 0"
@@ -594,8 +595,8 @@ def as_array(name: str, value: ArrayLike) -> np.ndarray:
     except (RuntimeError, TypeError) as error:
         # A torch tensor in bfloat16, or one with a gradient.
         raise TypeError(
-            f"{name} cannot become a numpy array: give a torch tensor as "
-            f"{name}.detach().cpu().float() ({error})"
+            f"{name} cannot become a numpy array: give t.detach().cpu().float() in "
+            f"place of a torch tensor t ({error})"
         ) from None
 
 

@@ -717,12 +717,17 @@ def block_pivoting(
 ) -> np.ndarray | None:
     """Find the beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    K (m, m) is symmetric positive definite, b is (m,) and 1 by default. The method is
-    that of Judice and Pires (1994): start from a `support`, solve on it, and exchange
-    all indices on the wrong side at once. If this stops making progress, non-negative
-    least squares takes over. K beta >= b holds up to SLACK times the largest |b|.
-    Returns beta (m,), or None if K, or its part on a support, is not positive definite.
-    Raises RuntimeError if non-negative least squares reaches its limit of iterations.
+    K (m, m) is symmetric positive definite, b is (m,) and 1 by default; m >= 1.
+    `support` (m,) is a mask of bools, the first guess of where beta > 0; by default it
+    has the half of the indices with the smallest row sums of K. The method is that of
+    Judice and Pires (1994): solve on the support, and exchange all indices on the wrong
+    side at once. If this stops making progress, non-negative least squares takes over.
+
+    Off the support K beta >= b holds up to SLACK times the largest |b|. On it, equality
+    holds up to the rounding of the solve, about eps times the condition number of K.
+    Returns beta (m,), or None if a part of K that was factorised is not positive
+    definite. Raises RuntimeError if non-negative least squares reaches its limit of
+    iterations.
     """
     if b is None:
         b = np.ones(len(K))
