@@ -88,10 +88,9 @@ ray_off = abs(np.linalg.norm(beside) / np.linalg.norm(rest) - 1)
 figure_ray
 
 # %% [markdown]
-# Left: the path joins the dotted line, which is parallel to the dashed ray. Right: its distance from the ray converges to our prediction from the duals.
+# Left: the path joins the dotted line, parallel to the dashed ray. Right: its distance from the ray converges to our prediction.
 #
-# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. (The direction error, $2\sin(\theta_t/2)$, is nearly $\sin\theta_t$ for small angles.) So $W_t$ needs the length $C/\sin1°$.
-# Each step is 0.1 long, and late steps point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps. (Early steps point elsewhere.)
+# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. (The direction error, $2\sin(\theta_t/2)$, is nearly $\sin\theta_t$.) So $W_t$ needs the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -116,7 +115,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # $$L-L^*\approx\frac1n\sum_m\kappa_me^{-g_m},\qquad-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m .$$
 # [Page 00](00_attention_by_hand.ipynb) derives both for the exponential loss, whose $\lvert\ell'(\gamma)\rvert$ is $e^{-\gamma}$. We call $\kappa_me^{-g_m}$ the *pull* of a pair.
 #
-# **Deviations correct themselves.** Suppose that every pair is on the support with a positive dual. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t\perp W_{mm}$. Since $\langle A_m,W_{mm}\rangle=1$, the margins are $g_m=a_t+\langle A_m,\rho_t\rangle$. We show that late in training $\rho_t$ takes steps of gradient descent on
+# **Deviations correct themselves.** Suppose that every pair is on the support with a positive dual. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t\perp W_{mm}$. Then, by $\langle A_m,W_{mm}\rangle=1$, the margins are $g_m=a_t+\langle A_m,\rho_t\rangle$. We show that late in training $\rho_t$ takes steps of gradient descent on
 # $$F(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle},\qquad\rho\perp W_{mm}.$$
 #
 # 1. *Only $\rho_t$ decides how the pulls compare.* Let $\pi_m$ be the pull of $m$ divided by the sum of all pulls. The common factor $e^{-a_t}$ cancels, so $\pi_m=\kappa_me^{-\langle A_m,\rho_t\rangle}/\sum_k\kappa_ke^{-\langle A_k,\rho_t\rangle}$.
@@ -124,15 +123,15 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # 3. *$F$ has a minimum there.* Let $\rho\ne0$ lie in the span. Then $\sum_m\beta_m\langle A_m,\rho\rangle=\langle W_{mm},\rho\rangle=0$. The products $\langle A_m,\rho\rangle$ are not all 0 and all $\beta_m$ are positive, so one product is negative. Hence $F(s\rho)\to\infty$ as $s\to\infty$. A convex function that tends to infinity along every ray has a minimum; $F$ has it at one point, $\rho_\perp$.
 # 4. *There the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted with the $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
 #
-# The path's distance from the ray is $\lVert\rho_t\rVert$. So we get:
+# The path's distance from the ray is $\lVert\rho_t\rVert$. So:
 #
 # **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the steps be short, so that the descent on $F$ is stable, and the run get far enough, so that the formula for $-\nabla L$ holds (both folded below). Then $\rho_t\to\rho_\perp$, and
 # $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
 # If the $A_m$ are independent, this linear system gives $\rho_\perp$.
 #
-# **In the plane above**, the $\kappa_m$ are equal, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant. Its mean with the weights 1 and 4 is $-0.8\log4$. So $o=(0.8,-0.2)\log4$, and $\rho_\perp=(0.8,-0.4)\log4$ as before.
+# **In the plane**, $\kappa$ is constant, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant, with the mean $-0.8\log4$. So $o=(0.8,-0.2)\log4$, and $\rho_\perp=(0.8,-0.4)\log4$ as before.
 #
-# <details><summary>When is the limit proved? (One minimum; dependent $A_m$; short steps; far enough)</summary>
+# <details><summary>When is this proved? (One minimum; dependent $A_m$; short steps; far enough)</summary>
 #
 # *One minimum.* The curvature of $F$ along a unit matrix $v\perp W_{mm}$ is the variance of the numbers $\langle A_m,v\rangle$ with the weights $\pi_m$. It is never negative, so $F$ is convex. It is zero only if all these numbers are equal. Weighted with the $\beta_m$, they add up to $\langle W_{mm},v\rangle=0$, so they would all be 0, which is impossible for a unit matrix in the span. So $F$ is strictly convex there and has only one minimum.
 #
@@ -154,7 +153,7 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## The formula in code
 #
-# We predict $C$ for the data of [page 10](10_fixed_decoder.ipynb) (paper A, Figure 2) with seed 0, and train from zero.
+# We predict $C$ for the data of [page 10](10_fixed_decoder.ipynb) with seed 0, and train from zero.
 
 # %%
 def law_of(data):  # the A_m of the support, W_mm, the offsets and rho_perp, for the exponential loss
@@ -336,7 +335,7 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve is one rule with one loss. They reach the dotted line near $\|W_t\|=100$, but the two slow rules end at the crosses.
+# Each blue curve is one rule with one loss. They reach the dotted line near $\|W_t\|=100$; the slow rules end at the crosses.
 #
 # <details><summary>The claims in the next table</summary>
 #
