@@ -18,7 +18,7 @@
 #
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and where does its weight matrix go?
 #
-# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$. Its drawn length grows only like the logarithm of its true length, which rises from 1.8 to 160 in example 1. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
+# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$; its length is drawn on a logarithmic scale. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
 #
 # ![In each example an arrow turns towards a dashed ray, while one token grows and the others shrink](../figures/turning.gif)
 
@@ -68,7 +68,7 @@ u = np.array([0.0, 1.0])
 #
 # $$f_i = y_i\, u^\top X_i^\top p_i, \qquad p_i = \mathrm{softmax}(X_i W z_i).$$
 #
-# Because of the factor $y_i$, a large $f_i$ means a good answer.
+# Because of $y_i$, a large $f_i$ means a good answer.
 
 
 # %%
@@ -122,8 +122,6 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # Every step of normalised gradient descent (NGD) goes downhill and has the same length $\eta$:
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
-#
-# We start in a wrong direction.
 
 
 # %%
@@ -155,7 +153,7 @@ pieces.end_labels(entry_axis, ends)
 first_look
 
 # %% [markdown]
-# The weights of the opt tokens go to one, and the norm of $W$ keeps growing. But its direction converges, as the figure shows. To which four numbers?
+# The weights of the opt tokens go to one, and the norm of $W$ keeps growing. But its direction converges. To which four numbers?
 #
 # ## Find the direction by eye
 #
@@ -165,12 +163,12 @@ first_look
 #
 # This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the shortest $W$ has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
-# Here we can find $W_{mm}$ with a pencil. Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
+# We can find $W_{mm}$ with a pencil. Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
 # * *Column 1.* The differences $x_{opt} - x_t$ are $(-1, 1)$ and $(-2, 1)$. The shortest vector whose product with the first is at least 1 is $(-\frac12, \frac12)$. Its product with the second is $\frac32$, so this constraint holds with room to spare.
 # * *Column 2.* The differences are $(1, -2)$ and $(-1, -2)$. Mirroring the plane in the vertical axis swaps the two constraints, so the shortest vector lies on this axis: it is $(0, -\frac12)$. Both products are exactly 1. Pairs whose margin is exactly 1 are called *support vectors*.
 #
-# In the next figure, each constraint allows a shaded half-plane. The darker region satisfies both constraints, and the arrow ends at its point nearest to zero.
+# In the next figure, each constraint allows a shaded half-plane. The arrow ends at the point of the darker region nearest to zero.
 
 
 # %%
@@ -235,7 +233,7 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line shows the path of an arrow's tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
+# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line is the path of a tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
 
 # %%
 blue = plots.look("measured").colour
@@ -269,9 +267,11 @@ for t in (1000, steps):
 true_length
 
 # %% [markdown]
-# Column 1 runs beside its ray. Its distance of 0.46 is the same at steps 1,000 and 10,000, while the arrow becomes twelve times as long. So its angle to the ray becomes twelve times smaller. Column 2 reaches its ray.
+# Column 1 runs beside its ray. Its distance of 0.46 is the same at steps 1,000 and 10,000, while the arrow becomes twelve times as long. So its angle to the ray falls to a twelfth. Column 2 reaches its ray.
 #
-# Why is the product above 0.966 and not 0.46? The lengths of the columns count, too: in $W_{mm}$ column 1 is $\sqrt2$ times as long as column 2. The last lines compare $W_t$ with the nearest multiple of $W_{mm}$. Along the rays, column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.46^2+0.49^2+0.69^2\approx0.966^2$. These differences hardly change; [page 40](40_law_of_margins.ipynb) shows why they converge.
+# Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. There the lengths of the columns count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.46^2+0.49^2+0.69^2\approx0.966^2$.
+#
+# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.49^2+0.69^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare.
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -292,7 +292,7 @@ pieces.end_labels(error_axis, [(error[-1], f"$t^{{{slope:.2f}}}$", blue)], 8.5)
 plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a wrong start")
 
 # %% [markdown]
-# The weights of the opt tokens rise to one (left). The direction error finally falls like $1/t$, as the short dashed line does (right).
+# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so in the end $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$: in the last decade $\lVert W_t\rVert$ grows 12-fold, not 10-fold, because early steps turned $W_t$ instead.
 #
 # ## Why this matrix?
 #
@@ -316,13 +316,25 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # </details>
 #
-# A pair whose margin gets ahead of the smallest one loses its factor $e^{-g}$ relative to the others. So late steps add up only $A_{i,t}$ with nearly the smallest margin. $W_{mm}=\sum\beta_{i,t}A_{i,t}$ is such a sum, too: by condition 3, only pairs with margin 1, the smallest, have a dual above 0. [Notebook 40](40_law_of_margins.ipynb) explains why the weights in the two sums also become proportional.
+# A pair whose margin gets ahead loses its factor $e^{-g}$ relative to the others. A pair that lags gets nearly all the push and catches up. So the pairs that are still pushed late have nearly the same margin, the smallest.
+#
+# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then start and early steps no longer count, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. A pair whose margin at the limit is not the smallest gets ahead without bound, so it has no weight. Scale the limit so that its smallest margin is 1. Then conditions 1 to 3 hold: it is $W_{mm}$.
+#
+# <details><summary>Why is the smallest margin of the limit positive?</summary>
+#
+# Let the limit be $V=\sum c_{i,t}A_{i,t}$ with $\lVert V\rVert=1$, and let $g$ be its smallest margin. Only pairs with the margin $g$ have a weight, so $1=\langle V,V\rangle=\sum c_{i,t}\langle A_{i,t},V\rangle=g\sum c_{i,t}$. Since the weights are not negative, $g>0$.
+#
+# </details>
 #
 # ## What we saw
 #
 # The layer learns to read, in each example, the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix that lets these tokens win.
 #
+# <details><summary>Does paper A prove this?</summary>
+#
 # Paper A (arXiv 2402.05738) proves convergence to $W_{mm}$ if the tokens are nearly orthogonal (its Assumption 1), the other tokens have equal scores (Assumption 2), and the start is small ([page 13](13_assumptions_broken.ipynb) quotes it). Here the scores are equal, but two tokens of example 1 are parallel and the start is not small. So the theorem says nothing about this run.
+#
+# </details>
 #
 # ## Change this
 #
@@ -350,7 +362,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About one fiftieth as large. The steps of GD shrink with the gradient, like $e^{-c\lVert W\rVert}$ with a constant $c$. The solution of $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ grows like $(\log t)/c$, but $\lVert W\rVert$ grows like $t$ under NGD.
+# About one fiftieth as large. The steps of GD shrink with the gradient, like $e^{-g}$, where $g$ is the smallest margin. Near the ray of $W_{mm}$, whose own smallest margin is 1, $g$ is nearly $c\lVert W\rVert$ with $c=1/\lVert W_{mm}\rVert$. The solution of $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ grows like $(\log t)/c$, but $\lVert W\rVert$ grows like $t$ under NGD.
 #
 # </details>
 #
