@@ -269,7 +269,7 @@ true_length
 # %% [markdown]
 # Column 1 runs beside its ray. Its distance of 0.46 is the same at steps 1,000 and 10,000, while the arrow becomes twelve times as long. So its angle to the ray falls to a twelfth. Column 2 reaches its ray.
 #
-# Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. There the lengths of the columns count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.46^2+0.49^2+0.69^2\approx0.966^2$.
+# Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The columns' lengths count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.46^2+0.49^2+0.69^2\approx0.966^2$.
 #
 # [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.49^2+0.69^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare.
 

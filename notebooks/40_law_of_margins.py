@@ -189,7 +189,7 @@ print(f"||W_t|| x error = {np.linalg.norm(W) * error(W, V):.6f} at t = 50,000")
 #
 # **Other starts, and pairs off the support.** On page 00 the run did not start at zero, and one pair was off the support. What changes?
 #
-# Pulls of support pairs lie in the span of their $A_m$, so they never change the part of $W_t$ outside this span. This part comes from the start and from the pulls of the pairs off the support, which fade because their margins grow faster. So it converges, to a matrix $\omega_\infty$. Inside the span, the descent on $F$ forgets the start and the early pulls, so $C$ stays the same. By Pythagoras ([proof](law_of_margins.md#theorem)),
+# Pulls of support pairs lie in the span of their $A_m$: they never change the part of $W_t$ outside this span. This part comes from the start and from the pulls of the pairs off the support, which fade because their margins grow faster. So it converges, to a matrix $\omega_\infty$. Inside the span, the descent on $F$ forgets the start and the early pulls, so $C$ stays the same. By Pythagoras ([proof](law_of_margins.md#theorem)),
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}.$$
 # On page 00, this product was 0.966:
 
@@ -214,7 +214,7 @@ print(f"||W_t|| x error = {np.linalg.norm(last) * error(last, V):.3f}")
 # %% [markdown]
 # The duals of page 00 are $\frac12,\frac18,\frac18$, and $\kappa$ is twice as large in example 2. So $\log(\kappa/\beta)$ is $(1,4,4)\log2$ up to a constant. Its mean is $2\log2$, so the offsets are $(-1,2,2)\log2$. The part outside is left over from the start; the pair off the support turned its sign.
 #
-# Now six samples of eight random unit tokens:
+# Six samples of eight random unit tokens:
 
 # %%
 problem = coordinates.minimal(tokens.unit_tokens([1], n=6, T=8, d=10))
@@ -316,7 +316,7 @@ table
 # %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So on Figure 2's data all rules should fall on one line. Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still short and the law not yet valid. So we also let steps and cap grow.
+# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2) all rules should fall on one line. Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still short and the law not yet valid. So we also let steps and cap grow.
 #
 # <details><summary>How fast?</summary>
 #
@@ -335,7 +335,7 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve is one rule with one loss. They reach the dotted line near $\|W_t\|=100$; the slow rules end at the crosses.
+# Each blue curve is one rule with one loss. They reach the dotted line near $\|W_t\|=100$; slow rules end at the crosses.
 #
 # <details><summary>The claims in the next table</summary>
 #
