@@ -141,6 +141,9 @@ for p in exponents:
     print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
 
 
+# %% [markdown]
+# It does: only pairs of margin 1 have a positive weight.
+
 # %%
 def ratio(tokens, selection, W, p, svm):
     """r_p of W (runs, records, d, d), for the selected tokens and their l_p SVM."""
@@ -154,7 +157,7 @@ def ratio(tokens, selection, W, p, svm):
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
 #
-# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:* training from zero, with `mirror_step` or with the library, approaches the direction of $w$.
+# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:* training from zero approaches the direction of $w$.
 
 # %%
 c = np.array([-0.5, 1.0])
@@ -186,7 +189,7 @@ figure_rays
 #
 # ## Which margin does each exponent reach?
 #
-# We take the setting of the authors' code, with 20 random data sets and starts of our own. For each run we solve one SVM per norm, for the tokens that the run selects. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
+# We take the setting of the authors' code, with 20 random data sets and starts of our own. For each run we solve one SVM per norm, for its selected tokens. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
 
 # %%
 data = lib.unit_tokens(range(seeds), n, T, d)
@@ -265,7 +268,7 @@ about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds
 figure_ratio
 
 # %% [markdown]
-# The curve of training rises above the dotted controls. The numbers are the exponents of training.
+# The curve of training rises above the dotted controls (the numbers are exponents of training).
 #
 # ### One path
 #
@@ -310,7 +313,7 @@ figure
 # %% [markdown]
 # ## One more step: head and attention together
 #
-# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, and start at zero as it does. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
+# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
 joint_data = section5.joint_instance()
@@ -379,7 +382,7 @@ for p, history in long_runs.items():
 #
 # ## The small print
 #
-# **The theorem.** Our copy of the paper contains a part of the appendix, without its displayed formulas and without the main theorem. We restored this statement from the appendix's lemmas and proofs, as far as they fix it; the rest is our reading. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. It does not cover our starts and normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
+# **The theorem.** Our copy of the paper contains a part of the appendix, without displayed formulas and without the main theorem. We restored this statement from the appendix's proofs, as far as they fix it; the rest is our reading. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. It does not cover our starts and normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, convergence")

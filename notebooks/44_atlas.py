@@ -80,7 +80,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # | nuclear | $\langle G,D\rangle=\sum_k\sigma_k\,p_k^\top Gq_k\le S_1$, because $D=\sum_k\sigma_kp_kq_k^\top$ with unit vectors $p_k,q_k$ and $\sum\sigma_k\le1$, and $G$ lengthens no vector by more than $S_1$ | $D=U_1V_1^\top$ |
 # | head-wise | $\langle G,D\rangle$ is at most the sum of the spectral bounds of both halves, because each half of $D$ has its own constraint | the polar factor of each half |
 #
-# The data are six samples of eight random tokens of length 1, in ten dimensions. *Prediction:* after 800 steps, the largest ratio in each line is on the diagonal (`inf` and `1` stand for $\ell_\infty$ and $\ell_1$).
+# The data are six samples of eight random tokens of length 1, in ten dimensions. *Prediction:* after 800 steps, the largest ratio in each line is on the diagonal.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -129,7 +129,7 @@ for norm in norms:
 #
 # ## Why the norm of the step is the norm of the margin
 #
-# Suppose that the selected tokens stay the same, and that each has a higher *score* than the other tokens of its sample (the score is the layer's answer if it looks at this token alone). Late in training, the softmax weight of token $t$ is nearly $e^{-g_m}$. So the loss $L$ exceeds its infimum $L^*$ by nearly a sum of one term per pair:
+# Suppose that the selected tokens stay the same, and that each has a higher *score* (the layer's answer if it looks at this token alone) than the other tokens of its sample. Late in training, the softmax weight of token $t$ is nearly $e^{-g_m}$. So the loss $L$ exceeds its infimum $L^*$ by nearly one term per pair:
 # $$L-L^*\approx Z=\sum_m\kappa_me^{-g_m},\qquad G\approx Z\sum_m\pi_mA_m,\qquad\pi_m=\kappa_me^{-g_m}/Z .$$
 # Here $\kappa_m>0$ contains the difference of the two scores ([page 00](00_attention_by_hand.ipynb) derives both formulas). The shares $\pi_m$ sum to 1. We take both approximations for exact, so this is a *model*, not a proof. Let $a_m=\langle A_m,D\rangle$, and let $b$ bound all $\lvert a_m\rvert$ with $N(D)\le1$.
 #
@@ -165,9 +165,9 @@ for norm, gain in largest_gain.items():
     print(f"{norm!s:9} | {gap:15.2f} | {ratio(one, W, norm)[0]:12.3f} | {shape}")
 
 # %% [markdown]
-# The shapes are as promised. But the bound does not explain ratios near 0.99: its gaps are much larger, and for $\ell_\infty$ the gap exceeds 1, so the bound is empty.
+# The shapes are as promised, but the bound does not explain ratios near 0.99: its gaps are much larger, and for $\ell_\infty$ the gap exceeds 1, so the bound is empty.
 #
-# **Why do the ratios rise further?** Step 2 assumes the worst. If all margins rise by the same $a_m=\gamma_N$, each step multiplies $Z$ by exactly $e^{-\eta\gamma_N}$, and nothing is lost. In most norms the smallest margins come to rise almost equally. In $\ell_1$ and the nuclear norm the steps raise different margins in turn, so something is lost. But there a step gains more than $\gamma_N$ in step 3, which makes up for it. We [measured this](atlas_sources.md#why-the-norm-of-the-step-is-the-norm-of-the-margin), but did not prove it.
+# **Why do the ratios rise further?** Step 2 assumes the worst. If all margins rise by the same $a_m=\gamma_N$, each step multiplies $Z$ by exactly $e^{-\eta\gamma_N}$, and nothing is lost. In most norms the smallest margins come to rise almost equally. In $\ell_1$ and the nuclear norm the steps raise different margins in turn, so something is lost. But a step gains more than $\gamma_N$ in step 3, which makes up for it. We [measured this](atlas_sources.md#why-the-norm-of-the-step-is-the-norm-of-the-margin), but did not prove it.
 #
 # ## What we predict
 #
@@ -192,7 +192,7 @@ for norm, gain in largest_gain.items():
 # | Adam, $\epsilon=10^{-8}$ | $\hat M/(\sqrt{\hat v}+\epsilon)$ | $\ell_\infty$ | Where $\sqrt v$ is far below $\epsilon$, $D\approx M/\epsilon$, so the steps shrink. | too slow for Frobenius (checked below) |
 # | AdaGrad | $G/\sqrt{\sum G^2}$ | $\ell_\infty$ | The sum stops growing, so the steps shrink. | elsewhere: with a fixed sum it is gradient descent in rescaled entries, whose norm depends on its early gradients (not checked) |
 # | Shampoo, sums | $(\sum GG^\top)^{-1/4}\,G\,(\sum G^\top G)^{-1/4}$ | spectral | As for AdaGrad, the sums stop growing. | elsewhere, as AdaGrad (not checked) |
-# | Muon, Newton-Schulz | in place of the polar factor, five steps $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$ from $X=M/\lVert M\rVert_F$ | spectral | The singular values of $X$ end between 0.7 and 1.2, not at 1. | elsewhere (checked below) |
+# | Muon, Newton-Schulz | in place of the polar factor, five steps $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$ from $X=M/\lVert M\rVert_F$ | spectral | The singular values of $X$ end between 0.7 and 1.2, not at 1. | elsewhere (checked below, for the spectral norm) |
 # | steepest, Frobenius, per sample | $G/\lVert G\rVert_F$, where $G$ comes from one sample, in turn | Frobenius | Every sample gets a step of length 1, but the samples' parts of $W_{mm}$ have different lengths. | elsewhere (argued only) |
 # | Adam, $\epsilon=0$, per sample | as Adam, with such $G$ | Frobenius | $v$ averages squares of single samples, so $D$ is not a sign. | elsewhere ([proved for linear models](atlas_sources.md); not checked) |
 # | SOAP | Adam in the eigenvectors of running means of $GG^\top$ and $G^\top G$ | spectral | Division by $\sqrt v$ enlarges noise off the diagonal. | unknown |
@@ -201,7 +201,7 @@ for norm, gain in largest_gain.items():
 #
 # ## What the map shows
 #
-# * *A norm is predicted* for 17 rules. In all 17 it leads in every run, and 16 reach 0.99 in every run. Mirror descent misses this (worst run 0.978), because $\lVert W\rVert_3$ grows only like $\sqrt t$.
+# * *A norm is predicted* for 17 rules. In all 17 it leads in every run, and 16 reach it. Mirror descent misses 0.99 (worst run 0.978), because $\lVert W\rVert_3$ grows only like $\sqrt t$.
 # * *None is predicted* for 11 rules. None of the 11 reaches a norm. Six guesses of the nearest norm hold, and five are refuted:
 #
 # | rule | guessed nearest | runs of 20 | nearest instead |
