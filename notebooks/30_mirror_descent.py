@@ -18,7 +18,7 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# By the end of training, the layer reads one token of each sample, the *selected token*, which need not be the best. Its *margin* over another token is the difference of their logits. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([notebook 10](10_fixed_decoder.ipynb)).
+# By the end of training, the layer reads one token of each sample, the *selected token*. Its *margin* over another token is the difference of their logits. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([notebook 10](10_fixed_decoder.ipynb)).
 #
 # **Question.** Can another update rule reach the largest margin of another norm?
 
@@ -56,9 +56,11 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 #
 # Let $\alpha_i$ be the selected token, which has the most weight at the last step. Its margin over token $t$ is $g_m=\langle A_m,W\rangle$ with $m=(i,t)$ and $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
 #
-# Doubling $W$ doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. Think of the norm as a price. The vector $(1,0)$ costs 1 for every $p$, and $(\frac12,\frac12)$ costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper.
+# Doubling $W$ doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. The norm is a price: the vector $(1,0)$ costs 1 for every $p$, and $(\frac12,\frac12)$ costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper.
 #
 # ![Balls of three norms grow until they touch the allowed matrices](drawings/balls.svg)
+#
+# *The drawing exaggerates: it shows $p=1.1$, 2 and 6, and this page uses 1.75, 2 and 3.*
 #
 # ## The rule
 #
@@ -68,7 +70,7 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 #
 # The map back takes an entry $v$ of the image to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
 #
-# *Why the $q$-norm?* The image of $W$ has the $\ell_q$ norm $\lVert W\rVert_p^{p-1}$, because $(p-1)q=p$. Each step adds a matrix of $\ell_q$ norm $\eta$ to the image. So, from zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$ for every $p$. The norm grows at most like $t^{1/(p-1)}$: like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3. A larger $p$ therefore needs more steps.
+# *Why the $q$-norm?* The image of $W$ has the $\ell_q$ norm $\lVert W\rVert_p^{p-1}$, because $(p-1)q=p$. Each step adds a matrix of $\ell_q$ norm $\eta$ to it. So, from zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$. The norm grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so a larger $p$ needs more steps.
 
 # %%
 def descent(data, W):
@@ -99,29 +101,48 @@ figure_map = plots.legend(figure_map, axis)
 figure_map
 
 # %% [markdown]
-# For positive $v$ the map back is $v^{4/3}$, $v$ and $\sqrt v$. A step of length 1 in the mirror image moves the entry of $W$ like this:
+# A step of length 1 in the mirror image moves the entry of $W$ like this:
 #
 # | step of $v$ | $p=1.75$ | $p=2$ | $p=3$ |
 # |---|---|---|---|
 # | from 1 to 2 | from 1 to 2.52 | from 1 to 2 | from 1 to 1.41 |
 # | from 4 to 5 | from 6.35 to 8.55 | from 4 to 5 | from 2 to 2.24 |
 #
-# For $p=1.75$ the large entry gains more than the small one. For $p=3$ it gains less, so entries stay more equal, which is cheap in $\ell_3$.
+# For $p=1.75$ the large entry gains more than the small one. For $p=3$ it gains less, so entries stay more equal.
 #
 # ## Where the rule should go
 #
-# Let $W_{mm}$ be the solution of the SVM in $\ell_p$: the matrix of least $\ell_p$ norm among all $W$ with every $g_m\ge1$. Among matrices of norm 1, its direction has the largest smallest margin, $1/\lVert W_{mm}\rVert_p$. The *ratio*
+# The mirror image is the gradient $\nabla\psi(W)$ of $\psi(W)=\lVert W\rVert_p^p/p$. The *SVM in $\ell_p$* asks us to minimise $\psi(W)$ subject to $\langle A_m,W\rangle\ge1$ for every $m$. This problem is convex, and `lib.token_svm` solves it. Its solution $W_{mm}$ is the matrix of least $\ell_p$ norm with every $g_m\ge1$. Among matrices of norm 1, its direction has the largest smallest margin, $1/\lVert W_{mm}\rVert_p$. The *ratio*
 #
 # $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
 #
 # is the share of this *largest margin* that $W$ attains. We expect that mirror descent with exponent $p$ brings this ratio to 1.
 #
-# **Why?** The mirror image is the gradient $\nabla\psi(W)$ of $\psi(W)=\lVert W\rVert_p^p/p$. Suppose that the direction of $W_t$ converges to a matrix $V$ with positive margins. We scale $V$ so that its smallest margin is 1.
+# **Why?** Suppose that the direction of $W_t$ converges to a matrix $V$ with positive margins. We scale $V$ so that its smallest margin is 1.
 #
-# 1. Each step adds a positive multiple of $-\nabla L$ to $\nabla\psi(W)$. In $-\nabla L$ the weight of the pair $m$ contains the factor $e^{-g_m}$ ([notebook 00](00_attention_by_hand.ipynb)). So, late in training, $\nabla\psi(W_t)$ grows along a sum of the *tight* $A_m$, those of smallest margin at $V$.
+# 1. Each step adds a positive multiple of $-\nabla L$ to $\nabla\psi(W)$. In $-\nabla L$ the weight of the pair $m$ is $e^{-g_m}$ times a bounded factor. ([Notebook 00](00_attention_by_hand.ipynb) derives this for the exponential loss and equal scores; the logistic loss and other scores change only the factor.) So, late in training, $\nabla\psi(W_t)$ grows along a sum of the *tight* $A_m$, those of smallest margin at $V$.
 # 2. The weights in this sum are positive if the selected token has the higher score in each of these pairs. (The paper calls such tokens [locally optimal](words.md).)
-# 3. $W_t$ grows without bound, so the initial value of $\nabla\psi(W_t)$ no longer matters. So, by steps 1 and 2, the direction of $\nabla\psi(W_t)$ tends to that of a positive sum of tight $A_m$. It also tends to that of $\nabla\psi(V)$, because $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$. Both describe the same limit, so $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only if the margin of $m$ at $V$ is 1. (The $\beta_m$ contain the factor between the two.) These are the optimality conditions (KKT) of the SVM.
+# 3. $W_t$ grows without bound, so the initial value of $\nabla\psi(W_t)$ no longer matters. So, by steps 1 and 2, $\nabla\psi(W_t)/\lVert\nabla\psi(W_t)\rVert_q$ tends to a sum of tight $A_m$ with weights $\ge0$. It also tends to $\nabla\psi(V)/\lVert\nabla\psi(V)\rVert_q$, because $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$. So the two limits are equal: $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only if the margin of $m$ at $V$ is 1. (The $\beta_m$ are the weights times $\lVert\nabla\psi(V)\rVert_q$.) These are the optimality conditions (KKT) of the SVM.
 # 4. *Only $W_{mm}$ satisfies them.* Let $W\ne V$ also have margins of at least 1. Then $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m=\sum\beta_m\langle A_m,V\rangle=\langle\nabla\psi(V),V\rangle$. A strictly convex function lies above its tangents, so $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$. So $V$ has the least norm.
+#
+# Does the solution of the library satisfy the equation of step 3? We fit weights $\beta_m\ge0$ on one data set:
+
+# %%
+from scipy.optimize import nnls  # least squares with nonnegative weights
+
+example = lib.unit_tokens(path_seed, n, T, d)
+A, _ = features(example, example.opt[0])
+for p in exponents:
+    W_mm = lib.token_svm(example, norm=p).W[0]
+    beta, misfit = nnls(A.reshape(len(A), -1).T, image(W_mm, p).ravel())
+    margins = (A * W_mm).sum((1, 2))
+    tight = beta > 1e-6
+    print(f"p = {p:4g}: misfit {misfit:.6f}, {tight.sum()} of {len(A)} weights positive;", end=" ")
+    print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
+
+
+# %% [markdown]
+# It does: only pairs of margin 1 have a positive weight.
 
 # %%
 def ratio(tokens, selection, W, p, svm):
@@ -136,7 +157,7 @@ def ratio(tokens, selection, W, p, svm):
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
 #
-# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:* training from zero, with `mirror_step` or with the library, approaches the direction of $w$.
+# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:* training from zero approaches the direction of $w$.
 
 # %%
 c = np.array([-0.5, 1.0])
@@ -164,11 +185,11 @@ figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
 figure_rays
 
 # %% [markdown]
-# Each curve shows column 1 of $W_t$, scaled to end at length 1. It runs along the dotted ray of its own exponent.
+# Each curve, column 1 of $W_t$ scaled to end at length 1, runs along the dotted ray of its own exponent.
 #
 # ## Which margin does each exponent reach?
 #
-# We take the setting of the authors' code, with 20 random data sets and starts of our own. For each run we solve three SVMs, one per norm, for the tokens that the run selects. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
+# We take the setting of the authors' code, with 20 random data sets and starts of our own. For each run we solve one SVM per norm, for its selected tokens. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
 
 # %%
 data = lib.unit_tokens(range(seeds), n, T, d)
@@ -188,7 +209,7 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# Read along a row: in all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, although these runs are the longest: their norm grows only like $\sqrt t$. Because the gaps differ, do not compare down a column (exercise 1).
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, whose norm grows only like $\sqrt t$. Because the gaps differ, do not compare down a column (exercise 1).
 #
 # ## Which signs show that a run chose its norm?
 #
@@ -198,13 +219,13 @@ for p in exponents:
 # * (b) of the three ratios of $W$, $r_p$ is the largest;
 # * (c) of the three SVM solutions, that of $\ell_p$ is the nearest.
 #
-# For (c), the paper measures distance by the *divergence* $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_p$ norms. By Hölder's inequality, $\langle\nabla\psi(U),V\rangle\le\lVert\nabla\psi(U)\rVert_q\lVert V\rVert_p=1$, with equality only for $U=V$. For $p=2$ the divergence is one minus the cosine.
+# For (c), the paper measures distance by the *divergence* $D_\psi=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_p$ norms. This height of $\psi$ above its tangent is 0 only for $U=V$. Here $\psi(U)=\psi(V)=1/p$ and $\langle\nabla\psi(U),U\rangle=\lVert U\rVert_p^p=1$, so $D_\psi=1-\langle\nabla\psi(U),V\rangle$. For $p=2$ this is one minus the cosine.
 #
-# A sign proves something only if it is absent without training in that norm. As a *control*, we take the mirror image of the last $W$ of a run, and map it back with another exponent $p$. This matrix has the shape that the map gives, but it was not trained with $p$.
+# A sign proves something only if it is absent without training in that norm. Perhaps (a), (b) and (c) come only from the map back, which stretches or squeezes the entries. Then a matrix that was trained with $p$, but mapped back with another exponent $s$, would show the signs of $s$, too. These matrices are our *controls*.
 
 # %% tags=["nbval-check-output"]
-def remap(trained, p):
-    return image(image(histories[trained].W[:, -1], trained), p / (p - 1))
+def remap(trained, s):
+    return image(image(histories[trained].W[:, -1], trained), s / (s - 1))
 
 
 def divergence(W_mm, W, p):
@@ -212,21 +233,21 @@ def divergence(W_mm, W, p):
     return 1 - (image(U, p) * V).sum()  # the paper's Definition 1, up to rounding
 
 
-mapped = {}  # the share of sign (a), by exponent of training and of the map
+mapped = {}  # the share of sign (a), by the exponents p of training and s of the map
 print("trained  mapped | (a) share of the     | (b) largest ratio | (c) nearest SVM")
-print(" with p  with p | largest l_p margin   | is that of p      | is that of p")
-for trained, p in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # training itself, and then the controls
-    own, W = exponents.index(p), remap(trained, p)
-    r = np.array([ratio(data, selections[trained], W[:, None], s, ends[trained][s])[:, 0] for s in exponents])
-    solutions = [ends[trained][s].W for s in exponents]
-    D = [[divergence(*pair, p) for pair in zip(W_mm, W, strict=True)] for W_mm in solutions]  # (norms, runs)
-    mapped[trained, p] = np.median(r[own])
+print(" with p  with s | largest l_s margin   | is that of s      | is that of s")
+for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # training itself (s = p), then the controls
+    own, W = exponents.index(s), remap(trained, s)
+    r = np.array([ratio(data, selections[trained], W[:, None], norm, ends[trained][norm])[:, 0] for norm in exponents])
+    solutions = [ends[trained][norm].W for norm in exponents]
+    D = [[divergence(*pair, s) for pair in zip(W_mm, W, strict=True)] for W_mm in solutions]  # (norms, runs)
+    mapped[trained, s] = np.median(r[own])
     largest, nearest = (r.argmax(0) == own).sum(), (np.argmin(D, 0) == own).sum()
-    mapping = "-" if trained == p else f"{p:g}"
-    print(f"{trained:7g} {mapping:>7} | {mapped[trained, p]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
+    mapping = "-" if trained == s else f"{s:g}"
+    print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
 
 # %% [markdown]
-# The first three lines are training itself, and the others are controls. The controls show (b) and (c), too, with one exception, so the map alone produces these signs. Sign (a) is different: training reaches more than any control with the same $p$.
+# The first three lines are training itself, with $s=p$. The controls show (b) and (c), too, with one exception, so the map alone produces these signs. Sign (a) is different: training with $s$ reaches more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)
@@ -247,11 +268,11 @@ about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds
 figure_ratio
 
 # %% [markdown]
-# The curve of training rises above the dotted levels of the controls. The numbers are the exponents of training.
+# The curve of training rises above the dotted controls (the numbers are exponents of training).
 #
 # ### One path
 #
-# Sign (c) is weak for a second reason: the divergence hardly sees an error. Here is one path per exponent, on one data set from $W_0=0$.
+# Sign (c) is weak for a second reason: the divergence hardly sees an error. Here is one path per exponent, from $W_0=0$.
 
 # %%
 single = lib.unit_tokens(path_seed, n, T, d)
@@ -268,9 +289,9 @@ for p, history in paths.items():
     print(f"{p:7g} | {D:15.4f} | {r:.3f} |", margins[:3].round(3))
 
 # %% [markdown]
-# For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error. Margins are linear ([the note](mirror_descent.md) halves the error to show both).
+# For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error; margins are linear ([the note](mirror_descent.md) shows both).
 #
-# The next figure is the paper's comparison. In each panel the own exponent ends lowest.
+# The next figure is the paper's comparison (c). In each panel the own exponent ends lowest.
 
 # %%
 divergences = section5.divergences(histories, ends)  # by exponent of training and of SVM
@@ -279,9 +300,20 @@ figure = figures.divergences(histories, divergences, about)
 figure
 
 # %% [markdown]
-# ## Head and attention together
+# ## What we saw
 #
-# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, and start at zero as it does. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
+# **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most. In every run $r_p$ is also the largest ratio, and the SVM of $\ell_p$ the nearest, but the map alone nearly always gives these two signs as well. No run is finished.
+#
+# <details><summary>What this does not show</summary>
+#
+# Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. Our copy of the paper contains no experiments. [With 100 seeds](../figures/desk/mirror_margins.json) training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most. For linear models the limit is known (arXiv 2205.12808).
+#
+# </details>
+
+# %% [markdown]
+# ## One more step: head and attention together
+#
+# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
 joint_data = section5.joint_instance()
@@ -300,7 +332,7 @@ for p, history in joint.items():
     print(f"p = {p:4g} | {after_one.round(2)!s:>29} | {after_two.round(2)!s:>20} | token {selected[p][0, 0]}")
 
 # %% [markdown]
-# If the prediction holds, all curves fall: left for $W$, right for $u$.
+# If the prediction holds, all curves fall (left: $W$, right: $u$).
 
 # %%
 joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; float64"
@@ -308,21 +340,13 @@ joint_figure = figures.joint(joint, joint_ends, heads, joint_about)
 joint_figure
 
 # %% [markdown]
-# At the end of training all curves are falling. In the right panel, a curve dips when the angle of $u$ passes that of the solution. The angle overshoots, so the curve rises again.
+# At the end of training all curves are falling.
 #
-# <details><summary>Why does $p=3$ select another token of sample 1?</summary>
+# <details><summary>Why do the curves on the right dip, and why does $p=3$ select another token of sample 1?</summary>
 #
-# It selects token 0, and the other exponents token 1 (counted from 0). In the first steps the head is hardly trained, and the map of $p=3$ lifts small entries most. It first lifts those of $u$, so that tokens 0 and 1 score almost alike (0.54 and 0.58). Then it lifts those of $W$, so that token 0 gets the larger logit (2.9 and 0.77). From then on the head trains mainly on this token.
+# A curve dips when the angle of $u$ passes that of the solution. The angle overshoots, so the curve rises again.
 #
-# </details>
-#
-# ## What we saw
-#
-# **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most. In every run $r_p$ is also the largest ratio, and the SVM of $\ell_p$ the nearest, but the map alone gives these two signs as well, with one exception. No run is finished.
-#
-# <details><summary>What this does not show</summary>
-#
-# Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. Our copy of the paper contains a part of the appendix, but no main theorem and no experiments. [With 100 seeds](../figures/desk/mirror_margins.json) training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most. For linear models the limit is known (arXiv 2205.12808).
+# Training with $p=3$ selects token 0, and the other exponents token 1 (counted from 0). In the first steps the head is hardly trained, and the map of $p=3$ lifts small entries most. It first lifts those of $u$, so that tokens 0 and 1 score almost alike (0.54 and 0.58). Then it lifts those of $W$, so that token 0 gets the larger logit (2.9 and 0.77). From then on the head trains mainly on this token.
 #
 # </details>
 #
@@ -358,7 +382,7 @@ for p, history in long_runs.items():
 #
 # ## The small print
 #
-# **The theorem**, with formulas that we restored. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. It does not cover our starts and normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
+# **The theorem.** Our copy of the paper contains a part of the appendix, without displayed formulas and without the main theorem. We restored this statement from the appendix's proofs, as far as they fix it; the rest is our reading. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. It does not cover our starts and normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, convergence")
@@ -376,11 +400,9 @@ for p, history in histories.items():
     print(f"p = {p:g}: equal after {history.iterations[k]} steps; runs with locally optimal tokens: {optimal} of {seeds}")
 
 # %% [markdown]
-# **The claims** are measured numbers with their bounds. `row`, `runs` and `path` ask which SVM is nearest. `joint.tokens` compares the selected tokens with those of the authors' code, which depend on $p$ in the same way.
+# <details><summary>The claims of the next table</summary>
 #
-# <details><summary>The claims <code>table</code> and <code>range</code></summary>
-#
-# They compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
+# A claim is a measured number with its bound. `row`, `runs` and `path` ask which SVM is nearest. `joint.tokens` compares the selected tokens with those of the authors' code, which depend on $p$ in the same way. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
 #
 # </details>
 
