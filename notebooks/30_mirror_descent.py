@@ -265,7 +265,7 @@ for axis, p in zip(axes, exponents, strict=True):
     pieces.end_labels(axis, labels, 8)
 axes[0].set_ylabel("share of the largest margin")
 about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; medians of the runs"
-figure_ratio
+plots.caption(figure_ratio, about_ratio)
 
 # %% [markdown]
 # The curve of training rises above the dotted controls (the numbers are exponents of training).
