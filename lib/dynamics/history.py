@@ -223,8 +223,8 @@ class History(Shapes):
     status : ndarray of str (runs,)
         How each run ended. A "completed" run took all its steps; a "stalled" run
         reached a gradient of zero; a "diverged" run left the range of float64. The opt
-        tokens need not lead in a completed run: `repr` says in how many they do not at
-        the last record, and names up to three of them. `margins` says by how much.
+        tokens need not lead in a completed run: `repr` names up to three runs in which
+        they do not at the last record. `margins` says by how much.
     ended : ndarray of int (runs,)
         The iteration at which each run ended. A completed run ends at the last recorded
         iteration.

@@ -156,11 +156,11 @@ def predict(
     decay: a_t has to reach log(100) / min(slowest, excess, 1) at the end of the run,
     and log(100) / excess at a tenth of it, with the rates of ``law``. We read off when
     a_t gets there, or else extrapolate it in the two cases in which its growth is
-    known. If the steps keep their length, as those of `NGD` and in the end those of
-    `Polyak`, a_t grows by the same amount in every step. If they keep their step size,
-    as those of `GD`, the gradient decays like :math:`e^{-a_t}`, so that
-    :math:`e^{a_t}` grows by the same amount in every step. We tell the two cases by the
-    second half of the run. In all other cases, for example under a decaying step size,
+    known. If the length of the steps falls like :math:`t^{-c}` with 0 <= c < 1 (c = 0
+    for `NGD`, and in the end for `Polyak`), a_t grows like :math:`t^{1-c}`. If the
+    steps keep their step size, as those of `GD`, the gradient decays like
+    :math:`e^{-a_t}`, so that :math:`e^{a_t}` grows by the same amount in every step. We
+    tell the two cases, and c, by the second half of the run. In all other cases
     ``steps_needed`` is NaN: double the number of steps until ``remaining`` is as small
     as you need it. Under `GD` the number may be out of reach; then take `NGD`, whose
     direction has the same limit if it selects the same tokens.
@@ -217,6 +217,7 @@ def predict(
         level[:, k] = margins.along_and_off(W, solution.W)[0] / law.norm
     level = np.maximum(level, 0.0)
     pull = _pull_outside(law, level[:, tenth])
+    remaining = np.maximum(law.remaining(level), pull[:, None])
     return Prediction(
         law=law,
         selected=selected,
@@ -224,8 +225,8 @@ def predict(
         iteration=int(run.iterations[tenth]),
         direction_error=law.direction_error(run.norm, outside),
         measured=np.where(run.norm > 0, measured, np.nan),
-        remaining=np.maximum(law.remaining(level), pull[:, None]),
-        steps_needed=_steps_needed(run, law, level),
+        remaining=remaining,
+        steps_needed=_steps_needed(run, law, level, remaining),
     )
 
 
@@ -350,10 +351,13 @@ def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
     return np.where(whole, 0.0, np.exp(-rate * level))
 
 
-def _steps_needed(run: History, law: MarginLaw, level: np.ndarray) -> np.ndarray:
+def _steps_needed(
+    run: History, law: MarginLaw, level: np.ndarray, remaining: np.ndarray
+) -> np.ndarray:
     """Return after how many steps `remaining` is below SETTLED, (runs,).
 
-    It is NaN if this is not known. `level` (runs, k) is a_t at the records.
+    It is NaN if this is not known. `level` and `remaining` (runs, k) are a_t and the
+    field of `Prediction` at the records.
     """
     slowest = np.minimum(np.minimum(law.slowest, law.excess), 1.0)
     at_end = -np.log(SETTLED) / slowest
@@ -362,6 +366,9 @@ def _steps_needed(run: History, law: MarginLaw, level: np.ndarray) -> np.ndarray
     for r in range(len(level)):
         last = _reached(run, r, level[r], at_end[r])
         needed[r] = np.maximum(last, 10 * _reached(run, r, level[r], at_tenth[r]))
+    # A run that has few records may have settled long before its first one.
+    settled = remaining[:, -1] < SETTLED
+    needed[settled] = np.fmin(needed[settled], run.iterations[-1])
     return np.ceil(needed)
 
 
@@ -385,9 +392,14 @@ def _reached(run: History, r: int, level: np.ndarray, wanted: float) -> float:
     log_size = run.log_step[r, half:]
     log_length = log_size + run.log_gradient[r, half:]
     missing = wanted - level[-1]
-    if np.ptp(log_length) < CONSTANT:
-        return end + steps * missing / gain
-    if np.ptp(log_size) < CONSTANT:
+    if np.ptp(log_size) < CONSTANT <= np.ptp(log_length):
         with np.errstate(over="ignore"):  # infinite if it is out of reach
             return end + steps * np.expm1(missing) / -np.expm1(-gain)
+    # The length of the steps, as e^b t^(-c).
+    log_t = np.log(run.iterations[half:])
+    slope, b = np.polyfit(log_t, log_length, 1)
+    power = 1 + min(slope, 0.0)  # 1 - c
+    if np.abs(b + slope * log_t - log_length).max() < CONSTANT and power > 0:
+        grown = end**power - run.iterations[half] ** power
+        return (end**power + grown * missing / gain) ** (1 / power)
     return np.nan
