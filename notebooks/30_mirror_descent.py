@@ -209,7 +209,7 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, whose norm grows only like $\sqrt t$. Because the gaps differ, do not compare down a column (exercise 1).
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, whose norm grows only like $\sqrt t$. Because the gaps differ, do not compare down a column: for $p=2$, training with 1.75 is even ahead of training with 2 at this time (0.980 against 0.965), since its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
 #
 # ## Which signs show that a run chose its norm?
 #

@@ -125,7 +125,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 #
 # The path's distance from the ray is $\lVert\rho_t\rVert$. So:
 #
-# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the steps be short, so that the descent on $F$ is stable, and the run get far enough, so that the formula for $-\nabla L$ holds (both folded below). Then $\rho_t\to\rho_\perp$, and
+# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the lengths of the steps have an infinite sum. Let the steps be short, so that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Let the run get far enough, to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ holds (the fold derives both). Then $\rho_t\to\rho_\perp$, and
 # $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
 # If the $A_m$ are independent, this linear system gives $\rho_\perp$.
 #
@@ -212,7 +212,7 @@ print(f"sqrt(C^2 + {omega:.3f}^2) = {np.hypot(np.linalg.norm(rho), omega):.3f};"
 print(f"||W_t|| x error = {np.linalg.norm(last) * error(last, V):.3f}")
 
 # %% [markdown]
-# The duals of page 00 are $\frac12,\frac18,\frac18$, and $\kappa$ is twice as large in example 2. So $\log(\kappa/\beta)$ is $(1,4,4)\log2$ up to a constant. Its mean is $2\log2$, so the offsets are $(-1,2,2)\log2$. The part outside is left over from the start; the pair off the support turned its sign.
+# The duals of page 00 are $\frac12,\frac18,\frac18$, and $\kappa$ is twice as large in example 2. So $\log(\kappa/\beta)$ is $(1,4,4)\log2$ up to a constant. Its mean is $2\log2$, so the offsets are $(-1,2,2)\log2$. On page 00, column 1 of $W_t$ was $\log2/\sqrt2=0.49$ too short, and column 2 was $\log2=0.69$ too long. These are the offsets: along their rays, the columns are $g_1(-\frac12,\frac12)$ and $g_2(0,-\frac12)$. The part outside is left over from the start; the pair off the support turned its sign.
 #
 # Six samples of eight random unit tokens:
 

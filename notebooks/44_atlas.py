@@ -192,7 +192,7 @@ for norm, gain in largest_gain.items():
 # | Adam, $\epsilon=10^{-8}$ | $\hat M/(\sqrt{\hat v}+\epsilon)$ | $\ell_\infty$ | Where $\sqrt v$ is far below $\epsilon$, $D\approx M/\epsilon$, so the steps shrink. | too slow for Frobenius (checked below) |
 # | AdaGrad | $G/\sqrt{\sum G^2}$ | $\ell_\infty$ | The sum stops growing, so the steps shrink. | elsewhere: with a fixed sum it is gradient descent in rescaled entries, whose norm depends on its early gradients (not checked) |
 # | Shampoo, sums | $(\sum GG^\top)^{-1/4}\,G\,(\sum G^\top G)^{-1/4}$ | spectral | As for AdaGrad, the sums stop growing. | elsewhere, as AdaGrad (not checked) |
-# | Muon, Newton-Schulz | in place of the polar factor, five steps $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$ from $X=M/\lVert M\rVert_F$ | spectral | The singular values of $X$ end between 0.7 and 1.2, not at 1. | elsewhere (checked below, for the spectral norm) |
+# | Muon, Newton-Schulz | in place of the polar factor, five steps $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$ from $X=M/\lVert M\rVert_F$ | spectral | The singular values of $X$ end between 0.7 and 1.2, not at 1. | elsewhere on one data set, undecided on another (below, for the spectral norm) |
 # | steepest, Frobenius, per sample | $G/\lVert G\rVert_F$, where $G$ comes from one sample, in turn | Frobenius | Every sample gets a step of length 1, but the samples' parts of $W_{mm}$ have different lengths. | elsewhere (argued only) |
 # | Adam, $\epsilon=0$, per sample | as Adam, with such $G$ | Frobenius | $v$ averages squares of single samples, so $D$ is not a sign. | elsewhere ([proved for linear models](atlas_sources.md); not checked) |
 # | SOAP | Adam in the eigenvectors of running means of $GG^\top$ and $G^\top G$ | spectral | Division by $\sqrt v$ enlarges noise off the diagonal. | unknown |
@@ -223,7 +223,7 @@ for name in ("Adam, 0.999", "Muon, Newton-Schulz"):  # the first is Adam with ep
     print(f"{name:19} {row.highest:>7} | {early[0]:6.3f} {early[1]:6.3f} | {late[0]:6.3f} {late[1]:6.3f}")
 
 # %% [markdown]
-# Three times as many steps cut Adam's gap to about a third. With Newton-Schulz steps, one gap stays, and the other shrinks by less than a quarter.
+# Three times as many steps cut Adam's gap to about a third. With Newton-Schulz steps, the gap of the second data set stays. That of the first shrinks by less than a quarter, so we cannot tell whether it tends to zero.
 #
 # ## Adam limits its own speed
 #
@@ -291,7 +291,7 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
 #
 # * Adam without $\epsilon$ is *too slow*: in our model it tends to $\ell_\infty$, which is nearest in every run (worst run 0.973);
 # * Adam with its usual $\epsilon=10^{-8}$ is *too slow* for another norm: it is on its way to Frobenius, on the two data sets that we checked;
-# * Muon with Newton-Schulz steps *goes elsewhere*, on the same two data sets.
+# * Muon with Newton-Schulz steps *goes elsewhere* on one of these data sets, and on the other we cannot tell.
 #
 # ## Change this
 #
