@@ -1,12 +1,14 @@
 // How the search ranks. The numbers are Sphinx's own; a result gains the more, the more of
-// the words that one looks for begin a word of its title.
+// the words that one looks for begin a word of its title, and the fewer other words the
+// title has. The title of a section comes after that of its page and " > ".
 var Scorer = {
   score: ([docname, title, anchor, description, score]) => {
     const query = new URLSearchParams(location.search).get("q") || "";
     const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
-    const known = title.toLowerCase().split(/[^\p{L}\p{N}_]+/u);
+    const known = title.split(" > ").pop().toLowerCase().match(/[\p{L}\p{N}_]+/gu) || [];
     const found = wanted.filter((word) => known.some((one) => one.startsWith(word)));
-    return score + (20 * found.length) / wanted.length;
+    const share = found.length / Math.max(known.length, 1);
+    return score + (20 * found.length) / wanted.length + 20 * share;
   },
   objNameMatch: 11,
   objPartialMatch: 6,

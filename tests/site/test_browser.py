@@ -196,10 +196,10 @@ def test_a_visitor_finds_by_search(whole_site, page, words):
 
 
 FIRST = {  # the result that a visitor wants first
-    "direction+error": "words.html#term-direction-error",
-    "margin": "words.html#term-margin",
-    "opt+token": "words.html#term-opt-token",
-    "W_mm": "words.html#term-W_mm",
+    "direction+error": "words.html#direction-error",
+    "margin": "words.html#margin-of-a-pair",
+    "opt+token": "words.html#opt-token",
+    "W_mm": "words.html#w-mm",
     "Figure+7": "figures/desk/fastrates_fig7.html",
     "token_svm": "api/lib.token_svm.html",
     "mirror+descent": "notebooks/30_mirror_descent.html",
