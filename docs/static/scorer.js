@@ -1,14 +1,15 @@
 // How the search ranks. The numbers are Sphinx's own; a result gains the more, the more of
-// the words that one looks for begin a word of its title, and the fewer other words the
-// title has. The title of a section comes after that of its page and " > ".
+// the words that one looks for begin a word of its title, and more if its title begins with
+// them. The title of a section comes after that of its page and " > ".
 var Scorer = {
   score: ([docname, title, anchor, description, score]) => {
     const query = new URLSearchParams(location.search).get("q") || "";
     const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
-    const known = title.split(" > ").pop().toLowerCase().match(/[\p{L}\p{N}_]+/gu) || [];
+    const own = title.split(" > ").pop().toLowerCase().replace(/^\d+ /, "");
+    const known = own.match(/[\p{L}\p{N}_]+/gu) || [];
     const found = wanted.filter((word) => known.some((one) => one.startsWith(word)));
-    const share = found.length / Math.max(known.length, 1);
-    return score + (20 * found.length) / wanted.length + 20 * share;
+    const first = known.slice(0, wanted.length).join(" ") === wanted.join(" ");
+    return score + (20 * found.length) / wanted.length + (first ? 20 : 0);
   },
   objNameMatch: 11,
   objPartialMatch: 6,

@@ -197,7 +197,7 @@ def test_a_visitor_finds_by_search(whole_site, page, words):
 
 FIRST = {  # the result that a visitor wants first
     "direction+error": "words.html#direction-error",
-    "margin": "words.html#margin-of-a-pair",
+    "margin": "words.html#margin",
     "opt+token": "words.html#opt-token",
     "W_mm": "words.html#w-mm",
     "Figure+7": "figures/desk/fastrates_fig7.html",
