@@ -1,6 +1,7 @@
 """A claim: one statement of a paper, the number measured for it, and its bound."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -319,7 +320,10 @@ def _claim(
     holds = smaller <= larger
     if why and not holds:
         more["remark"] = why
-    form = "{} ± {}" if sign == "±" else sign + " {}"
+    if sign == "±":
+        form = "{} ± {}"
+    else:
+        form = sign + " {}"
     texts = [form.format(*(f"{end:.{digits}g}" for end in ends)) for digits in DIGITS]
     # Use the fewest digits with which a failure is visible.
     bound = next((text for text in texts if holds or _breaks(measured, text)), texts[0])
@@ -435,7 +439,9 @@ def remarked(claim: Claim, why: str) -> Claim:
     >>> claims.remarked(claim, "the step size is too large").remark
     'the step size is too large'
     """
-    return claim if claim.holds else replace(claim, remark=why)
+    if claim.holds:
+        return claim
+    return replace(claim, remark=why)
 
 
 def furthest(values: np.ndarray, expected: float = 0.0) -> float:
@@ -451,7 +457,7 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     Returns
     -------
     float
-        The value with the largest |value - expected|, the first of equals; NaN if there
+        The value with the largest |value - expected| (the first of ties); NaN if there
         are no values or one of them is NaN.
 
     Examples
@@ -554,9 +560,13 @@ def _times_over(smaller: float, larger: float) -> float:
     """
     if math.isnan(smaller) or math.isnan(larger):
         return math.nan
-    if smaller > 0 < larger or smaller < 0 > larger:
-        return larger / smaller if larger > 0 else smaller / larger
-    return math.inf if smaller <= larger else 0.0
+    if smaller > 0 and larger > 0:
+        return larger / smaller
+    if smaller < 0 and larger < 0:
+        return smaller / larger
+    if smaller <= larger:
+        return math.inf
+    return 0.0
 
 
 # Claims in words.
@@ -633,7 +643,8 @@ def shown(claim: Claim) -> str:
         text = next(
             (each for each in texts if _breaks(each, claim.bound)), repr(measured)
         )
-        text = "not a number" if math.isnan(measured) else text
+        if math.isnan(measured):
+            text = "not a number"
     if claim.interval is None:
         return text
     if (claim.seeds or FEWEST_SEEDS) >= FEWEST_SEEDS:
@@ -685,7 +696,9 @@ def held(claims: Iterable[Mapping]) -> str:
     claims = list(claims)
     undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
     text = f"{sum(claim['holds'] is True for claim in claims)} of {len(claims)}"
-    return text + (f", {undecided} undecided" if undecided else "")
+    if undecided:
+        text += f", {undecided} undecided"
+    return text
 
 
 def verdict(claim: Claim) -> str:
@@ -730,7 +743,12 @@ def in_words(claim: Claim) -> dict[str, str]:
     dict of str to str
         The cell of each column of `frame`, by the name of the column.
     """
-    seeds = f"{claim.seeds} seed{'s' * (claim.seeds > 1)}" if claim.seeds else ""
+    if not claim.seeds:
+        seeds = ""
+    elif claim.seeds == 1:
+        seeds = "1 seed"
+    else:
+        seeds = f"{claim.seeds} seeds"
     if claim.fails_if and claim.catches == ():
         detects = "nothing it names"
     else:
@@ -813,6 +831,31 @@ def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
         return cells.to_html(index=False, border=0, justify="left", escape=False)
 
 
+def markdown(words: str) -> str:
+    """Write words of a record as Markdown, in which no HTML begins.
+
+    Formulas and other Markdown stay as they are.
+
+    Parameters
+    ----------
+    words : str
+        The words: a caption, or those of a claim.
+
+    Returns
+    -------
+    str
+        The words, with a space behind each ``<`` that could open a tag. A backslash
+        would spoil a formula such as ``$a<b$``, a space does not.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.markdown("<script>, $a<b$ and 1 < 2")
+    '< script>, $a< b$ and 1 < 2'
+    """
+    return re.sub("<(?=[A-Za-z/!?])", "< ", words)
+
+
 def folded(summary: str, content: str) -> str:
     """Fold HTML behind a line that opens it.
 
@@ -860,13 +903,17 @@ class Table(tuple):
     """
 
     def __repr__(self) -> str:
-        rows = [in_words(claim) for claim in self if not claim.holds]
-        failures = [
-            f"{row['id']}: {row['measured']}, required {row['required']}; "
-            f"{row['verdict']}" + (f": {row['remark']}" if row["remark"] else "")
-            for row in rows
-        ]
-        return "\n".join(fill(line, 108) for line in (self.summary(), *failures))
+        lines = [self.summary()]
+        for claim in self:
+            if claim.holds:
+                continue
+            row = in_words(claim)
+            compared = f"{row['measured']}, required {row['required']}"
+            line = f"{row['id']}: {compared}; {row['verdict']}"
+            if row["remark"]:
+                line += f": {row['remark']}"
+            lines.append(line)
+        return "\n".join(fill(line, 108) for line in lines)
 
     def _repr_html_(self) -> str:
         """Return the table as HTML.
@@ -880,7 +927,9 @@ class Table(tuple):
         parts = [f"<p>{escape(self.summary())}.</p>"]
         for place in range(0, len(chosen), UNFOLDED):
             table = html(frame(chosen[place : place + UNFOLDED]))
-            parts.append(folded("more", table) if place else table)
+            if place > 0:
+                table = folded("more", table)
+            parts.append(table)
         explained = legend(chosen)
         if explained:
             parts.append(f"<p>{explained}</p>")
@@ -917,5 +966,8 @@ class Table(tuple):
         undecided = [c.id for c in self if c.verdict == UNDECIDED]
         failed = [c.id for c in self if not c.holds and c.id not in undecided]
         text = f"{sum(c.holds for c in self)} of {len(self)} claims hold"
-        text += f"; not: {', '.join(failed)}" if failed else ""
-        return text + (f"; undecided: {', '.join(undecided)}" if undecided else "")
+        if failed:
+            text += f"; not: {', '.join(failed)}"
+        if undecided:
+            text += f"; undecided: {', '.join(undecided)}"
+        return text

@@ -26,6 +26,7 @@ from companion.claims import (
     frame,
     html,
     legend,
+    markdown,
     shown,
 )
 from companion.record import Number, finite, origin
@@ -291,8 +292,12 @@ def _with_repeats(ledger: Sequence[Claim]) -> list[Claim]:
     first = _repeats(ledger)
 
     def remark(row: Claim) -> str:
-        again = f"counted once with {first[row.id]}" if row.id in first else ""
-        return ". ".join(filter(None, (row.remark, again)))
+        if row.id not in first:
+            return row.remark
+        again = f"counted once with {first[row.id]}"
+        if not row.remark:
+            return again
+        return f"{row.remark}. {again}"
 
     return [replace(row, remark=remark(row)) for row in ledger]
 
@@ -358,11 +363,13 @@ def _groups(
         group = [row for row in ledger if row.number == name]
         group.sort(key=lambda row: bool(row.holds))
         failed = sum(not row.holds for row in group)
-        if failed:
+        if not group:
+            count = unmeasured(paper[name].why)
+        elif failed:
             count = f"{failed} of {len(group)} fail"
         else:
             count = f"{len(group)} hold"
-        yield name, group, failed, count if group else unmeasured(paper[name].why)
+        yield name, group, failed, count
 
 
 class LedgerTable(tuple):
@@ -405,8 +412,10 @@ class LedgerTable(tuple):
 
     def _repr_html_(self) -> str:
         """Return the ledger as HTML: how to read intervals, then the statements."""
+        parts = []
         explained = legend(self)
-        parts = [f"<p>{explained}</p>"] if explained else []
+        if explained:
+            parts.append(f"<p>{explained}</p>")
         for name, group, failed, count in _groups(_with_repeats(self), self.paper):
             statement = self.paper[name]
             summary = f"<b>{name}</b> {escape(statement.topic)}: {count}"
@@ -418,7 +427,9 @@ class LedgerTable(tuple):
                 parts.append(html(frame(lost)))
             if others:
                 table = html(frame(others))
-                parts.append(folded("those that hold", table) if lost else table)
+                if lost:
+                    table = folded("those that hold", table)
+                parts.append(table)
             parts.append("</details>")
         return "".join(parts)
 
@@ -511,10 +522,11 @@ def totals(
         more = [
             slack for start, slack in (loose or {}).items() if row.id.startswith(start)
         ]
-        within = max(DRIFT * abs(row.measured), ROUNDING, *more)
-        numbers[row.id] = finite(
-            row.measured, within if math.isfinite(row.measured) else 0
-        )
+        if math.isfinite(row.measured):
+            within = max(DRIFT * abs(row.measured), ROUNDING, *more)
+        else:
+            within = 0  # NaN or infinity is compared exactly
+        numbers[row.id] = finite(row.measured, within)
     return numbers
 
 
@@ -593,22 +605,36 @@ def _square(
     `counts` are how many rows it has, how many of them fail, and both in words.
     """
     number, failed, count = counts
-    like = plots.look(
-        "not reproduced" if failed else "reproduced" if number else "undecided"
-    )
-    fill = to_rgba(like.colour, 0.3) if number else "none"
+    edge_width = 0.8
+    if failed:
+        like = plots.look("not reproduced")
+        edge_width = 2.5
+    elif number:
+        like = plots.look("reproduced")
+    else:
+        like = plots.look("undecided")
+    if number:
+        fill = to_rgba(like.colour, 0.3)
+        text_colour = plots.BLACK
+    else:
+        fill = "none"
+        text_colour = plots.GREY
     square = Rectangle(corner, 0.94, 0.88 * SQUARE, facecolor=fill)
-    square.set(edgecolor=like.colour, linewidth=2.5 if failed else 0.8)
+    square.set(edgecolor=like.colour, linewidth=edge_width)
     axis.add_patch(square)
+
+    # A long name takes two lines.
     if number == 1 and not failed:
         count = "1 holds"
     if count == unmeasured("See its page."):
         count = "see the page"
-    title = name if len(name) <= LONGEST else name.replace(" ", "\n", 1)
+    title = name
+    if len(name) > LONGEST:
+        title = name.replace(" ", "\n", 1)
     middle = dict(ha="center", va="center", fontsize=7, linespacing=1.05)
-    colour = plots.BLACK if number else plots.GREY
-    at = corner[0] + 0.47, corner[1] + 0.44 * SQUARE
-    axis.text(*at, f"{title}\n{count}", color=colour, **middle)
+    x = corner[0] + 0.47
+    y = corner[1] + 0.44 * SQUARE
+    axis.text(x, y, f"{title}\n{count}", color=text_colour, **middle)
 
 
 def _reason(row: Claim, plain: Mapping[str, str]) -> str:
@@ -682,14 +708,19 @@ def failures(records: Sequence[Mapping]) -> str:
         failed = [claim for claim in map(Claim.of, record["claims"]) if not claim.holds]
         if failed:
             name = f"{origin(record)}: {record['figure']}, `{record['slug']}`"
-            lines += ["", f"## {name} ({record['scale']})", ""]
+            lines += ["", f"## {markdown(name)} ({record['scale']})", ""]
         for claim in failed:
             # A claim that was not measured says why in its own words.
             found = f": {shown(claim)}".removesuffix(": nan")
-            why = NO_REMARK[claim.verdict if found else "unseen"]
-            why = f"{claim.remark}." if claim.remark else why
-            where = claim.source + (f", {claim.setting}" if claim.setting else "")
-            lines += [
-                f"* {claim.statement}{found}, required {claim.bound} ({where}). {why}"
-            ]
+            if claim.remark:
+                why = f"{claim.remark}."
+            elif found:
+                why = NO_REMARK[claim.verdict]
+            else:
+                why = NO_REMARK["unseen"]
+            where = claim.source
+            if claim.setting:
+                where += f", {claim.setting}"
+            said = f"{claim.statement}{found}, required {claim.bound} ({where}). {why}"
+            lines += [f"* {markdown(said)}"]
     return "\n".join(lines) + "\n"

@@ -219,7 +219,9 @@ def band(
     array([2., 4.])
     """
     runs = np.atleast_2d(runs)
-    style = (like if isinstance(like, Look) else look(like or label)).line
+    if not isinstance(like, Look):
+        like = look(like or label)
+    style = like.line
     (drawn,) = ax.plot(x, np.median(runs, axis=0), label=label, **style | line)
     spreads = vars(ax.figure).setdefault("spreads", {})
     if len(runs) <= FEW and share is None:
@@ -229,14 +231,16 @@ def band(
             ax.plot(ends, runs[:, -1], "o", color=drawn.get_color(), **dots)
             spreads["dots: where runs end"] = None
         return
-    share = share or (0.9 if len(runs) >= MANY else 1.0)
+    if not share:
+        share = 0.9 if len(runs) >= MANY else 1.0
     edges = np.quantile(runs, (0.5 - share / 2, 0.5 + share / 2), axis=0)
     # its outline is large in an SVG
     light = dict(alpha=0.15, linewidth=0, rasterized=True)
     ax.fill_between(x, *edges, color=drawn.get_color(), **light)
-    spreads["bands: " + (f"middle {100 * share:.0f} %" if share < 1 else "range")] = (
-        None
-    )
+    if share < 1:
+        spreads[f"bands: middle {100 * share:.0f} %"] = None
+    else:
+        spreads["bands: range"] = None
 
 
 def power_law(
@@ -365,14 +369,20 @@ def threshold(
     >>> axis.texts[0].get_text()
     'one half'
     """
-    (ax.axvline if upright else ax.axhline)(value, **LEVEL)
-    if not words:
-        return
     if upright:
-        point, default, coords = (value, at), (3, 0), ax.get_xaxis_transform()
+        ax.axvline(value, **LEVEL)
+        point = (value, at)
+        beside_line = (3, 0)
+        coords = ax.get_xaxis_transform()
     else:
-        point, default, coords = (at, value), (1, 2), ax.get_yaxis_transform()
-    _word(ax, point, words, default if place is None else place, xycoords=coords)
+        ax.axhline(value, **LEVEL)
+        point = (at, value)
+        beside_line = (1, 2)
+        coords = ax.get_yaxis_transform()
+    if place is None:
+        place = beside_line
+    if words:
+        _word(ax, point, words, place, xycoords=coords)
 
 
 def _wrapped(text: str, width: int) -> str:

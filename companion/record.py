@@ -417,7 +417,9 @@ class Run:
         A setting may list them, or say how many there are.
         """
         seeds = setting.get("seeds", self._now()[1])
-        return list(range(seeds) if isinstance(seeds, int) else seeds)
+        if isinstance(seeds, int):
+            return list(range(seeds))
+        return list(seeds)
 
     def _filled(self, row: Mapping) -> dict:
         """Return a row of data with the values of the parameters that it names.

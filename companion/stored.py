@@ -1,5 +1,6 @@
 """Notebooks as they are committed: one kernel, no widgets, folded set-up cells."""
 
+import re
 from pathlib import Path
 
 from lib import files
@@ -29,16 +30,18 @@ def without_widgets(outputs: list) -> list:
     list of NotebookNode
         The outputs that a page without a kernel can show.
     """
-    from nbformat import v4  # three seconds, which planning a batch does not need
+    # Imported here: it takes three seconds, and planning a batch does not need it.
+    from nbformat import v4
 
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
     line = v4.new_output("display_data", texts)
 
     def is_bar(data: dict) -> bool:
         """Return whether an output is a progress bar of tqdm."""
-        # tqdm writes "s/it" if an iteration takes longer than a second.
-        is_rate = data.get("text/plain", "").endswith(("it/s]", "s/it]"))
-        return WIDGET in data and is_rate
+        # The text ends with a rate such as "it/s" or "steps/s". tqdm writes "s/it" if
+        # an iteration takes longer than a second.
+        is_rate = re.search(r"(/s|s/ ?\w+)\]$", data.get("text/plain", ""))
+        return WIDGET in data and is_rate is not None
 
     kept = [output for output in outputs if not is_bar(output.get("data", {}))]
     return [line if WIDGET in output.get("data", {}) else output for output in kept]
@@ -66,7 +69,8 @@ def store(executed: Path, target: Path) -> None:
     nbformat.ValidationError
         If the result is not a notebook.
     """
-    import nbformat  # three seconds, which planning a batch does not need
+    # Imported here: it takes three seconds, and planning a batch does not need it.
+    import nbformat
 
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}

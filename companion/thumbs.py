@@ -37,7 +37,7 @@ def stacked(
         What `plots.boxes` found: left, top, right and bottom of each part, as shares of
         the picture.
     above : tuple of str
-        The headline and how to read the picture.
+        The headline and the reading instructions of the picture.
 
     Returns
     -------

@@ -24,4 +24,10 @@ if interrupt.is_own_command(sys.orig_argv):
 # isort: split
 import lazy_loader
 
+#: The names of the losses: ``"exponential"`` is :math:`e^{-f}`, ``"logistic"`` is
+#: :math:`\log(1 + e^{-f})`, ``"sigmoid"`` is :math:`1 / (1 + e^f)`, and
+#: ``"reciprocal"`` is :math:`1 / (1 + f)` for :math:`f \ge 0` and :math:`1 - f` below.
+#: Only the first two are compiled.
+LOSSES: tuple[str, ...]
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

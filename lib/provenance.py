@@ -60,7 +60,9 @@ def git(*arguments: str) -> str | None:
         )
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    return done.stdout
 
 
 def commit() -> str | None:
@@ -70,8 +72,9 @@ def commit() -> str | None:
     -------
     str or None
         At least 12 hex digits, followed by "-dirty" if files other than figures and the
-        .ipynb of notebooks/ differ from the commit or are untracked. None if git or the
-        repository is missing, or git fails.
+        .ipynb of notebooks/ differ from the commit or are untracked, or if git cannot
+        tell whether they do. None if git or the repository is missing, or git fails to
+        name the commit.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
@@ -79,7 +82,11 @@ def commit() -> str | None:
     changed = git(
         "status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb"
     )
-    return name.strip() + ("-dirty" if changed else "")
+    name = name.strip()
+    # None, if git fails here, does not show that the tree is clean.
+    if changed != "":
+        name += "-dirty"
+    return name
 
 
 def versions() -> dict[str, str]:

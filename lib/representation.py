@@ -90,4 +90,6 @@ def _size(value: Any) -> str:
         return "{" + ", ".join(map(str, value)) + "}"
     if isinstance(value, int | str):
         return str(value)
-    return str(len(value)) if isinstance(value, Sized) else ""
+    if isinstance(value, Sized):
+        return str(len(value))
+    return ""

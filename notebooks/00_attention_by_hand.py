@@ -18,7 +18,7 @@
 #
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and where does its weight matrix go?
 #
-# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$. Its drawn length grows only like the logarithm of its true length, which rises from 1.8 to 160 in example 1. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
+# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$; its length is drawn on a logarithmic scale. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
 #
 # ![In each example an arrow turns towards a dashed ray, while one token grows and the others shrink](../figures/turning.gif)
 
@@ -38,6 +38,8 @@ from companion import claims, plots, record
 from papers import pieces
 
 run = record.start("00_attention_by_hand", "A", globals())
+if steps < 2000:
+    raise ValueError(f"steps = {steps}; the last decade is fitted and drawn, so give 2000 or more")
 
 # %% [markdown]
 # ## Two examples, three tokens each
@@ -66,7 +68,7 @@ u = np.array([0.0, 1.0])
 #
 # $$f_i = y_i\, u^\top X_i^\top p_i, \qquad p_i = \mathrm{softmax}(X_i W z_i).$$
 #
-# Because of the factor $y_i$, a large $f_i$ means a good answer.
+# Because of $y_i$, a large $f_i$ means a good answer.
 
 
 # %%
@@ -120,8 +122,6 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # Every step of normalised gradient descent (NGD) goes downhill and has the same length $\eta$:
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
-#
-# We start in a wrong direction.
 
 
 # %%
@@ -134,8 +134,6 @@ def train(steps, step_size, normalised=True):
     return np.array(path)  # (steps + 1, 2, 2)
 
 
-if steps < 2000:
-    raise ValueError(f"steps = {steps}; the last decade is fitted and drawn, so give 2000 or more")
 start = np.array([[1.5, 1.5], [-1.0, 1.0]])  # in a wrong direction, on purpose
 path = train(steps, step_size)
 for t in (0, 10, 100, 1000, steps):
@@ -155,7 +153,7 @@ pieces.end_labels(entry_axis, ends)
 first_look
 
 # %% [markdown]
-# The weights of the opt tokens go to one, and the norm of $W$ keeps growing. But its direction converges, as the figure shows. To which four numbers?
+# The weights of the opt tokens go to one, and the norm of $W$ keeps growing. But its direction converges. To which four numbers?
 #
 # ## Find the direction by eye
 #
@@ -165,12 +163,12 @@ first_look
 #
 # This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the shortest $W$ has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
-# Here we can find $W_{mm}$ with a pencil. Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
+# We can find $W_{mm}$ with a pencil. Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
 # * *Column 1.* The differences $x_{opt} - x_t$ are $(-1, 1)$ and $(-2, 1)$. The shortest vector whose product with the first is at least 1 is $(-\frac12, \frac12)$. Its product with the second is $\frac32$, so this constraint holds with room to spare.
 # * *Column 2.* The differences are $(1, -2)$ and $(-1, -2)$. Mirroring the plane in the vertical axis swaps the two constraints, so the shortest vector lies on this axis: it is $(0, -\frac12)$. Both products are exactly 1. Pairs whose margin is exactly 1 are called *support vectors*.
 #
-# In the next figure, each constraint allows a shaded half-plane. The darker region satisfies both constraints, and the arrow ends at its point nearest to zero.
+# In the next figure, each constraint allows a shaded half-plane. The arrow ends at the point of the darker region nearest to zero.
 
 
 # %%
@@ -205,7 +203,7 @@ by_eye
 #
 # </details>
 #
-# Only the first column of $A_{1,t}$ is not zero: it is the difference $x_{opt}-x_t$. So column 1 of $W_{mm}$ is half of $(-1,1)$. In the same way, column 2 is an eighth of $(1,-2)+(-1,-2)$.
+# Only the first column of $A_{1,t}$ is not zero: it is the difference $x_{opt}-x_t$. Column 1 of $W_{mm}$, $(-\frac12,\frac12)$, is half of the first difference $(-1,1)$, so the duals of example 1 are $\beta_1=(\frac12,0)$. In the same way, column 2, $(0,-\frac12)$, is an eighth of $(1,-2)+(-1,-2)$, so $\beta_2=(\frac18,\frac18)$.
 
 # %%
 W_mm = np.array([[-0.5, 0.0], [0.5, -0.5]])
@@ -216,9 +214,12 @@ assert (margins >= 1).all()
 assert (beta >= 0).all() and (np.einsum("it,itde->de", beta, A) == W_mm).all()
 assert (beta * (margins - 1) == 0).all()
 print(margins)
+print("direction of W_mm", (W_mm / np.linalg.norm(W_mm)).ravel().round(3))
 
 # %% [markdown]
 # ## Is this where training goes?
+#
+# Divided by its length $\frac{\sqrt3}2$, $W_{mm}$ has the entries of the last line. After 10,000 steps, those of $W_t/\lVert W_t\rVert$ were $(-0.577, 0, 0.574, -0.581)$.
 #
 # The *direction error* is the distance between the unit matrices $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$.
 
@@ -232,16 +233,17 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# In this run the error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line shows the path of an arrow's tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
+# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line is the path of a tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
 
 # %%
 blue = plots.look("measured").colour
+rays = W_mm / np.linalg.norm(W_mm, axis=0)  # the columns of W_mm at length 1, as columns
 true_length, axes = plots.panels(1, 2, height=2.8)
 axes[0].set(xlim=(-11, 4), ylim=(-2, 11))
 axes[1].set(xlim=(-7, 8), ylim=(-11.5, 1.5))
 for i, axis in enumerate(axes):
     tips = path @ z[i]  # column i + 1 of every W_t, (steps + 1, 2)
-    ray = W_mm @ z[i] / np.linalg.norm(W_mm @ z[i])
+    ray = rays @ z[i]
     axis.plot(*np.outer([0, 14], ray).T, **plots.BOUND)
     axis.plot(*tips[:1001].T, color=blue)
     print(f"column {i + 1}")
@@ -258,11 +260,18 @@ for i, axis in enumerate(axes):
 for t in (1000, steps):
     nearest = (path[t] * W_mm).sum() / (W_mm**2).sum() * W_mm
     off = path[t] - nearest
-    print(f"whole matrix, step {t:6}: off by {off.round(2).tolist()}, length {np.linalg.norm(off):.3f}")
+    too_long = (off * rays).sum(0)  # along the ray of each column
+    beside = np.linalg.norm(off - too_long * rays, axis=0)  # orthogonal to it
+    print(f"step {t:6}: W_t minus the nearest multiple of W_mm has the length {np.linalg.norm(off):.3f};")
+    print(f"  its columns, along their rays: {too_long.round(3)}, orthogonal to them: {beside.round(3)}")
 true_length
 
 # %% [markdown]
-# Column 1 runs beside its ray. At the end of the run it is $(-113.36, 112.71)$. The nearest point of the ray is $(-113.03, 113.03)$, at a distance of 0.46. The distance was the same at step 1,000, when the arrow was twelve times shorter, so the angle to the ray has become twelve times smaller. Column 2 reaches its ray. The last two lines compare the whole matrix with the nearest multiple of $W_{mm}$: the difference hardly changes, and its length is the 0.966 above. [Page 40](40_law_of_margins.ipynb) shows why such differences converge.
+# Column 1 runs beside its ray. Its distance of 0.46 is the same at steps 1,000 and 10,000, while the arrow becomes twelve times as long. So its angle to the ray falls to a twelfth. Column 2 reaches its ray.
+#
+# Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The columns' lengths count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.462^2+0.490^2+0.693^2\approx0.966^2$. Why the columns are too long or too short is told on page 40, with the numbers: example 2 needs weaker pulls in the end, so its margin stays ahead.
+#
+# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.490^2+0.693^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare: the pulls of the other pairs never move column 1 in this direction.
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -283,7 +292,7 @@ pieces.end_labels(error_axis, [(error[-1], f"$t^{{{slope:.2f}}}$", blue)], 8.5)
 plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a wrong start")
 
 # %% [markdown]
-# The weights of the opt tokens rise to one (left). The direction error finally falls as steeply as the short dashed line, like $1/t$ (right).
+# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so in the end $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$: in the last decade $\lVert W_t\rVert$ grows 12-fold, not 10-fold, because early steps turned $W_t$ instead.
 #
 # ## Why this matrix?
 #
@@ -291,15 +300,41 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\sum_{s,t}p_sp_t(\gamma_t-\gamma_s)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
-# (For the second step, swap the names $s$ and $t$, and take the mean of both forms.) The other tokens have equal scores here, so only the pairs with the opt token remain. Hence $-\nabla L$ is a sum of the $A_{i,t}$ with positive weights. They contain the factor $p_t=p_{opt}\,e^{-g}$, since $g$ is the difference of the two logits. So late in training only pairs with nearly the smallest margin matter, and the SVM's solution is a sum of such pairs. [Notebook 40](40_law_of_margins.ipynb) explains why the weights in the two sums also become proportional.
+# (For the second step, swap the names $s$ and $t$, and take the mean of both forms.) The other tokens have equal scores here, so only the pairs with the opt token remain, each twice. The margin $g$ is the difference of two logits, so $p_t=p_{opt}\,e^{-g_t}$. Hence
 #
-# With unequal scores, pairs of two other tokens remain, but their factor is a product of two small weights ([page 13](13_assumptions_broken.ipynb)).
+# $$-\nabla L=\tfrac12\sum_{i,t}e^{-f_i}\,p_{i,opt}^2\,(\gamma_{i,opt}-\gamma_{i,t})\,e^{-g_{i,t}}A_{i,t}.$$
+#
+# All weights of the $A_{i,t}$ are positive. Late in training $p_{opt}\to1$ and $f_i\to\gamma_{i,opt}$, so
+#
+# $$-\nabla L\approx\tfrac12\sum_{i,t}\kappa_{i,t}\,e^{-g_{i,t}}A_{i,t},\qquad\kappa_{i,t}=e^{-\gamma_{i,opt}}(\gamma_{i,opt}-\gamma_{i,t}).$$
+#
+# <details><summary>The loss, and unequal scores</summary>
+#
+# Let $L^*=\frac12\sum_ie^{-\gamma_{i,opt}}$ be the loss if every $p_{opt}$ were 1. Since $\gamma_{i,opt}-f_i=\sum_tp_{i,t}(\gamma_{i,opt}-\gamma_{i,t})$ is small late in training, $e^{-f_i}\approx e^{-\gamma_{i,opt}}(1+\gamma_{i,opt}-f_i)$. With $p_{i,t}\approx e^{-g_{i,t}}$ this gives $L-L^*\approx\frac12\sum_{i,t}\kappa_{i,t}\,e^{-g_{i,t}}$. For $n$ examples, $\frac1n$ takes the place of $\frac12$.
+#
+# With unequal scores, pairs of two other tokens remain, but their factor is a product of two small weights ([page 13](13_assumptions_broken.ipynb)). So both formulas stay true.
+#
+# </details>
+#
+# A pair whose margin gets ahead loses its factor $e^{-g}$ relative to the others. A pair that lags gets nearly all the push and catches up. So the pairs that are still pushed late have nearly the same margin, the smallest.
+#
+# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then start and early steps no longer count, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. A pair whose margin at the limit is not the smallest gets ahead without bound, so it has no weight. Scale the limit so that its smallest margin is 1. Then conditions 1 to 3 hold: it is $W_{mm}$.
+#
+# <details><summary>Why is the smallest margin of the limit positive?</summary>
+#
+# Let the limit be $V=\sum c_{i,t}A_{i,t}$ with $\lVert V\rVert=1$, and let $g$ be its smallest margin. Only pairs with the margin $g$ have a weight, so $1=\langle V,V\rangle=\sum c_{i,t}\langle A_{i,t},V\rangle=g\sum c_{i,t}$. Since the weights are not negative, $g>0$.
+#
+# </details>
 #
 # ## What we saw
 #
 # The layer learns to read, in each example, the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix that lets these tokens win.
 #
+# <details><summary>Does paper A prove this?</summary>
+#
 # Paper A (arXiv 2402.05738) proves convergence to $W_{mm}$ if the tokens are nearly orthogonal (its Assumption 1), the other tokens have equal scores (Assumption 2), and the start is small ([page 13](13_assumptions_broken.ipynb) quotes it). Here the scores are equal, but two tokens of example 1 are parallel and the start is not small. So the theorem says nothing about this run.
+#
+# </details>
 #
 # ## Change this
 #
@@ -327,7 +362,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About one fiftieth as large. The steps of GD shrink with the gradient, like $e^{-c\lVert W\rVert}$ with a constant $c$. The solution of $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ grows like $(\log t)/c$, but $\lVert W\rVert$ grows like $t$ under NGD.
+# About one fiftieth as large. The steps of GD shrink with the gradient, like $e^{-g}$, where $g$ is the smallest margin. Near the ray of $W_{mm}$, whose own smallest margin is 1, $g$ is nearly $c\lVert W\rVert$ with $c=1/\lVert W_{mm}\rVert$. The solution of $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ grows like $(\log t)/c$, but $\lVert W\rVert$ grows like $t$ under NGD.
 #
 # </details>
 #

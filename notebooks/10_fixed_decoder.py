@@ -86,59 +86,24 @@ print(f"||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds")
 print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 
 # %% [markdown]
-# So every constraint holds with equality. On page 00 one constraint held with room to spare. Here no constraint does, because noise tokens in high dimension are nearly orthogonal.
+# So every constraint holds with equality, whereas on page 00 one held with room to spare. The reason is that noise tokens in 300 dimensions are nearly orthogonal.
 #
-# ## Why should training find this matrix?
+# <details><summary>Why do all constraints bind?</summary>
 #
-# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit. Let $L^*$ be the loss if every $p_{opt}$ were 1; no $W$ reaches this loss.
+# Suppose first that all noise tokens were equally long, and orthogonal to each other and to the class means. Add up the matrices $(x_{i,opt}-x_{i,t})z_i^\top$ of all constraints, with one weight $b>0$ for all. Since the queries are noise tokens, too, only its own sample contributes to a margin. So by symmetry all margins are equal, and some $b$ makes them 1. Positive weights with all margins 1 satisfy the conditions of page 00, so this sum is $W_{mm}$, and every constraint binds.
 #
-# 1. *The loss sees the smallest margin.* Once $p_{opt}$ is close to 1, $1-p_{opt}$ is nearly the sum of $e^{-g_m}$ over the pairs of the sample. So $L-L^*$ is nearly proportional to $\sum_m e^{-g_m}$, and $-\log(L-L^*)$ is the smallest margin plus a bounded number.
-# 2. *The gradient pushes only the tightest pairs.* $-\nabla L$ is nearly proportional to $\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
-# 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with weights that are never negative. Divided by its smallest margin, it nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have a weight. So it is nearly $W_{mm}$.
-#
-# This is no proof: it takes for granted that $W_t$ grows and that its direction converges.
-#
-# ## The target in three lines of code
-#
-# Let $v$ be the point nearest to zero in the convex hull of the $A_m$, the set of their weighted means. Then $W_{mm}=v/\lVert v\rVert^2$.
-#
-# In code we replace the condition that the weights sum to one by a penalty: find $b \ge 0$ that minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$, which is non-negative least squares. Then $W_{mm} = \sum_m \beta_m A_m$ with the *dual variables*, or *duals*, $\beta = b/(1 - \sum_m b_m)$.
-#
-# <details><summary>Why are both steps right?</summary>
-#
-# *The nearest point.* Suppose that $v\neq0$; otherwise no $W$ satisfies the constraints. The margins of $v/\lVert v\rVert^2$ are at least 1: if some $\langle A_m,v\rangle$ were below $\lVert v\rVert^2$, a small move from $v$ towards $A_m$ would come nearer to zero. No shorter $W$ will do: if all margins of $W$ are at least 1, so is their weighted mean $\langle v,W\rangle$, and hence $\lVert W\rVert\ge1/\lVert v\rVert$.
-#
-# *The penalty.* Let $b=sa$, with weights $a$ that sum to one. If $\ell$ is the length of $\sum_ma_mA_m$, the best $s$ is $1/(1+\ell^2)$, and the minimum over $s$ is $\ell^2/(1+\ell^2)$. This is least at the point nearest to zero. Then $\ell=\lVert v\rVert$ and $1-s=s\ell^2$, so $\beta=a/\lVert v\rVert^2$.
+# The drawn tokens are only nearly orthogonal. This changes the weights for which all margins are 1, but in no seed does one of the 180 weights become zero or negative.
 #
 # </details>
-
-# %%
-data = problem.tokens
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
-scores = y[:, None] * (X @ u)  # (n, T)
-opt, best = scores.argmax(1), scores.max(1)
-i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
-A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
-
-b, residual = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])  # the right-hand side is (0, ..., 0, 1)
-# The least value, residual**2, is 1 - sum b: at the minimum, b_m times the derivative by b_m is 0 for every m.
-# If it were 0, we would have sum b A = 0 with sum b = 1. Then the mean of the margins with the weights b
-# would be 0 for every W, and no W would satisfy the constraints.
-assert residual > 1e-6, "no W satisfies the constraints"
-beta = b / (1 - b.sum())
-W_mm = (beta @ A).reshape(X.shape[-1], -1)
-np.testing.assert_allclose(W_mm, target.W[0], atol=1e-8)
-print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
-
-# %% [markdown]
+#
 # ## Four update rules
 #
 # * *GD*, gradient descent: $W_{t+1} = W_t - \eta \nabla L$. Its steps shrink with the gradient.
-# * *NGD*, normalised GD: $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
-# * *NGD-mom*, NGD with momentum: $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, its steps become ten times as long as those of NGD.
-# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$. It takes half of the step that would bring a linear loss to $L^*$. The outputs call it *Polyak, no cap*, because the paper also limits its step.
+# * *NGD*, normalised GD (so named in figures): $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
+# * *NGD-mom*, NGD with momentum (in figures *with momentum*): $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, its steps become ten times as long as those of NGD.
+# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$, where $L^*$ would be the loss if every $p_{opt}$ were 1. It takes half of the step that would bring a linear loss to $L^*$. The outputs call it *Polyak, no cap*, because the paper also limits its step.
 #
-# We train on 20 random data sets (seeds), from a small random start. No step leaves the span of the tokens and queries, so the library works in coordinates of this span.
+# We train on 20 random data sets (seeds), from a small random start. No step leaves the span of the tokens and queries, so the library works in coordinates of this span; `start.inside` is $W_0$ in these coordinates.
 
 # %%
 free_rules = {
@@ -168,9 +133,50 @@ beyond
 # %% [markdown]
 # Every rule turns towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, with the exponent printed beside it, while the curve of GD flattens.
 #
+# ## Why should training find this matrix?
+#
+# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit.
+#
+# 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1. Here $\kappa=e^{-\gamma_{opt}}(\gamma_{opt}-\gamma_t)$ is the same number for all pairs. So $-\log(L-L^*)$ is the smallest margin plus a bounded number.
+# 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
+# 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with weights that are never negative. Divided by its smallest margin, it nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have a weight. So it is nearly $W_{mm}$.
+#
+# This is no proof: it takes for granted that $W_t$ grows and that its direction converges.
+#
+# ## The target in three lines of code
+#
+# On page 00 we found $W_{mm}$ with a pencil. How does a computer find it?
+#
+# By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimum has these conditions? That of $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: its derivative by $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
+#
+# Up to a scale, the same weights solve a problem for which scipy has a solver, non-negative least squares: minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ over $b\ge0$. Again by the derivatives, at the minimum
+#
+# $$\Big\langle A_m,\sum_kb_kA_k\Big\rangle\ \ge\ 1-\sum_kb_k,\qquad\text{with equality if }b_m>0 .$$
+#
+# The right-hand side is positive if some $W$ satisfies the constraints. Divide by it: $\beta=b/(1-\sum_kb_k)$ satisfies our conditions.
+
+# %%
+data = problem.tokens
+X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,); r, q: dimensions of the spans
+scores = y[:, None] * (X @ u)  # (n, T)
+opt, best = scores.argmax(1), scores.max(1)
+i, t = np.nonzero(np.arange(T) != opt[:, None])  # every pair
+A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, t], z[i]).reshape(len(i), -1)  # (m, r q)
+
+b, residual = nnls(np.vstack([A.T, np.ones(len(A))]), np.eye(A.shape[1] + 1)[-1])  # the right-hand side is (0, ..., 0, 1)
+# The least value, residual**2, is 1 - sum b: at the minimum, b_m times the derivative by b_m is 0 for every m.
+# If it were 0, we would have sum b A = 0 with sum b = 1. Then the mean of the margins with the weights b
+# would be 0 for every W, and no W would satisfy the constraints.
+assert residual > 1e-6, "no W satisfies the constraints"
+beta = b / (1 - b.sum())
+W_mm = (beta @ A).reshape(X.shape[-1], -1)
+np.testing.assert_allclose(W_mm, target.W[0], atol=1e-8)
+print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.linalg.norm(W_mm):.6f}")
+
+# %% [markdown]
 # ## Does the idea hold in this run?
 #
-# If it does, the margins stay close to each other while they grow, and the pulls become proportional to the duals, so that the steps point along $W_{mm}=\sum_m\beta_mA_m$.
+# If the idea holds, the margins become equal relative to their size, and the pulls become proportional to the duals, so that the steps point along $W_{mm}=\sum_m\beta_mA_m$.
 
 # %%
 for k in (0, early, len(recorded) - 1):
@@ -181,11 +187,13 @@ for k in (0, early, len(recorded) - 1):
     print(f"step {recorded[k]:4}: margins {g.min():6.2f} to {g.max():6.2f}; angle between pulls and duals {angle:4.1f}°")
 
 # %% [markdown]
-# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other.
+# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they settle where the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$. (At step 0 all pulls are nearly equal. So the first angle only shows that the duals are not far from equal.)
 #
 # ## How fast?
 #
-# Late steps point nearly along $W_{mm}$. So the part of $W_t$ beside (that is, orthogonal to) the ray through $W_{mm}$ should stay bounded. The error is about the length of this part divided by $\lVert W_t\rVert$, so we compare the rules at equal $\lVert W_t\rVert$.
+# The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Every step adds to this part, but less and less, because the steps turn towards $W_{mm}$. If their angle to $W_{mm}$ falls fast enough, the orthogonal parts have a finite sum. We measure that here; [page 40](40_law_of_margins.ipynb) derives it.
+#
+# So we compare the rules at equal $\lVert W_t\rVert$. The last column is the orthogonal part: it grows until length 100, and then nearly stops.
 
 # %%
 # Median errors at the first recorded step at which the median of ||W_t|| reaches a length.
@@ -201,9 +209,15 @@ for length in (4, 8, 45, 100, 400):
     print(f"{row}{error * norm[k]:26.2f}")  # the last rule is Polyak's
 
 # %% [markdown]
-# From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. The last column shows that the part beside the ray grows until about length 100 and hardly grows after that. NGD only reaches length 50, so it does not yet show its final exponent ([page 41](41_how_margins_settle.ipynb) explains this phase).
+# From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. (At length 4, after only 16 steps, NGD-mom still lags: its last directions have not yet had their full effect.) NGD only reaches length 50, so it does not yet show its final exponent.
 #
-# Late in training, the error is nearly a constant divided by $\lVert W_t\rVert$. How it falls in $t$ depends on the length of the steps. Let $c=1/\lVert W_{mm}\rVert$. Late in training the smallest margin is nearly $c\lVert W\rVert$. So $L-L^*$ falls like $e^{-c\lVert W\rVert}$, and $\lVert\nabla L\rVert$ is nearly $c\,(L-L^*)$.
+# So, late in training, the error is nearly a constant divided by $\lVert W_t\rVert$, and the length of the steps decides how it falls in $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, with some $s>0$,
+#
+# $$L-L^*\approx s\sum_m\beta_m=s\lVert W_{mm}\rVert^2,\qquad-\nabla L\approx s\sum_m\beta_mA_m=s\,W_{mm},\qquad\text{so}\quad\lVert\nabla L\rVert\approx c\,(L-L^*).$$
+#
+# (The sum of the duals is $\sum_m\beta_m\langle A_m,W_{mm}\rangle=\lVert W_{mm}\rVert^2$, since the margins are 1 at $W_{mm}$.)
+#
+# Under GD, the length of a step is proportional to $\lVert\nabla L\rVert$. So, without constant factors, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$, and $\lVert W\rVert=\log(ct)/c$ solves this. Under the other rules, the late steps have a constant length:
 #
 # | rule | length of a late step | $\lVert W_t\rVert$ grows like | so the error falls like | bound in paper A | fitted on [page 11](11_long_horizon.ipynb) |
 # |---|---|---|---|---|---|
@@ -257,7 +271,7 @@ for rule in free_rules:
 # %% [markdown]
 # `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Here is a rule between GD and NGD.
 #
-# *Prediction.* Under GD, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ gives $\lVert W\rVert=\log(ct)/c$. The length of a step of our rule is proportional to the square root of the gradient's norm, so $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
+# *Prediction.* The length of a step of our rule is proportional to the square root of the gradient's norm, and so to $e^{-c\lVert W\rVert/2}$. Hence $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
 
 # %%
 def mine(t, gap, norm):  # arrays, an entry for each seed; write your own rule here
@@ -309,7 +323,7 @@ for strength in (signal, 0.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, and the part beside the ray mainly separates the noise tokens of a sample from each other. The noise tokens have not changed.
+# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, so the parts of $W_t$ orthogonal to the ray have similar lengths: this part does not grow in proportion to $W_{mm}$.
 #
 # </details>
 #
@@ -328,7 +342,13 @@ for std in (start_std, 1000 * start_std):
 #
 # ## Checking the paper
 #
-# *Do the theorems apply?* They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions. Assumption 2 holds, because all noise tokens have score zero. We do not know whether Assumption 1 holds: the cosines between noise tokens are too large for the only sufficient form that we know.
+# The rest only compares this run with the paper's text.
+#
+# <details><summary>Do the theorems apply?</summary>
+#
+# They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. Assumption 2 holds, because all noise tokens have score zero. Whether Assumption 1 holds we do not know, since our copy of the paper lacks its inequality. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions and uses a sufficient condition of ours; the cosines that the next cell prints are too large for it.
+#
+# </details>
 
 # %%
 data, is_opt = problem.tokens, np.arange(T) == problem.tokens.opt[..., None]  # (seeds, n, T)
@@ -340,7 +360,13 @@ print(f"scores that should be equal differ by {np.ptp(other, axis=-1).max():.0e}
 print(f"cosines of two noise tokens reach {cosines.max():.2f} (seed 0)")
 
 # %% [markdown]
-# *Are the paper's sentences about its Figure 2 true here?* Paper A draws this figure with caps. A *cap* is the largest factor by which a rule may multiply $\nabla L$; Polyak's rule with a cap is called Polyak-step. Our copy of the paper lacks the step sizes and caps. [Page 18](18_figures_2_and_5.ipynb) tries 720 settings; in 45 of them, all six sentences are true. The figure shows one of these 45, so it shows only that they exist. Its caps are 100 for NGD and NGD-mom, and 1,000 for Polyak-step.
+# *Are the paper's sentences about its Figure 2 true here?* Yes, in the setting of the next figure.
+#
+# <details><summary>Which setting, and what are caps?</summary>
+#
+# Paper A draws this figure with caps. A *cap* is the largest factor by which a rule may multiply $\nabla L$; Polyak's rule with a cap is called Polyak-step (in the figure *Polyak's rule*). Our copy of the paper lacks the step sizes and caps. [Page 18](18_figures_2_and_5.ipynb) tries 720 settings; in 45 of them, all six sentences are true. The figure shows one of these 45, so it shows only that they exist. Its caps are 100 for NGD and NGD-mom, and 1,000 for Polyak-step. The norms of NGD and NGD-mom bend where these rules reach their caps: at its cap, a rule is GD with the cap as step size (NGD-mom is GD with momentum).
+#
+# </details>
 
 # %%
 setting = sentences.Setting(gd_step, ngd_step, ngd_cap, polyak_cap, horizon)
@@ -353,9 +379,11 @@ figure = paper_figures.figure2(capped, setting, np.exp(-best_scores).mean(-1), a
 figure
 
 # %% [markdown]
-# The norms of NGD and NGD-mom bend where these rules reach their caps. At its cap, a rule is GD with the cap as step size (NGD-mom is GD with momentum).
+# <details><summary>The claims in the next table: how we read these sentences</summary>
 #
-# Each row of the table is a *claim*: a measured number beside its bound, here for the worst seed. The first six claims are the paper's sentences. *Ahead* is our reading of "faster": a lower loss, and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is fitted over steps 30 to 300, with caps, so it differs from the one in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
+# Each row of the folded table is a *claim*: a measured number beside its bound, here for the worst seed. The first six claims are the paper's sentences. *Ahead* is our reading of "faster": a lower loss, and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is fitted over steps 30 to 300, with caps, so it differs from the one in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
+#
+# </details>
 
 # %% tags=["nbval-check-output"]
 values = sentences.values2(capped, setting)
@@ -365,7 +393,15 @@ table = claims.Table(sentences.claims_of("fig2", words, values))
 table
 
 # %% [markdown]
-# The last claims, listed in [the record](../figures/demo/fastrates_fig2_beyond.json), test Lemmas 5 to 7 ([page 19](19_theory_ledger.ipynb)) and our predictions for the growth of the margins.
+# <details><summary>More claims: three lemmas of the paper, and the growth of the margins</summary>
+#
+# The claims of the next cell are listed in [the record](../figures/demo/fastrates_fig2_beyond.json). They test our predictions for the growth of the margins, and three lemmas of paper A with our readings and constants ([page 19](19_theory_ledger.ipynb)):
+#
+# * Lemma 5: no $p_{opt}$ falls below half of its first value, and while it is at most $\frac12$ it does not fall.
+# * Lemma 6: every gradient step has a part along $W_{mm}$: $\langle-\nabla L,W_{mm}\rangle\ge\lVert\nabla L\rVert/\max_m\lVert A_m\rVert$.
+# * Lemma 7: under NGD the norm $\lVert W_t\rVert$ grows like $t$. Our claim is that it grows by $\eta$ per step.
+#
+# </details>
 
 # %% tags=["nbval-check-output"]
 # The claims of the record; no need to read.

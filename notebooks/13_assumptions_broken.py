@@ -58,7 +58,7 @@ update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap
 # %% [markdown]
 # ## Four tokens that defeat training
 #
-# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$, of length 1 and orthogonal to the independent $d_1$, $d_2$. With two tokens per sample Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores lead by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
+# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$. It has length 1 and is orthogonal to $d_1$ and $d_2$, which are linearly independent. With two tokens per sample Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores lead by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
 #
 # $$-\nabla L = \tfrac12 (c_1 d_1 + c_2 d_2)\, q^\top, \qquad
 # \dot g_1 = \tfrac12 (K_{11} c_1 + K_{12} c_2), \qquad \dot g_2 = \tfrac12 (K_{12} c_1 + K_{22} c_2).$$

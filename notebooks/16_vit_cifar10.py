@@ -62,7 +62,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # %% [markdown]
 # ## The whole network
 #
-# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data, and the last of them decides. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
+# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data, and the last of them decides the claim. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
 #
 # We compute the 95 % confidence interval of this ratio. The claim that a rule is slower is *reproduced* if the whole interval lies above 1. It is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise it is *undecided*.
 
@@ -128,7 +128,7 @@ for rule in found.rates():
 # * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). There is one exception: only after the runs did we read the paper's sentence that norms grow as a claim. We judge it by the median growth over the matrices, separately for each of the three rules.
 # * *Adam* takes 0.37 times as many steps as SGD, with the interval 0.16 to 0.85. We report this only as an observation, because our copy of the paper does not say how fast Adam is on CIFAR-10. A summary by other authors says that Adam is about as fast as SGD on vision data.
 # * *Accuracy on the test set:* Adam 59.6 %, SGD 51.2 %, normalised SGD 50.4 %, and logistic regression on the pixels 41.7 %.
-# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for all 24 claims on real data, only one claim on this page remains decided: our own claim that every layer grows more than a random walk under SGD, which fails. The claims that norms grow are not among the 24.
+# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for all 24 claims on real data, only one claim on this page remains decided: our own claim that every layer grows more than a random walk under SGD, which fails. The paper's claims that norms grow, which we judge by the median growth over the matrices, are not among the 24.
 # * *To train again,* run `python -m lib.training cifar10_50000` (3.3 processor hours). You need the data for this.
 
 # %% tags=["set-up"]

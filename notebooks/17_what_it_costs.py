@@ -182,7 +182,7 @@ costs = np.array(rows).T
 # %% [markdown]
 # If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are the limits: the time to read $K$ once from memory, and the time to read all $\delta_m$ twice. Small problems fit into the caches, so their steps can be faster than these limits. The SVM takes seconds at most. Its time does not grow smoothly, because the library uses two methods: a pivoting method for few constraints, and descent in the dual variables for many.
 #
-# The next figure shows the times of a step. The Gram form is labelled "one matrix of all pairs".
+# The next figure shows how long a step takes. The Gram form is labelled "one matrix of all pairs".
 
 # %%
 about = f"Paper A's problem on sentences; our setting: T={T}, d={d}, synthetic words, 1 seed, float64; times of one machine, other work beside it"

@@ -221,7 +221,7 @@ beyond_table
 # %% [markdown]
 # One claim fails, `lemma5.rises`. In one of a hundred data sets, a weight of at most 1/2 falls for a while. (The claim compares each recorded weight with the previous one. The figure compares it with the first one.)
 #
-# Why can a weight fall? Sample $j$ moves a margin of sample $i$ in proportion to $\langle z_i, z_j\rangle$ times an inner product of token differences. This product may be negative. Our sufficient form of Assumption 1 makes the terms of other samples smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. The shared opt token of a class is not the cause. The samples of a class share their opt token at every $d$, but the share of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no such weight falls.
+# Why can a weight fall? Sample $j$ moves a margin of sample $i$ in proportion to $\langle z_i, z_j\rangle$ times an inner product of token differences. This product may be negative. Our sufficient form of Assumption 1 makes the terms of other samples smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. The shared opt token of a class is not the cause. The samples of a class have the same opt token at every $d$, but the fraction of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no such weight falls.
 #
 # In Lemma 6 the constant $c=1/\max_m\lVert A_m\rVert$ is small enough, because under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$.
 #

@@ -163,7 +163,7 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# We expect that the excess loss falls to a floor, and that the floor is lower with more samples. The first figure below shows both, and the second figure shows the cause.
+# We expect the excess loss to fall to a floor, and the floor to be lower with more samples. The first figure below shows both, and the second figure shows the cause.
 #
 # * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the starting point,
 #   so the curve rises to the floor.

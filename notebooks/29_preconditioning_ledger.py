@@ -185,7 +185,7 @@ figure
 # ## What we saw
 #
 # **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ appears on both sides of $E^\top A$; in the gradient of $A$ it appears only on the right of $E$. The preconditioner of Algorithm 1 cancels
-# the left $\Sigma$. With it the number of iterations grows like the condition number, and without it faster. A preconditioner on both sides, which is ours, removes the growth.
+# the left $\Sigma$. With it the number of iterations grows like the condition number, and without it faster. Our own variant, with a preconditioner on both sides, removes the growth.
 #
 # The gain depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is not so slow. There
 # the gain is smaller, and the claim fails.

@@ -18,7 +18,7 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# By the end of training, the layer reads one token of each sample, the *selected token*, which need not be the best. Its *margin* over another token is the difference of their logits. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([notebook 10](10_fixed_decoder.ipynb)).
+# By the end of training, the layer reads one token of each sample, the *selected token*. Its *margin* over another token is the difference of their logits. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([notebook 10](10_fixed_decoder.ipynb)).
 #
 # **Question.** Can another update rule reach the largest margin of another norm?
 
@@ -30,7 +30,7 @@ n, T, d = 6, 8, 10
 exponents = [1.75, 2, 3]
 iterations = [1500, 2000, 20000]
 step_size = 0.1
-path_seed = 1  # data of "One path"
+path_seed = 1  # data of "one path"
 first = 40  # so many first steps are recorded one by one
 
 # %% tags=["set-up"]
@@ -56,18 +56,21 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 #
 # Let $\alpha_i$ be the selected token, which has the most weight at the last step. Its margin over token $t$ is $g_m=\langle A_m,W\rangle$ with $m=(i,t)$ and $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
 #
-# Doubling the matrix doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. Think of the norm as a price. The entries of $(1,0)$ and of $(\frac12,\frac12)$ have the sum 1. The first vector costs 1 for every $p$. The second costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper.
+# Doubling $W$ doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. The norm is a price: the vector $(1,0)$ costs 1 for every $p$, and $(\frac12,\frac12)$ costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper.
 #
 # ![Balls of three norms grow until they touch the allowed matrices](drawings/balls.svg)
 #
+# *The drawing exaggerates: it shows $p=1.1$, 2 and 6, and this page uses 1.75, 2 and 3.*
+#
 # ## The rule
 #
-# Gradient descent adds its step to $W$. *Mirror descent* adds its step to the *mirror image* $|W|^{p-1}\,\mathrm{sgn}(W)$, entry
-# by entry, and then maps the result back:
+# Gradient descent adds its step to $W$. *Mirror descent* adds it to the *mirror image* $|W|^{p-1}\,\mathrm{sgn}(W)$, entry by entry, and then maps the result back:
 #
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
 # The map back takes an entry $v$ of the image to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
+#
+# *Why the $q$-norm?* The image of $W$ has the $\ell_q$ norm $\lVert W\rVert_p^{p-1}$, because $(p-1)q=p$. Each step adds a matrix of $\ell_q$ norm $\eta$ to it. So, from zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$. The norm grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so a larger $p$ needs more steps.
 
 # %%
 def descent(data, W):
@@ -80,6 +83,9 @@ def image(W, p):
 
 def mirror_step(W, downhill, p):
     q = p / (p - 1)
+    # Gradients shrink exponentially, and then |downhill|^q underflows. So the largest entry becomes 1 first;
+    # the direction is the same. This ends when the gradient itself underflows; the library keeps logarithms.
+    downhill = downhill / np.abs(downhill).max()
     moved = image(W, p) + step_size * downhill / (np.abs(downhill) ** q).sum() ** (1 / q)
     return image(moved, q)
 
@@ -95,29 +101,48 @@ figure_map = plots.legend(figure_map, axis)
 figure_map
 
 # %% [markdown]
-# The figure shows the map back, which is $v^{4/3}$, $v$ and $\sqrt v$ for positive $v$ and $p=1.75$, 2 and 3. Two steps of length 1 in the mirror image move the entry of $W$ like this:
+# A step of length 1 in the mirror image moves the entry of $W$ like this:
 #
 # | step of $v$ | $p=1.75$ | $p=2$ | $p=3$ |
 # |---|---|---|---|
 # | from 1 to 2 | from 1 to 2.52 | from 1 to 2 | from 1 to 1.41 |
 # | from 4 to 5 | from 6.35 to 8.55 | from 4 to 5 | from 2 to 2.24 |
 #
-# For $p=1.75$ the large entry gains more than the small one. For $p=3$ it gains less, so entries stay more equal, which is cheap in $\ell_3$.
+# For $p=1.75$ the large entry gains more than the small one. For $p=3$ it gains less, so entries stay more equal.
 #
 # ## Where the rule should go
 #
-# Let $W_{mm}$ be the solution of the SVM in $\ell_p$: the matrix of least $\ell_p$ norm among all $W$ with every $g_m\ge1$. Among matrices of norm 1, its direction has the largest smallest margin, $1/\lVert W_{mm}\rVert_p$. The *ratio*
+# The mirror image is the gradient $\nabla\psi(W)$ of $\psi(W)=\lVert W\rVert_p^p/p$. The *SVM in $\ell_p$* asks us to minimise $\psi(W)$ subject to $\langle A_m,W\rangle\ge1$ for every $m$. This problem is convex, and `lib.token_svm` solves it. Its solution $W_{mm}$ is the matrix of least $\ell_p$ norm with every $g_m\ge1$. Among matrices of norm 1, its direction has the largest smallest margin, $1/\lVert W_{mm}\rVert_p$. The *ratio*
 #
 # $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
 #
 # is the share of this *largest margin* that $W$ attains. We expect that mirror descent with exponent $p$ brings this ratio to 1.
 #
-# **Why?** The mirror image is the gradient $\nabla\psi(W)$ of $\psi(W)=\lVert W\rVert_p^p/p$. Suppose that the direction of $W_t$ converges to a matrix $V$ with positive margins. We scale $V$ so that its smallest margin is 1.
+# **Why?** Suppose that the direction of $W_t$ converges to a matrix $V$ with positive margins. We scale $V$ so that its smallest margin is 1.
 #
-# 1. Each step adds a positive multiple of $-\nabla L$ to $\nabla\psi(W)$. In $-\nabla L$ the weight of the pair $m$ contains the factor $e^{-g_m}$ ([notebook 00](00_attention_by_hand.ipynb)). So, late in training, $\nabla\psi(W_t)$ grows along a sum of the $A_m$ of smallest margin at $V$.
-# 2. The weights in this sum are positive if in each of these pairs the selected token has the higher score. (The paper calls such tokens [locally optimal](words.md). Otherwise a pair pulls the other way.)
-# 3. $W_t$ grows without bound, so the initial value of $\nabla\psi(W_t)$ no longer matters. Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$, the direction of $\nabla\psi(W_t)$ tends to that of $\nabla\psi(V)$. Hence, up to a factor, $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only if the margin of $m$ at $V$ is 1. These are the optimality conditions (KKT) of the SVM.
+# 1. Each step adds a positive multiple of $-\nabla L$ to $\nabla\psi(W)$. In $-\nabla L$ the weight of the pair $m$ is $e^{-g_m}$ times a bounded factor. ([Notebook 00](00_attention_by_hand.ipynb) derives this for the exponential loss and equal scores; the logistic loss and other scores change only the factor.) So, late in training, $\nabla\psi(W_t)$ grows along a sum of the *tight* $A_m$, those of smallest margin at $V$.
+# 2. The weights in this sum are positive if the selected token has the higher score in each of these pairs. (The paper calls such tokens [locally optimal](words.md).)
+# 3. $W_t$ grows without bound, so the initial value of $\nabla\psi(W_t)$ no longer matters. So, by steps 1 and 2, $\nabla\psi(W_t)/\lVert\nabla\psi(W_t)\rVert_q$ tends to a sum of tight $A_m$ with weights $\ge0$. It also tends to $\nabla\psi(V)/\lVert\nabla\psi(V)\rVert_q$, because $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$. So the two limits are equal: $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only if the margin of $m$ at $V$ is 1. (The $\beta_m$ are the weights times $\lVert\nabla\psi(V)\rVert_q$.) These are the optimality conditions (KKT) of the SVM.
 # 4. *Only $W_{mm}$ satisfies them.* Let $W\ne V$ also have margins of at least 1. Then $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m=\sum\beta_m\langle A_m,V\rangle=\langle\nabla\psi(V),V\rangle$. A strictly convex function lies above its tangents, so $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$. So $V$ has the least norm.
+#
+# Does the solution of the library satisfy the equation of step 3? We fit weights $\beta_m\ge0$ on one data set:
+
+# %%
+from scipy.optimize import nnls  # least squares with nonnegative weights
+
+example = lib.unit_tokens(path_seed, n, T, d)
+A, _ = features(example, example.opt[0])
+for p in exponents:
+    W_mm = lib.token_svm(example, norm=p).W[0]
+    beta, misfit = nnls(A.reshape(len(A), -1).T, image(W_mm, p).ravel())
+    margins = (A * W_mm).sum((1, 2))
+    tight = beta > 1e-6
+    print(f"p = {p:4g}: misfit {misfit:.6f}, {tight.sum()} of {len(A)} weights positive;", end=" ")
+    print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
+
+
+# %% [markdown]
+# It does: only pairs of margin 1 have a positive weight.
 
 # %%
 def ratio(tokens, selection, W, p, svm):
@@ -128,13 +153,11 @@ def ratio(tokens, selection, W, p, svm):
 # %% [markdown]
 # ## Two examples by hand
 #
-# In [notebook 00](00_attention_by_hand.ipynb) column 1 has the same solution in every $\ell_p$ norm, because the entries of its binding constraint $(-1,1)$ are equally large. So we move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Now $c = (-\frac12, 1)$ binds, the best token minus the moved token. The vector $w$ of
-# smallest $\ell_p$ norm with $c^\top w \ge 1$ has the entries
+# We take the two examples of [notebook 00](00_attention_by_hand.ipynb), and move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Column 1 of $W$ then has one binding constraint, $c^\top w\ge1$ with $c = (-\frac12, 1)$, the best token minus the moved one. The vector $w$ of least $\ell_p$ norm has the entries
 #
 # $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
 #
-# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:*
-# training from zero approaches the direction of $w$.
+# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:* training from zero approaches the direction of $w$.
 
 # %%
 c = np.array([-0.5, 1.0])
@@ -144,7 +167,8 @@ X[0, 1] = 0.5, 0
 by_hand = lib.token_set(X, by_hand.y[0], by_hand.z[0], by_hand.u[0])
 runs_by_hand = lib.train(by_hand, update_rules, steps, loss="logistic")
 paths_by_hand, solutions_by_hand = {}, {}
-print("   p |     w_1    w_2 | w_2/w_1 | the same of W_t")
+print("     |      solution w       | w_2/w_1 of column 1 of W")
+print("   p |    w_1    w_2 w_2/w_1 | mirror_step  library")
 for p, history in runs_by_hand.items():
     q = p / (p - 1)
     w = np.sign(c) * np.abs(c) ** (q - 1) / (np.abs(c) ** q).sum()
@@ -152,17 +176,20 @@ for p, history in runs_by_hand.items():
     path = history.W[0, :, :, 0] / np.linalg.norm(history.W[0, -1, :, 0])
     trained = path[-1, 1] / path[-1, 0]
     paths_by_hand[p], solutions_by_hand[p] = path, w
-    print(f"{p:4g} | {w[0]:7.3f} {w[1]:6.3f} | {w[1] / w[0]:7.3f} | {trained:.3f}")
+    W = np.zeros((2, 2))
+    for _ in range(steps[p]):
+        W = mirror_step(W, descent(by_hand, W), p)
+    print(f"{p:4g} | {w[0]:6.3f} {w[1]:6.3f} {w[1] / w[0]:7.3f} | {W[1, 0] / W[0, 0]:11.3f} {trained:8.3f}")
 about_rays = "Two examples by hand, example 1, both weights of column 1 from zero; no randomness"
 figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
 figure_rays
 
 # %% [markdown]
-# Each curve shows column 1 of $W_t$, scaled to end at length 1. It runs along the dotted ray of its own exponent.
+# Each curve, column 1 of $W_t$ scaled to end at length 1, runs along the dotted ray of its own exponent.
 #
 # ## Which margin does each exponent reach?
 #
-# We take the setting of the authors' code with our own 20 seeds, each with a data set and a start. Tokens, queries and the head are uniform on the unit sphere, labels are fair coins, and the entries of $W_0$ are standard normal. For each run we solve three SVMs, one per norm, for the tokens that the run selects. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
+# We take the setting of the authors' code, with 20 random data sets and starts of our own. For each run we solve one SVM per norm, for its selected tokens. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
 
 # %%
 data = lib.unit_tokens(range(seeds), n, T, d)
@@ -182,31 +209,45 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# Read along a row: in all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is still below 1, so no run is finished. The gap is largest for $p=3$, for which $\lVert W\rVert_p$ grows most slowly (last exercise). Because the gaps differ, a column is not a fair comparison: training with $p=1.75$ attains more of the $\ell_2$ margin than training with $p=2$. In exercise 1 we train longer, and it attains less.
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, whose norm grows only like $\sqrt t$. Because the gaps differ, do not compare down a column: for $p=2$, training with 1.75 is even ahead of training with 2 at this time (0.980 against 0.965), since its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
 #
-# ## Is it only the map?
+# ## Which signs show that a run chose its norm?
 #
-# Perhaps the map back alone gives $W$ this shape. To test this, we take the mirror image of the last $W$ of a run, and map it back with another exponent $p$. *Prediction:* if only the map matters, this reaches as much of the largest $\ell_p$ margin as training with $p$.
+# After training with $p$ we can look for three signs:
+#
+# * (a) $W$ reaches a large share $r_p$ of the largest $\ell_p$ margin;
+# * (b) of the three ratios of $W$, $r_p$ is the largest;
+# * (c) of the three SVM solutions, that of $\ell_p$ is the nearest.
+#
+# For (c), the paper measures distance by the *divergence* $D_\psi=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_p$ norms. This height of $\psi$ above its tangent is 0 only for $U=V$. Here $\psi(U)=\psi(V)=1/p$ and $\langle\nabla\psi(U),U\rangle=\lVert U\rVert_p^p=1$, so $D_\psi=1-\langle\nabla\psi(U),V\rangle$. For $p=2$ this is one minus the cosine.
+#
+# A sign proves something only if it is absent without training in that norm. Perhaps (a), (b) and (c) come only from the map back, which stretches or squeezes the entries. Then a matrix that was trained with $p$, but mapped back with another exponent $s$, would show the signs of $s$, too. These matrices are our *controls*.
 
 # %% tags=["nbval-check-output"]
-def remap(trained, p):
-    return image(image(histories[trained].W[:, -1], trained), p / (p - 1))
+def remap(trained, s):
+    return image(image(histories[trained].W[:, -1], trained), s / (s - 1))
 
 
-def show(title, values, form):
-    print(f"{title}\ntrained with p | mapped with p =\n{'|':>16}{heads_of_columns}")
-    for trained in exponents:
-        print(f"{trained:14g} |" + "".join(f"{values[trained, p]:{form}}" for p in exponents))
+def divergence(W_mm, W, p):
+    V, U = (M / (np.abs(M) ** p).sum() ** (1 / p) for M in (W_mm, W))  # norm 1 in l_p
+    return 1 - (image(U, p) * V).sum()  # the paper's Definition 1, up to rounding
 
 
-mapped, largest = {}, {}  # by exponent of training and of the map
-for trained, p in ratios:
-    W = remap(trained, p)[:, None]
-    r = np.array([ratio(data, selections[trained], W, s, ends[trained][s])[:, 0] for s in exponents])  # (norms, runs)
-    mapped[trained, p] = np.median(r[exponents.index(p)])
-    largest[trained, p] = np.sum(r.argmax(0) == exponents.index(p))
-show("median ratio in the norm of the map", mapped, "8.3f")
-show(f"runs of {seeds} with the largest ratio in the norm of the map", largest, "8d")
+mapped = {}  # the share of sign (a), by the exponents p of training and s of the map
+print("trained  mapped | (a) share of the     | (b) largest ratio | (c) nearest SVM")
+print(" with p  with s | largest l_s margin   | is that of s      | is that of s")
+for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # training itself (s = p), then the controls
+    own, W = exponents.index(s), remap(trained, s)
+    r = np.array([ratio(data, selections[trained], W[:, None], norm, ends[trained][norm])[:, 0] for norm in exponents])
+    solutions = [ends[trained][norm].W for norm in exponents]
+    D = [[divergence(*pair, s) for pair in zip(W_mm, W, strict=True)] for W_mm in solutions]  # (norms, runs)
+    mapped[trained, s] = np.median(r[own])
+    largest, nearest = (r.argmax(0) == own).sum(), (np.argmin(D, 0) == own).sum()
+    mapping = "-" if trained == s else f"{s:g}"
+    print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
+
+# %% [markdown]
+# The first three lines are training itself, with $s=p$. The controls show (b) and (c), too, with one exception, so the map alone produces these signs. Sign (a) is different: training with $s$ reaches more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)
@@ -224,44 +265,55 @@ for axis, p in zip(axes, exponents, strict=True):
     pieces.end_labels(axis, labels, 8)
 axes[0].set_ylabel("share of the largest margin")
 about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; medians of the runs"
-figure_ratio
+plots.caption(figure_ratio, about_ratio)
 
 # %% [markdown]
-# Read down a column of the first table, whose diagonal shows training itself. Training with $p=2$ reaches 0.965 of the largest $\ell_2$ margin. The mapped runs of the two other exponents reach 0.870 and 0.766. In the figure, the curve of training (median) rises above the dotted levels of the mapped runs; the numbers are the exponents of training. So the map alone does not reach these margins. With 100 seeds, training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most ([record](../figures/desk/mirror_bregman.json)). But the map alone orders the ratios: with one exception in the second table, all 20 mapped matrices have their largest ratio in the norm of the map.
+# The curve of training rises above the dotted controls (the numbers are exponents of training).
 #
-# ## How near is each run to its SVM?
+# ### One path
 #
-# The paper measures distance by the *divergence* $D_\psi=1-\langle\nabla\psi(U),V\rangle$. Here $U$ and $V$ are $W$ and $W_{mm}$, divided by their $\ell_p$ norms. It is 0 only if $U=V$.
+# Sign (c) is weak for a second reason: the divergence hardly sees an error. Here is one path per exponent, from $W_0=0$.
 
 # %%
-def divergence(W_mm, W, p):
-    V, U = (M / (np.abs(M) ** p).sum() ** (1 / p) for M in (W_mm, W))  # norm 1 in l_p
-    return 1 - (image(U, p) * V).sum()  # the paper's Definition 1, up to rounding
+single = lib.unit_tokens(path_seed, n, T, d)
+paths = lib.train(single, update_rules, steps, loss="logistic")
+path_ends = section5.end_points(single, paths)
+print("trained | divergence from |       | the smallest margins, as shares of the")
+print(" with p | the SVM of p    |   r_p | largest possible smallest margin")
+for p, history in paths.items():
+    selection = lib.mirror.selected_tokens(single, history.W[:, -1])
+    D, W = divergence(path_ends[p][p].W[0], history.W[0, -1], p), history.W[:, -1:]
+    r = ratio(single, selection, W, p, path_ends[p][p])[0, 0]
+    A, _ = features(single, selection[0])
+    margins = np.sort((A * W[0, 0]).sum((1, 2))) / lib.norm_of(W[0], p) * path_ends[p][p].norm
+    print(f"{p:7g} | {D:15.4f} | {r:.3f} |", margins[:3].round(3))
 
-
-nearest = {}
-for trained, p in ratios:
-    solutions = [ends[trained][s].W for s in exponents]
-    D = [[divergence(*pair, p) for pair in zip(W_mm, remap(trained, p), strict=True)] for W_mm in solutions]
-    nearest[trained, p] = np.sum(np.argmin(D, 0) == exponents.index(p))
-show(f"runs of {seeds} nearest to the SVM in the norm of the map", nearest, "8d")
+# %% [markdown]
+# For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error; margins are linear ([the note](mirror_descent.md) shows both).
+#
+# The next figure is the paper's comparison (c). In each panel the own exponent ends lowest.
 
 # %%
 divergences = section5.divergences(histories, ends)  # by exponent of training and of SVM
-means = {pair: values[:, -1].mean() for pair, values in divergences.items()}
-print(f"mean divergence at the last step\ntrained with p | from the SVM with p =\n{'|':>16}{heads_of_columns}")
-for p in exponents:
-    print(f"{p:14g} |" + "".join(f"{means[p, s]:8.4f}" for s in exponents))
 about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: means, bands: 80 % of the runs"
 figure = figures.divergences(histories, divergences, about)
 figure
 
 # %% [markdown]
-# In each panel the curve of its own exponent ends lowest ([also with 100 seeds](../figures/desk/mirror_bregman.png)). But this is weak evidence, because every mapped matrix is nearest to the SVM of its map (first table). Moreover, for small direction errors the divergence is [quadratic](mirror_descent.md) in the error: for $p=2$ it is one minus the cosine, so an angle of 0.1 gives a divergence of 0.005. Margins are linear in $W$, so the ratio shows the error better.
+# ## What we saw
 #
-# ## Head and attention together
+# **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most. In every run $r_p$ is also the largest ratio, and the SVM of $\ell_p$ the nearest, but the map alone nearly always gives these two signs as well. No run is finished.
 #
-# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, and divides each gradient by its own norm. We use the two samples of the authors' code. As in this code, $W$ and $u$ start at zero, so that their mirror images are sums of steps and no start has to fade. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
+# <details><summary>What this does not show</summary>
+#
+# Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. Our copy of the paper contains no experiments. [With 100 seeds](../figures/desk/mirror_margins.json) training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most. For linear models the limit is known (arXiv 2205.12808).
+#
+# </details>
+
+# %% [markdown]
+# ## One more step: head and attention together
+#
+# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
 
 # %%
 joint_data = section5.joint_instance()
@@ -273,11 +325,14 @@ joint = lib.train(joint_data, update_rules, steps, recorded, head="joint", loss=
 joint_ends = section5.end_points(joint_data, joint)
 selected = {p: lib.mirror.selected_tokens(joint_data, history.W[:, -1]) for p, history in joint.items()}
 heads = {p: lib.head_svm(joint_data, selected[p], p) for p in joint}
-joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, heads))
-joint_table
+print("         | sample 1, scores after 1 step | logits after 2 steps | selected in the end")
+for p, history in joint.items():
+    after_one = joint_data.y[0, 0] * joint_data.X[0, 0] @ history.u[0, 1]
+    after_two = lib.logits(joint_data, history.W[:, 2])[0, 0]
+    print(f"p = {p:4g} | {after_one.round(2)!s:>29} | {after_two.round(2)!s:>20} | token {selected[p][0, 0]}")
 
 # %% [markdown]
-# If the prediction holds, all curves fall. The left panel shows how far $W$ is from its SVM, and the right panel how far $u$ is from its own.
+# If the prediction holds, all curves fall (left: $W$, right: $u$).
 
 # %%
 joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; float64"
@@ -285,15 +340,13 @@ joint_figure = figures.joint(joint, joint_ends, heads, joint_about)
 joint_figure
 
 # %% [markdown]
-# At the end of training all curves are falling. For $p=3$ they end farthest from their solutions, and for this exponent training selects another token of the first sample. In the right panel, the direction of $u$ is a single angle. A curve dips when this angle passes that of the solution, and rises because it overshoots.
+# At the end of training all curves are falling.
 #
-# ## What we saw
+# <details><summary>Why do the curves on the right dip, and why does $p=3$ select another token of sample 1?</summary>
 #
-# **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most. In every run the share is also larger than in the two other norms, and $W$ is nearest to its own SVM, but these two signs are weak: the map alone gives them too, the first with one exception. No run is finished.
+# A curve dips when the angle of $u$ passes that of the solution. The angle overshoots, so the curve rises again.
 #
-# <details><summary>What this does not show</summary>
-#
-# Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. Our copy of the paper contains a part of the appendix, but no main theorem and no experiments. For linear models the limit is known (arXiv 2205.12808).
+# Training with $p=3$ selects token 0, and the other exponents token 1 (counted from 0). In the first steps the head is hardly trained, and the map of $p=3$ lifts small entries most. It first lifts those of $u$, so that tokens 0 and 1 score almost alike (0.54 and 0.58). Then it lifts those of $W$, so that token 0 gets the larger logit (2.9 and 0.77). From then on the head trains mainly on this token.
 #
 # </details>
 #
@@ -319,11 +372,17 @@ for p, history in long_runs.items():
 #
 # </details>
 #
-# **To prove.** Show that $\lVert W_t\rVert_p^{p-1} \le \eta t$ for the normalised rule from zero. [The note](mirror_descent.md) has the solution.
+# 2. Delete the division by the largest entry in `mirror_step`. *Prediction:* for which $p$ do the two examples by hand now end with `nan`?
+#
+# <details><summary>Answer</summary>
+#
+# For $p=1.75$, with $q=7/3$. The smallest positive float is about $10^{-323}$, so $|G|^q$ becomes 0 once the entries of $G$ are below $10^{-138}$. This $W$ grows fastest, so its gradient gets there first. The other two runs end before their sums vanish.
+#
+# </details>
 #
 # ## The small print
 #
-# **The theorem.** Our copy of the paper lacks the formulas of its theorem, so we restored them. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. The theorem does not cover our starts and our normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
+# **The theorem.** Our copy of the paper contains a part of the appendix, without displayed formulas and without the main theorem. We restored this statement from the appendix's proofs, as far as they fix it; the rest is our reading. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. It does not cover our starts and normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, convergence")
@@ -341,33 +400,17 @@ for p, history in histories.items():
     print(f"p = {p:g}: equal after {history.iterations[k]} steps; runs with locally optimal tokens: {optimal} of {seeds}")
 
 # %% [markdown]
-# **The claims** are measured numbers with their bounds. Here `row` and `runs` ask which SVM is nearest. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
+# <details><summary>The claims of the next table</summary>
+#
+# A claim is a measured number with its bound. `row`, `runs` and `path` ask which SVM is nearest. `joint.tokens` compares the selected tokens with those of the authors' code, which depend on $p$ in the same way. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
+#
+# </details>
 
 # %%
 table = claims.Table(section5.bregman_claims(divergences, histories))
-table
-
-# %% [markdown]
-# ### One path
-#
-# Here we train on one data set from $W_0=0$.
-
-# %%
-single = lib.unit_tokens(path_seed, n, T, d)
-paths = lib.train(single, update_rules, steps, loss="logistic")
-path_ends = section5.end_points(single, paths)
-print(f"trained with p | r_p for p =             | smallest margins, as shares of the largest\n{'|':>16}{heads_of_columns} | possible smallest margin in the rule's norm")
-for p, history in paths.items():
-    selection = lib.mirror.selected_tokens(single, history.W[:, -1])
-    r = [ratio(single, selection, history.W[:, -1:], s, path_ends[p][s])[0, 0] for s in exponents]
-    A, _ = features(single, selection[0])
-    margins = np.sort((A * history.W[0, -1]).sum((1, 2))) / lib.norm_of(history.W[:, -1], p) * path_ends[p][p].norm
-    print(f"{p:14g} |" + "".join(f"{value:8.3f}" for value in r) + " |", margins[:3].round(3))
 path_table = claims.Table(section5.path_claims(paths, path_ends))
-path_table
-
-# %% [markdown]
-# For $p=3$ one margin lags behind, so the ratio is about three quarters. The divergence is only 0.0057 all the same (`path.end.3`), because it is quadratic in the error. [The note](mirror_descent.md) shows this with numbers, and why the paths of $p=2$ and $p=3$ cannot have ended.
+joint_table = claims.Table(section5.joint_claims(joint_data, joint, joint_ends, heads))
+claims.Table([*table, *path_table, *joint_table])
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
@@ -375,7 +418,7 @@ def named(name, values):
     return {f"{name}_{p:g}".replace(".", "_"): value for p, value in values.items()}
 
 
-means = {f"p{p:g}_q{s:g}".replace(".", "_"): mean for (p, s), mean in means.items()}
+means = {f"p{p:g}_q{s:g}".replace(".", "_"): values[:, -1].mean() for (p, s), values in divergences.items()}
 # Here each SVM has the tokens that training with the exponent of the SVM selects.
 own = section5.divergences(histories, ends, own_tokens=True)
 means |= {f"own_p{p:g}_q{s:g}".replace(".", "_"): values[:, -1].mean() for (p, s), values in own.items()}

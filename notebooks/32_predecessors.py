@@ -47,7 +47,7 @@
 # | $K$, $Q$ trained | the direction of $KQ^\top$ tends to that of the solution of the SVM in $\lVert\cdot\rVert_*$, whose rank is at most $\min(n, d)$ |
 # | several tokens | the growing part of $W$ turns towards the matrix of smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The earlier paper states the first two results for paths of minimisers of growing norm. It also states the first result for gradient descent. We measure what training does.
+# The earlier paper states the first two results for minimisers of the loss along a path of growing norm. It also states the first result for gradient descent. We measure what training does.
 #
 # With several tokens $W$ is a sum of two parts. One part stays finite and sets the weights inside $O_i$. The other part
 # grows and takes the weight away from all other tokens. A cell below prints paper C's theorem on paths of minimisers.
@@ -121,7 +121,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 #
 # 1. We train $(K, Q)$ and $W$ from random starts, with entries as in an untrained linear layer. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with the solutions of the SVMs in both norms, for the tokens that the run selects.
 # 2. We solve the nuclear-norm SVM for other sizes and count the rank of its solution.
-# 3. We train $W$ with the head for several tokens, from zero. Before we compute the alignment of $W$, we remove the part that stays finite.
+# 3. Starting from zero, we train $W$; the head is the fixed one for several tokens, defined above. Before we compute the alignment of $W$, we remove the part that stays finite.
 # 4. We minimise the loss on spheres of growing radius $R$, from $W_{mm}$ and from other starts. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
 
 # %%

@@ -79,7 +79,7 @@ for name, p in (("l1.1", 1.1), ("l3", 3.0)):
 # %% [markdown]
 # ## What the data decide
 #
-# **This page trains no network for its results.** It redraws them from the committed training curves and judges them by the rules of [protocol.md](protocol.md). To train
+# **The results on this page require no training.** They are redrawn from the committed training curves and judged by the rules of [protocol.md](protocol.md). To train
 # the network of the paper's size again, run `python -m lib.training imdb_paper`; this needs the data and a GPU. In our time on one H100 we could run
 # four seeds for 4,000 steps. The command `python -m lib.training imdb_256` trains the reduced network in 4.6 processor hours.
 #

@@ -63,7 +63,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 #
 # ## What the data decide
 #
-# **This page trains no network for its results.** It redraws them from the committed training curves and judges them by the rules of [protocol.md](protocol.md), which were fixed
+# **The results on this page require no training.** They are redrawn from the committed training curves and judged by the rules of [protocol.md](protocol.md), which were fixed
 # before the runs. To train the networks again, run `python -m lib.training vit_48000`; this needs the data and 2.2 processor hours.
 #
 # How do we compare the two rules? To measure the early lead, we count the steps that each rule takes to the same test accuracy, as in the paper's plot. This is the best accuracy that both

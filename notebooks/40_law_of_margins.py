@@ -18,13 +18,13 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.
-# Theorem 1 (quoted below) only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$, the distance between the two directions, by a multiple of $t^{-1/2}$, up to logarithms.
+# Its Theorem 1 (quoted below) only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$, the distance between the two directions, by a multiple of $t^{-1/2}$, up to logarithms.
 #
-# **Question.** How large *is* the error? In which cases can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
+# **Question.** How large *is* the error? When can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
 #
 # ## Two samples in the plane
 #
-# Take two samples of two tokens. The first tokens are $(1,0)$ and $(0,\frac12)$, both with the score 1; the second tokens are zero. The query is not a token but the number 1, so $W$ is a vector in the plane.
+# Take two samples of two tokens. The first tokens are $(1,0)$ and $(0,\frac12)$, both with the score 1. The second tokens are zero, so their score is 0. The query is the number 1, so $W$ is a vector in the plane.
 # The *margins*, logit of the first token minus logit of the second, are $g_1=w_1$ and $g_2=\frac12w_2$.
 #
 # The *token SVM* asks for the shortest $W$ with both margins at least 1, so $w_1\ge1$ and $w_2\ge2$. Its solution is $W_{mm}=(1,2)=1\cdot(1,0)+4\cdot(0,\frac12)$.
@@ -58,8 +58,8 @@ run = record.start("40_law_of_margins", "A", globals())
 # %%
 A, W_mm, path = np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([1.0, 2.0]), [np.zeros(2)]
 for _ in range(1000):
-    other = 1 / (1 + np.exp(A @ path[-1]))  # weight of the second token of each sample
-    pull = np.exp(other - 1) * other * (1 - other)  # e^-f p (1 - p), exponential loss
+    other = 1 / (1 + np.exp(A @ path[-1]))  # q, the weight of the second token of each sample
+    pull = np.exp(other - 1) * other * (1 - other)  # e^-f q (1 - q), exponential loss
     path.append(path[-1] + 0.1 * pull @ A / np.linalg.norm(pull @ A))  # NGD: a step of 0.1
 for t in (1, 10, 100, 300, 1000):
     g, length = A @ path[t], np.linalg.norm(path[t])
@@ -68,9 +68,9 @@ for t in (1, 10, 100, 300, 1000):
     print(f"error x ||W|| = {error * length:.4f}")
 
 # %% [markdown]
-# Both margins grow without bound, but their *difference* converges to $-\log4=-1.386$, and 4 is the ratio of the duals.
+# Both margins grow, but their *difference* converges to $-\log4=-1.386$, and 4 is the ratio of the duals.
 #
-# Why? In the code, sample $i$ pulls on $W$ with the force $e^{q-1}q(1-q)$. Late in training the weight $q=1/(1+e^{g_i})$ of its second token is nearly $e^{-g_i}$, so the force is nearly proportional to $e^{-g_i}$.
+# Why? Let $q=1/(1+e^{g_i})$ be the weight of the second token of sample $i$. The answer, the weighted mean of the scores 1 and 0, is $f=1-q$. By [page 00](00_attention_by_hand.ipynb), the sample pulls on $W$ with the force $e^{-f}q(1-q)$. Late in training $q$ is nearly $e^{-g_i}$, so the force is nearly proportional to $e^{-g_i}$.
 #
 # 1. Each step is the sum of $(1,0)$ and $(0,\frac12)$, each multiplied by its pull. If $g_2-g_1=-\log4$, sample 2 pulls four times as hard as sample 1. Then the step points along $W_{mm}$ and does not change the difference.
 # 2. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If the difference is smaller, it rises.
@@ -88,10 +88,9 @@ ray_off = abs(np.linalg.norm(beside) / np.linalg.norm(rest) - 1)
 figure_ray
 
 # %% [markdown]
-# Left: the path joins the dotted line, which is parallel to the dashed ray. Right: its distance from the ray converges to our prediction from the duals.
+# Left: the path joins the dotted line, parallel to the dashed ray. Right: its distance from the ray converges to our prediction.
 #
-# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. (The direction error, $2\sin(\theta_t/2)$, is nearly $\sin\theta_t$ for small angles.) So $W_t$ needs the length $C/\sin1°$.
-# Each step is 0.1 long, and late steps point almost along $W_{mm}$, so we predict $C/(0.1\,\sin1°)$ steps, up to a few, because the early steps point elsewhere.
+# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. (The direction error, $2\sin(\theta_t/2)$, is nearly $\sin\theta_t$.) So $W_t$ needs the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -112,34 +111,41 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | the *margin level* at step $t$: the mean of the margins with the weights $\beta_m$, whose sum is $\lVert W_{mm}\rVert^2$ |
 # | $o_m$ | the *offset* of a pair: the limit of $g_m-a_t$ |
 #
-# **Theorem (in words).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, that the selected tokens have the higher scores, that the steps are short, and that the run gets far enough (both defined below). Then
-# $$\|W_t\|\,\sin\theta_t\to C,\qquad C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
-# The matrix $\rho_\perp$ is the limit of the part of $W_t$ orthogonal to the ray through $W_{mm}$. The mean $\text{mean}_\beta$ has the weights $\beta$, so $\sum_m\beta_mo_m=0$ and $\rho_\perp$ is orthogonal to $W_{mm}$. If the $A_m$ are independent, exactly one $\rho_\perp$ in their span has these inner products, and a linear system gives it.
+# Let $L^*$ be the loss if every selected token had the weight 1. Once the weights of the other tokens are small,
+# $$L-L^*\approx\frac1n\sum_m\kappa_me^{-g_m},\qquad-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m .$$
+# [Page 00](00_attention_by_hand.ipynb) derives both for the exponential loss, whose $\lvert\ell'(\gamma)\rvert$ is $e^{-\gamma}$. We call $\kappa_me^{-g_m}$ the *pull* of a pair.
 #
-# **In the plane above**, the $\kappa_m$ are equal, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant. Its mean with the weights 1 and 4 is $-0.8\log4$, so the offsets are $o=(0.8,-0.2)\log4$. The vector with these margins is $\rho_\perp=(0.8,-0.4)\log4$, as before.
+# **Deviations correct themselves.** Suppose that every pair is on the support with a positive dual. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t\perp W_{mm}$. Then, by $\langle A_m,W_{mm}\rangle=1$, the margins are $g_m=a_t+\langle A_m,\rho_t\rangle$. We show that late in training $\rho_t$ takes steps of gradient descent on
+# $$F(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle},\qquad\rho\perp W_{mm}.$$
 #
-# **Why?** Late in training, $-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m$ ([page 00](00_attention_by_hand.ipynb) derives this sum). As in the plane, deviations correct themselves, until the sum points along $W_{mm}=\sum_m\beta_mA_m$ ([the note](law_of_margins.md#the-law-that-notebook-40-measures) shows that this is gradient descent on a convex function). Then the pulls $\kappa_me^{-g_m}$ are proportional to the duals, and logarithms give $o_m$.
+# 1. *Only $\rho_t$ decides how the pulls compare.* Let $\pi_m$ be the pull of $m$ divided by the sum of all pulls. The common factor $e^{-a_t}$ cancels, so $\pi_m=\kappa_me^{-\langle A_m,\rho_t\rangle}/\sum_k\kappa_ke^{-\langle A_k,\rho_t\rangle}$.
+# 2. *$\rho_t$ descends on $F$.* Since $-\nabla L$ is a multiple of $\bar A=\sum_m\pi_mA_m$, a step of $W_t$ is $\eta'\bar A$ with some $\eta'>0$ (under NGD, $\eta'=\eta/\lVert\bar A\rVert$). The part of this step orthogonal to $W_{mm}$ is the step of $\rho_t$. Differentiate $F$: this part of $\bar A$ is $-\nabla F(\rho_t)$. So $\rho_{t+1}=\rho_t-\eta'\,\nabla F(\rho_t)$. From $W_0=0$, $\rho_t$ stays in the span of the $A_m$.
+# 3. *$F$ has a minimum there.* Let $\rho\ne0$ lie in the span. Then $\sum_m\beta_m\langle A_m,\rho\rangle=\langle W_{mm},\rho\rangle=0$. The products $\langle A_m,\rho\rangle$ are not all 0 and all $\beta_m$ are positive, so one product is negative. Hence $F(s\rho)\to\infty$ as $s\to\infty$. A convex function that tends to infinity along every ray has a minimum; $F$ has it at one point, $\rho_\perp$.
+# 4. *There the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted with the $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
 #
-# **Short** means $\eta\lVert W_{mm}\rVert D^2<8$ for NGD, with the largest distance $D$ between two $A_m$ on the support. In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$.
+# The path's distance from the ray is $\lVert\rho_t\rVert$. So:
 #
-# **Far enough** means that one inequality holds at one step: $a_t\ge A$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the number $A$ on (the note computes it: inequality 8), this sum is too small to carry the run away from the law.
-
-# %%
-plane = attention.token_set(
-    [[[1, 0], [0, 0]], [[0, 0.5], [0, 0]]], [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 2.0]
-)
-plane_law = margin_law.margin_law(plane, svm.token_svm(plane))
-local = margin_theorem.Local(plane, plane_law, plane.opt, "exponential")
-for t in (50, 100, 300):
-    proof = margin_theorem.prove(local, dynamics.NGD(0.1), (A @ path[t])[:, None])
-    print(f"t = {t:3}: level a_t = {proof.level:5.2f}, A = {proof.A:.2f}, a_t >= A: {proof.holds}")
-
-# %% [markdown]
-# In the plane, the level is too low at step 50. At step 100 it is high enough, which proves the limit.
+# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the lengths of the steps have an infinite sum. Let the steps be short, so that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Let the run get far enough, to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ holds (the fold derives both). Then $\rho_t\to\rho_\perp$, and
+# $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
+# If the $A_m$ are independent, this linear system gives $\rho_\perp$.
 #
-# **Other starts, and pairs off the support** leave a component $\omega_\infty$ that is orthogonal to all $A_m$ of the support. (A pair off the support soon stops pulling, since its margin grows faster, but later steps never undo its early pushes.) $C$ still follows from the pairs on the support. By Pythagoras, $\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}$; the note proves this limit.
+# **In the plane**, $\kappa$ is constant, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant, with the mean $-0.8\log4$. So $o=(0.8,-0.2)\log4$, and $\rho_\perp=(0.8,-0.4)\log4$ as before.
 #
-# Paper A says:
+# <details><summary>When is this proved? (One minimum; dependent $A_m$; short steps; far enough)</summary>
+#
+# *One minimum.* The curvature of $F$ along a unit matrix $v\perp W_{mm}$ is the variance of the numbers $\langle A_m,v\rangle$ with the weights $\pi_m$. It is never negative, so $F$ is convex. It is zero only if all these numbers are equal. Weighted with the $\beta_m$, they add up to $\langle W_{mm},v\rangle=0$, so they would all be 0, which is impossible for a unit matrix in the span. So $F$ is strictly convex there and has only one minimum.
+#
+# *Dependent $A_m$.* If the $A_m$ are not independent, several choices of duals give the same $W_{mm}$. The law holds with those that are proportional to the pulls at $\rho_\perp$.
+#
+# *Short.* The numbers $\langle A_m,v\rangle$ lie in an interval of length $D$, the largest distance between two $A_m$, so their variance is at most $D^2/4$. Gradient descent on a convex function is stable if its step size, multiplied by the curvature, is below 2. So step sizes below $8/D^2$ are short enough. NGD's step size on $F$ is $\eta'=\eta/\lVert\bar A\rVert$. Since $\langle A_m,W_{mm}\rangle=1$ for all pairs, $\langle\bar A,W_{mm}\rangle=1$, and hence $\lVert\bar A\rVert\ge1/\lVert W_{mm}\rVert$. So *short* means for NGD that
+# $$\eta\,\lVert W_{mm}\rVert\,D^2<8 .$$
+# In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$. [The note](law_of_margins.md#theorem) has the conditions for other rules, and shows that near the limit longer steps are short enough, too.
+#
+# *Far enough* means that at one step the level $a_t$ is at least a number $a^*$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, the scores, the step size, and on how far $g_m-a_t$ still are from the $o_m$; it is inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes $a^*$ for its runs and for the plane: there, the level is too low at step 50 and high enough at step 100.
+#
+# </details>
+#
+# Paper A's bound:
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -147,69 +153,112 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## The formula in code
 #
-# Take six samples of eight random unit tokens.
+# We predict $C$ for the data of [page 10](10_fixed_decoder.ipynb) with seed 0, and train from zero.
+
+# %%
+def law_of(data):  # the A_m of the support, W_mm, the offsets and rho_perp, for the exponential loss
+    X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
+    gamma = y[:, None] * (X @ u)  # the scores, (n, T)
+    opt, best = gamma.argmax(1), gamma.max(1)
+    i, s = np.nonzero(np.arange(X.shape[1]) != opt[:, None])  # every pair
+    A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, s], z[i]).reshape(len(i), -1)  # A_m, as rows
+    kappa = np.exp(-best[i]) * (best[i] - gamma[i, s])
+    beta = svm.token_svm(data).duals[0].ravel()
+    W_mm = beta @ A
+    on = beta > 0  # the support, because ...
+    assert (on == (A @ W_mm < 1 + 1e-6)).all()  # ... here a dual is positive exactly if the margin is 1
+    log_ratio = np.log(kappa[on] / beta[on])
+    o = log_ratio - beta[on] @ log_ratio / beta[on].sum()  # the offsets
+    rho = A[on].T @ np.linalg.solve(A[on] @ A[on].T, o)  # rho_perp
+    print(f"C = {np.linalg.norm(rho):.6f} from the duals, {on.sum()} of {on.size} pairs on the support")
+    return A[on], W_mm, o, rho
+
+
+def error(W, W_mm):  # the direction error
+    return np.linalg.norm(W / np.linalg.norm(W) - W_mm / np.linalg.norm(W_mm))
+
+
+figure2 = dict(n=20, T=10, d=300, signal=3.0, noise=0.1)
+fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **figure2))
+_, V, _, _ = law_of(fig2.tokens)
+W = dynamics.train(fig2, dynamics.NGD(0.025), 50_000, [50_000]).weights(-1)[0].ravel()
+print(f"||W_t|| x error = {np.linalg.norm(W) * error(W, V):.6f} at t = 50,000")
+
+# %% [markdown]
+# All pairs are on the support, and $C$ is the whole error.
+#
+# **Other starts, and pairs off the support.** On page 00 the run did not start at zero, and one pair was off the support. What changes?
+#
+# Pulls of support pairs lie in the span of their $A_m$: they never change the part of $W_t$ outside this span. This part comes from the start and from the pulls of the pairs off the support, which fade because their margins grow faster. So it converges, to a matrix $\omega_\infty$. Inside the span, the descent on $F$ forgets the start and the early pulls, so $C$ stays the same. By Pythagoras ([proof](law_of_margins.md#theorem)),
+# $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}.$$
+# On page 00, this product was 0.966:
+
+# %%
+def outside(W, A):  # the part of W outside the span of the rows of A
+    return W - A.T @ np.linalg.lstsq(A.T, W, rcond=None)[0]
+
+
+by_hand = attention.two_examples()  # page 00
+A, V, predicted, rho = law_of(by_hand)
+W_0 = np.array([[1.5, 1.5], [-1.0, 1.0]])
+history = dynamics.train(by_hand, dynamics.NGD(0.02), 10_000, [0, 10_000], start=W_0[None])
+first, last = (history.weights(k)[0].ravel() for k in (0, 1))
+print("offsets / log 2: predicted", (predicted / np.log(2)).round(4), end=", ")
+print("measured", ((A @ last - last @ V / (V @ V)) / np.log(2)).round(4))
+for name, W in (("start", first), ("end", last)):
+    print(f"{name:5}: the part outside the span is", outside(W, A).reshape(2, 2).round(3).tolist())
+omega = np.linalg.norm(outside(last, A))
+print(f"sqrt(C^2 + {omega:.3f}^2) = {np.hypot(np.linalg.norm(rho), omega):.3f};", end=" ")
+print(f"||W_t|| x error = {np.linalg.norm(last) * error(last, V):.3f}")
+
+# %% [markdown]
+# The duals of page 00 are $\frac12,\frac18,\frac18$, and $\kappa$ is twice as large in example 2. So $\log(\kappa/\beta)$ is $(1,4,4)\log2$ up to a constant. Its mean is $2\log2$, so the offsets are $(-1,2,2)\log2$. On page 00, column 1 of $W_t$ was $\log2/\sqrt2=0.49$ too short, and column 2 was $\log2=0.69$ too long. These are the offsets: along their rays, the columns are $g_1(-\frac12,\frac12)$ and $g_2(0,-\frac12)$. The part outside is left over from the start; the pair off the support turned its sign.
+#
+# Six samples of eight random unit tokens:
 
 # %%
 problem = coordinates.minimal(tokens.unit_tokens([1], n=6, T=8, d=10))
 data = problem.tokens
-X, y, z, u = data.X[0], data.y[0], data.z[0], data.u[0]  # (n, T, r), (n,), (n, q), (r,)
-gamma = y[:, None] * (X @ u)  # the scores, (n, T)
-opt, best = gamma.argmax(1), gamma.max(1)
-i, s = np.nonzero(np.arange(8) != opt[:, None])  # every pair
-A = np.einsum("md,me->mde", X[i, opt[i]] - X[i, s], z[i]).reshape(len(i), -1)  # A_m, as rows
-kappa = np.exp(-best[i]) * (best[i] - gamma[i, s])  # exponential loss
-solution = svm.token_svm(data)
-beta = solution.duals[0].ravel()
-on = beta > 0  # the support
-log_ratio = np.log(kappa[on] / beta[on])
-predicted = log_ratio - beta[on] @ log_ratio / beta[on].sum()  # the offsets
-rho = A[on].T @ np.linalg.solve(A[on] @ A[on].T, predicted)  # rho_perp
-law = margin_law.margin_law(data, solution)  # the library's
+A, V, predicted, rho = law_of(data)
+law = margin_law.margin_law(data, svm.token_svm(data))  # the library's
 assert np.isclose(np.linalg.norm(rho), law.constant[0])
-print(f"C = {np.linalg.norm(rho):.6f}, {on.sum()} of {on.size} pairs on the support")
 
-# %% [markdown]
-# Now we train.
-
-# %%
 history = dynamics.train(problem, dynamics.NGD(0.5), 100_000, [0, 10_000, 50_000, 100_000])
 early, half, late = (history.weights(k)[0].ravel() for k in (1, 2, 3))
-V = solution.W[0].ravel()  # W_mm
-offsets = history.margins[0, -1].ravel()[on] - late @ V / (V @ V)  # g_m - a_t
-print("predicted", *(f"{value:7.3f}" for value in predicted[:6]))
-print("measured ", *(f"{value:7.3f}" for value in offsets[:6]))
+offsets = A @ late - late @ V / (V @ V)  # g_m - a_t
+print("predicted offsets", *(f"{value:7.3f}" for value in predicted[:6]))
+print("measured offsets ", *(f"{value:7.3f}" for value in offsets[:6]))
 print(f"largest error of an offset at t = 100,000: {np.abs(offsets - predicted).max():.1e}")
 
-
-def error(W):  # the direction error
-    return np.linalg.norm(W / np.linalg.norm(W) - V / np.linalg.norm(V))
-
-
-in_span = A[on].T @ np.linalg.lstsq(A[on].T, early, rcond=None)[0]
-sizes = np.linalg.norm(rho), np.linalg.norm(early - in_span)
-print(f"C = {sizes[0]:.2f} from the duals; ||omega_inf|| = {sizes[1]:.2f}, read off at t = 10,000")
-print(f"predicted: ||W_t|| x error -> {np.hypot(*sizes):.2f}")
-print(f"measured at t = 100,000:      {np.linalg.norm(late) * error(late):.2f}")
-print(f"error of W_t: {error(late):.1e}; of W_t - W_(t/2): {error(late - half):.1e}")
+omega = np.linalg.norm(outside(early, A))
+print(f"||omega_inf|| = {omega:.2f}, read off this run at t = 10,000")
+print(f"||W_t|| x error, from C and the omega read off: {np.hypot(np.linalg.norm(rho), omega):.2f}")
+print(f"||W_t|| x error, measured at t = 100,000:       {np.linalg.norm(late) * error(late, V):.2f}")
+print(f"error of W_t: {error(late, V):.1e}; of W_t - W_(t/2): {error(late - half, V):.1e}")
 print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[1000] - path[500]).round(4))
 
 # %% [markdown]
-# Here $C$ is less than a quarter of the whole constant. We know no formula for $\omega_\infty$; [page 43](43_map_of_the_constant.ipynb) predicts its length by integrating a flow.
+# The offsets follow the law. Most of the error is $\omega_\infty$, for which we know no formula.
 #
-# **Two iterates give the direction without this error.** $W_t$ is $a_tW_{mm}$ plus a part that converges to $\rho_\perp+\omega_\infty$, and $W_{t/2}$ has the same form. In $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane, the printed difference is $22.3607\cdot(1,2)$. [Page 41](41_how_margins_settle.ipynb) uses this trick.
+# **Two iterates give the direction without this error.** $W_t-a_tW_{mm}$ converges, so in $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane, the printed difference is $22.3607\cdot(1,2)$.
 #
 # ## Many runs
 #
-# We compare runs in [five settings](law_of_margins.md#five-settings) with the law. We exclude runs that are too short or violate a hypothesis ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). The last printed line counts the runs in which an inequality like $a_t\ge A$ holds at the last step.
+# We compare runs in [five settings](law_of_margins.md#five-settings) with the law: page 10's data, the unit tokens, and three others.
+#
+# <details><summary>What the code checks</summary>
+#
+# A `LawSetting` is the tokens, rule, loss and start of some runs. `compare` trains them and computes their $C$ and errors. A run has a `refusal`, and is excluded, if it is too short or violates a hypothesis ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). `prove` checks at one step of a run whether the steps are short and the level has reached $a^*$; `Local` holds the constants that it needs.
+#
+# </details>
 
 # %%
 every = range(seeds)
 gaussian = tokens.gaussian_tokens(every, n=10, T=6, d=300)
 unequal = phase_diagram.skewed(gaussian, 0.5, every)
 start = dynamics.gaussian_start(coordinates.minimal(unequal), 0.01, range(1000, 1000 + seeds))
-sizes = dict(n=20, T=10, d=300, signal=3.0, noise=0.1)  # paper A, Figure 2
-means = tokens.class_mean_tokens(every, **sizes)
-antipodal = tokens.class_mean_tokens(every, **sizes, antipodal=True)
+means = tokens.class_mean_tokens(every, **figure2)
+antipodal = tokens.class_mean_tokens(every, **figure2, antipodal=True)
 unit = tokens.unit_tokens(every, n=6, T=8, d=10)
 momentum, small_step = dynamics.NGD(0.025, momentum=0.9), dynamics.NGD(0.1)
 settings = [
@@ -225,15 +274,25 @@ for one in out:
     print(f"excluded: {one.setting.name}, seed {one.run}, {one.premise}")
 proved = sum(one.proof().holds for one in kept)
 print(f"{len(kept)} of {len(compared)} runs are compared with the law at t = {steps:,}")
-print(f"the inequality holds in {proved} of these {len(kept)} runs")
+print(f"in {proved} of these {len(kept)} runs the limit is proved: the last step meets the hypotheses of a theorem")
+
+# The same test in the plane, whose margins are w_1 and w_2 / 2.
+plane = attention.token_set(
+    [[[1, 0], [0, 0]], [[0, 0.5], [0, 0]]], [1.0, 1.0], z=[[1.0], [1.0]], u=[1.0, 2.0]
+)
+plane_law = margin_law.margin_law(plane, svm.token_svm(plane))
+local = margin_theorem.Local(plane, plane_law, plane.opt, "exponential")
+for t in (50, 100):
+    proof = margin_theorem.prove(local, dynamics.NGD(0.1), (path[t] * [1, 0.5])[:, None])
+    print(f"plane, t = {t:3}: level a_t = {proof.level:.2f}, a* = {proof.A:.2f}, far enough: {proof.holds}")
 
 # %%
-about_offsets = f"Unit tokens, n=6, T=8, d=10, NGD at t = 100,000; in words: {len(kept)} runs at t = {steps:,}"
+about_offsets = f"Bars: unit tokens, n=6, T=8, d=10, NGD at t = 100,000. Text: {len(kept)} runs of five settings at t = {steps:,}"
 figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# If the law holds, the bars end at the ticks, so we can read duals off margins. The bars show the run above. The text in the figure is about all runs of this section.
+# If the law holds, the bars (the unit tokens above) end at the ticks, so we can read duals off margins.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -242,9 +301,13 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagona
 figure_diagonal
 
 # %% [markdown]
-# Left: if the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). Right (logarithmic axis): if $\omega_\infty$ adds to the error, the mark is open and lies to the right of 1.
+# Left: if the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). Right: a mark is open, and lies to the right of 1, if $\omega_\infty$ adds to the error.
 #
-# In the folded table, each row is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails. The prediction in `law.constant` takes $\lVert W_t\rVert$ and, at $t/10$, $\omega_\infty$ from the run itself.
+# <details><summary>The claims in the next table</summary>
+#
+# Each row of the folded table is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails.
+#
+# </details>
 
 # %%
 table = claims.Table(runs.all_claims(kept))
@@ -253,10 +316,15 @@ table
 # %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$, so on one problem all rules should fall on one line. Gradient descent (GD) with constant steps and Polyak's rule with a constant cap are slow, because the gradient shrinks like $e^{-g}$. So we also let the steps of GD grow like $e^t$ and the cap like $e^{0.8t}$, stored as logarithms.
+# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2) all rules should fall on one line. Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still short and the law not yet valid. So we also let steps and cap grow.
+#
+# <details><summary>How fast?</summary>
+#
+# The steps of GD grow like $e^t$, and the cap of Polyak's rule grows like $e^{0.8t}$. Why these two? If the steps of GD grow like $e^t$, then $a_t$ comes to rise by 1 per step, because only then is $e^{t}e^{-a_t}$ constant. Without a cap, each step of Polyak's rule comes to raise $a_t$ by $\frac12$, so its factor grows like $e^{a_t}$, which is like $e^{t/2}$. A cap that grows faster than that soon has no effect; $e^{0.8t}$ is one example. The code stores logarithms, because $e^t$ overflows.
+#
+# </details>
 
 # %%
-fig2 = coordinates.minimal(tokens.class_mean_tokens(0, **sizes))
 target = svm.token_svm(fig2.tokens)
 fig2_law = margin_law.margin_law(fig2.tokens, target)
 collapsed, short = law_steps.figure2_runs(fig2, target.W, growing_steps)
@@ -267,9 +335,13 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve is one rule with one loss. Near $\|W_t\|=10$ they lie below the dotted line, because the part of $W_t$ that tends to $\rho_\perp$ is still short. Near 100 they reach it, but GD with constant steps and Polyak's rule with a constant cap end earlier, at the crosses.
+# Each blue curve is one rule with one loss. They reach the dotted line near $\|W_t\|=100$; slow rules end at the crosses.
 #
-# The folded table has the numbers: the row `law.collapse` is about the curves on the line, the rows `law.unseen` about the crosses, and `law.settling` belongs to page 41. None fails.
+# <details><summary>The claims in the next table</summary>
+#
+# `law.collapse` is about the curves on the line, `law.unseen` about the crosses, and `law.settling` belongs to page 41. None fails.
+#
+# </details>
 
 # %% tags=["nbval-check-output"]
 collapse_table = claims.Table(law_steps.figure2_claims(collapsed, short, "W_mm", fig2_law))
@@ -280,7 +352,7 @@ collapse_table
 #
 # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know which tokens the run selects and $\omega_\infty=0$, we know this constant before training. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$, not only like $t^{-1/2}$.
 #
-# The limit is proved for runs that meet the hypotheses and reach $a_t\ge A$. For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
+# For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
 #
 # ## Change this
 #

@@ -247,7 +247,7 @@ figure_real
 #
 # ## What we saw
 #
-# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the duals give the rates $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Few of the random independent supports gave runs that oscillated for long.
+# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the duals give the rates $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Among the random supports with linearly independent features, few gave runs that oscillated for long.
 #
 # Once offsets have converged, they cancel in $W_{2t}-W_t$. For NGD this difference was many orders of magnitude nearer to the max-margin direction than $W_t$. On real tokens, too, the duals give the constant.
 #
@@ -272,7 +272,7 @@ for k in range(len(at) - 1):
 #
 # </details>
 #
-# **To prove.** Take gradient descent on $\frac\lambda2x^2$ with steps $h$. For which $h$ does it converge, and what does it do at $h=2/\lambda$?
+# **To prove.** Consider gradient descent on $\frac\lambda2x^2$ with step size $h$. For which $h$ does it converge, and what does it do at $h=2/\lambda$?
 #
 # <details><summary>Solution</summary>
 #

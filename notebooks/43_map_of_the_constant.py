@@ -174,9 +174,9 @@ print("log(1.5 ||W_t||)", np.log(1.5 * bent.norm[0]).round(3))
 assert np.abs(off - np.log(1.5 * bent.norm[0])).max() < 0.2
 
 # %% [markdown]
-# **In general**, call a pair *tight* if its margin at $W_{mm}$ is exactly 1. On this page, the *support* holds only the tight pairs whose dual is positive. With one degenerate pair $k$, $W$ must move along $W_{mm}+d_k/a_t$. The matrix $d_k$ lies in the span of the tight features, with $\langle A_k,d_k\rangle=1$ for this pair and 0 for every other tight pair. This motion needs a pull of $\|d_k\|^2/a_t$ on pair $k$, so $\|d_k\|^2/a_t$ replaces the dual $\beta_k=0$.
+# **In general**, call a pair *tight* if its margin at $W_{mm}$ is exactly 1. On this page, the *support* holds only the tight pairs whose dual is positive. With one degenerate pair $k$, $W$ must move along $W_{mm}+d_k/a_t$, where $d_k$ is the matrix in the span of the tight features with $\langle A_k,d_k\rangle=1$ for this pair and 0 for every other tight pair. This motion needs a pull of $\|d_k\|^2/a_t$ on pair $k$, so $\|d_k\|^2/a_t$ replaces the dual $\beta_k=0$.
 #
-# **Several degenerate pairs** share the work, and $W$ moves along $W_{mm}+D/a_t$. Here $D$ has the least norm with $\langle A_m,D\rangle=0$ on the support and $\langle A_k,D\rangle\ge1$ on the degenerate pairs. This is a second SVM. Its duals $y_k$, divided by $a_t$, replace the zero duals of the first SVM.
+# **Several degenerate pairs** share the work, and $W$ moves along $W_{mm}+D/a_t$. Here $D$ is the matrix of least norm that satisfies $\langle A_m,D\rangle=0$ on the support and $\langle A_k,D\rangle\ge1$ on the degenerate pairs. This is a second SVM. Its duals $y_k$, divided by $a_t$, replace the zero duals of the first SVM.
 
 # %%
 idle, _ = zero_duals.study(every, 1, zero_steps, step=0.5)

@@ -158,7 +158,7 @@ plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disput
 #
 # We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule moves the matrices of the blocks, and Adam all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
 #
-# The margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean $\lVert x\rVert^2$. In place of the sign norm we take its bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$, because a product $xy^\top$ has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
+# The margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean $\lVert x\rVert^2$. In place of the sign norm we take the upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$: $W$ is a sum of $d_h$ products $xy^\top$, divided by $\sqrt{d_h}$, and each product has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
 #
 # We call a predicted ranking *reproduced* only if the predicted rule is ahead of every other rule. The figure shows the rival whose interval begins lowest.
 #
@@ -196,7 +196,7 @@ figure_vit
 #
 # **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, with a median ratio of 92 %. For Adam with a long memory this holds in three of ten runs.
 #
-# If selections compete from zero, the rules differ. Steepest descent in $\ell_1$ and in the nuclear norm, and Adam, win more than half of their comparisons. The other four steepest rules win fewer. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
+# If selections compete from zero, the rules differ. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four steepest rules win fewer. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
 #
 # In the vision transformer only one of four rankings is decided: gradient descent leads in the nuclear norm.
 #

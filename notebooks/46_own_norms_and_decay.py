@@ -60,7 +60,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 #
 # If these numbers change during training but converge, the rule should still maximise the margin in this norm. So what does each rule divide by?
 #
-# * *AdaGrad* divides by the root of its sum of $G_{jk}^2$. We take this root at the end of the run as $H_{jk}$.
+# * *AdaGrad* divides by the square root of the sum of $G_{jk}^2$ over all steps so far. We take this root at the end of the run as $H_{jk}$.
 # * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages the squares of these gradients. So up to a common factor, $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each times its *dual*. The dual is the weight of the feature in the matrix that has the smallest $N(W)$ with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, which we solve by iteration. It needs only the tokens and the selection.
 # * *Shampoo with sums and SOAP* divide by matrices. These matrices, too, define a norm for each rule.
 #

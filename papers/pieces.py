@@ -59,7 +59,11 @@ def cells(
             colour = plots.BLACK
         ax.text(*at[::-1], word, ha="center", va="center", fontsize=7, color=colour)
     for axis, labels in ((ax.xaxis, columns), (ax.yaxis, rows)):
-        words = [label if isinstance(label, str) else f"{label:g}" for label in labels]
+        words = []
+        for label in labels:
+            if not isinstance(label, str):
+                label = f"{label:g}"
+            words.append(label)
         axis.set_ticks(range(len(words)), words)
     ax.tick_params(length=0)
     ax.grid(False)
@@ -96,7 +100,7 @@ def strip(
     Points beyond one of the two `ends` are drawn as an arrow at this end. Beside it is
     the value of the point, or the number of points if there are several or the point is
     infinite. NaN is not drawn. `looks` has an entry for each row. A line is drawn at
-    `bound`, the required value. `filled` has, by row, whether each point is filled
+    `bound`, the required value. `filled` says, for each row, which points are filled
     (points,); by default none is. `said` has words to the right of each row. `names`
     are passed to Axes.set.
     """
@@ -111,8 +115,11 @@ def strip(
         for some, face in ((full & inside, like.colour), (~full & inside, "none")):
             points = dict(markersize=3.5, markeredgewidth=0.8, markerfacecolor=face)
             ax.plot(values[some], height[some], **like.mark, **points)
-        beyond = ("<", ends[0], values < ends[0]), (">", ends[1], values > ends[1])
-        for arrow, end, out in beyond:
+        beyond = (
+            ("<", 6, ends[0], values < ends[0]),
+            (">", -6, ends[1], values > ends[1]),
+        )
+        for arrow, shift, end, out in beyond:
             if out.any():
                 ax.plot(end, row, arrow, color=like.colour, clip_on=False, markersize=5)
                 single = out.sum() == 1 and np.isfinite(values[out][0])
@@ -120,7 +127,7 @@ def strip(
                     words = f"{values[out][0]:.2g}"
                 else:
                     words = f"{out.sum()} of {len(values)}"
-                beside(ax, end, row, words, place=(-6 if arrow == ">" else 6, 0))
+                beside(ax, end, row, words, place=(shift, 0))
     if bound is not None:
         ax.axvline(bound, **plots.BOUND)
     ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5), **names)
@@ -328,9 +335,9 @@ def forest(
             beyond = f" ({bar.value:.2g})"
         else:
             beyond = ""
-        word = bar.words or (
-            bar.verdict if bar.verdict in plots.TABLES["verdict"] else ""
-        )
+        word = bar.words
+        if not word and bar.verdict in plots.TABLES["verdict"]:
+            word = bar.verdict
         right = dict(
             transform=ax.get_yaxis_transform(), va="center", fontsize="x-small"
         )

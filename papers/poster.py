@@ -166,27 +166,36 @@ def _turning(axes: list[Axes]) -> None:
     scores = attention.scores(data, data.u)[0, example]
     query = data.z[0, example]
     towards = turning.directions(svm.token_svm(data).W[0])[example]
+    above = {"textcoords": "offset points", "ha": "center"}
+    centred = {"ha": "center", "va": "center", "zorder": 4}
     for axis, t, W in zip(axes, SHOWN, path, strict=True):
+        # The direction of largest margin.
+        ray = np.outer([0, 2.6], towards)
+        axis.plot(ray[:, 0], ray[:, 1], **plots.BOUND)
+
+        # The tokens, with their scores and weights.
         weights = attention.weights(data, W[None])[0, example]
-        axis.plot(*np.outer([0, 2.6], towards).T, **plots.BOUND)
-        for k, at in enumerate(data.X[0, example]):
-            best = k == data.opt[0, example]
-            colour = plots.look("best token").colour if best else plots.GREY
+        for k, (x, y) in enumerate(data.X[0, example]):
+            colour = plots.GREY
+            if k == data.opt[0, example]:
+                colour = plots.look("best token").colour
             # The smallest disc is large enough for its score. The words are above the
             # disc, so that a larger disc moves them up.
             size = 90 + 585 * weights[k]
-            axis.scatter(*at, s=size, color=colour, zorder=3)
-            words = f"{100 * weights[k]:.0f} %"
-            above = {"textcoords": "offset points", "ha": "center"}
             lift = np.sqrt(size) / 2 + 3
-            axis.annotate(words, at, (0, lift), **above, **SMALL)
-            centred = {"ha": "center", "va": "center", "zorder": 4}
-            axis.text(*at, f"{scores[k]:.0f}", color=plots.PAPER, **centred, **SMALL)
+            axis.scatter(x, y, s=size, color=colour, zorder=3)
+            score = f"{scores[k]:.0f}"
+            axis.text(x, y, score, color=plots.PAPER, **centred, **SMALL)
+            weight = f"{100 * weights[k]:.0f} %"
+            axis.annotate(weight, (x, y), (0, lift), **above, **SMALL)
+
+        # The arrow W_t z, whose length grows like a logarithm.
         arrow = W @ query
-        length = 0.55 + 0.28 * np.log2(1 + np.linalg.norm(arrow))
-        tip = length * arrow / np.linalg.norm(arrow)
-        drawn = {"arrowstyle": "-|>", "color": OURS, "linewidth": 2.4}
-        axis.annotate("", tip, (0, 0), arrowprops=drawn, zorder=5)
+        size = np.linalg.norm(arrow)
+        length = 0.55 + 0.28 * np.log2(1 + size)
+        tip = length * arrow / size
+        style = {"arrowstyle": "-|>", "color": OURS, "linewidth": 2.4}
+        axis.annotate("", tip, (0, 0), arrowprops=style, zorder=5)
         axis.set(xlim=(-2.2, 2.9), ylim=(-1.5, 2.3), aspect="equal")
         axis.axis("off")
         axis.text(0.35, -1.4, f"$t$ = {t:,}", ha="center", fontsize=9)
@@ -300,7 +309,11 @@ def _speed(axis: Axes) -> None:
             axis.plot(ends, [row, row], color=colour, linewidth=4, alpha=0.45)
             axis.plot(found[f"{rule}_steps_ratio"], row, "o", color=colour, ms=5)
             _right(axis, row, says, colour)
-            names.append(f"{data if k == 0 else ''}   {NAMES[rule]}")
+            # The first row of a data set names it.
+            if k == 0:
+                names.append(f"{data}   {NAMES[rule]}")
+            else:
+                names.append(f"   {NAMES[rule]}")
             row += 1
     axis.set(xscale="log", xlim=(0.19, 2.8), ylim=(row - 0.5, -0.6))
     plots.threshold(axis, 1, "as SGD", upright=True, at=1.02, place=(0, 1))

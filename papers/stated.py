@@ -86,7 +86,11 @@ class Stated:
             source = source or paper
         more = dict(zip(("remark", "why"), remarks, strict=False)) | more
         more.setdefault("same_as", self._same_as.get(id, ""))
-        short = [name if isinstance(name, str) else f"{name:g}" for name in names]
+        short = []
+        for name in names:
+            if not isinstance(name, str):
+                name = f"{name:g}"
+            short.append(name)
         text = words.format(*short, *say)
         made = claims.bounded(
             ".".join((id, *short)), text, source, bound or asked, values, **more

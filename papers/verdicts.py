@@ -66,12 +66,19 @@ class Interval:
         tail = 0.5 + self.level / 2
         between = stats.t.ppf(tail, n - 1) ** 2 * values.var(ddof=1) / n
         half = math.sqrt(between + stats.norm.ppf(tail) ** 2 * self.other_variance)
-        value = float(values.mean()) + (halves * half if halves else 0.0)
-        return math.exp(value) if self.geometric else value
+        offset = 0.0
+        if halves:  # 0 times an infinite half would be NaN
+            offset = halves * half
+        value = float(values.mean()) + offset
+        if self.geometric:
+            return math.exp(value)
+        return value
 
     def __str__(self) -> str:
         text = f"{self.estimate:.3g} [{self.low:.3g}, {self.high:.3g}]"
-        return f"{text} ({self.note})" if self.note else text
+        if self.note:
+            text += f" ({self.note})"
+        return text
 
 
 def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
@@ -117,7 +124,9 @@ def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Inter
     bounded = np.where(never, horizon, steps) / np.where(theirs, horizon, reference)
     missed = f"{never.sum()} of {len(steps)} runs and {theirs.sum()} of the reference's"
     opened = bool(theirs.any()), bool(never.any())
-    note = f"{missed} missed the target" if any(opened) else ""
+    note = ""
+    if any(opened):
+        note = f"{missed} missed the target"
     return replace(ratio_interval(bounded), opened=opened, note=note)
 
 
@@ -184,7 +193,10 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
         return 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (low, middle) if says(math.exp(middle)) else (middle, high)
+        if says(math.exp(middle)):
+            high = middle
+        else:
+            low = middle
     return math.exp(high)
 
 
@@ -210,7 +222,9 @@ def decided(supported: bool, refuted: bool) -> str:
     """
     if supported:
         return REPRODUCED
-    return NOT_REPRODUCED if refuted else UNDECIDED
+    if refuted:
+        return NOT_REPRODUCED
+    return UNDECIDED
 
 
 def _within(ratio: Interval) -> bool:

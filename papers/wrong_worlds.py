@@ -82,7 +82,8 @@ class World:
         exponent, or in one sample or pair.
         """
         text = FAMILIES[self.family][0]
-        return "one" in text or abs(self.size) <= (0.05 if "%" in text else 0.1) + 1e-12
+        largest = 0.05 if "%" in text else 0.1
+        return "one" in text or abs(self.size) <= largest + 1e-12
 
     def of(self, family: str) -> float:
         """Return by how much this world is wrong in `family`; 0 if it is right."""
@@ -364,7 +365,7 @@ def _exchanged(world: World, trained: Any) -> Any:
 
 
 def _spread_otherwise(world: World, function: Any) -> Any:
-    """Replace `_spreads` by a function that grows with another exponent in d."""
+    """Replace `_spreads` with a function that grows like a different power of d."""
 
     @wraps(function)
     def spreads(tokens: TokenSet, *more: float) -> tuple[np.ndarray, ...]:

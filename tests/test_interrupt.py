@@ -27,7 +27,13 @@ class Slow:
 
 sys.meta_path.insert(0, Slow())
 """
-COMMANDS = ["companion.batch", "companion.tables", "lib.training", "papers.falsify"]
+COMMANDS = [
+    ["-m", "companion.batch"],
+    ["-m", "companion.tables"],
+    ["-m", "lib.training"],
+    ["-m", "papers.falsify"],
+    ["docs/build.py"],
+]
 
 
 def waited_for(condition):
@@ -38,17 +44,16 @@ def waited_for(condition):
     pytest.fail("it never came")
 
 
-@pytest.mark.parametrize("module", COMMANDS)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_is_one_sentence_from_the_first_import_on(
-    module, number, tmp_path
-):
+def test_an_interrupt_is_one_sentence_from_the_first_import_on(words, number, tmp_path):
     mark = tmp_path / "waits"
     (tmp_path / "sitecustomize.py").write_text(SLOW.format(mark=str(mark)))
+    path = os.pathsep.join([str(tmp_path), str(files.ROOT)])
     process = subprocess.Popen(
-        [sys.executable, "-m", module],
+        [sys.executable, *words],
         cwd=files.ROOT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path), "RUNS_DIR": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": path, "RUNS_DIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -131,6 +136,37 @@ def test_an_interrupt_ends_a_compiled_loop_and_the_next_one_trains(rule):
     assert process.stdout.readline() == "trains\n"
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=600)[0] == "completed\n"
+
+
+COUNTS = """import itertools
+from lib import interrupt
+from lib.networks.text import Vocabulary
+interrupt.end_in_a_sentence()
+
+def endless():
+    print("counts", flush=True)
+    yield from itertools.repeat("A good film, a bad film.")
+
+Vocabulary.of(endless(), 6)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_counting_of_words(number):
+    process = subprocess.Popen(
+        [sys.executable, "-c", COUNTS],
+        cwd=files.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout.readline() == "counts\n"
+    process.send_signal(number)
+    try:
+        output = process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+    assert (process.returncode, output) == (interrupt.STATUS, f"{interrupt.SENTENCE}\n")
 
 
 FORKED = """import lib, multiprocessing

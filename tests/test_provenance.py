@@ -61,6 +61,12 @@ def test_a_tree_is_named_by_its_commit_and_whether_its_code_changed(
     assert provenance.commit() == head + "-dirty" * dirty
 
 
+def test_a_tree_whose_state_git_cannot_tell_is_not_called_clean(repository):
+    head = provenance.git("rev-parse", "HEAD")[:12]
+    (repository / ".git" / "index").write_bytes(b"no index")
+    assert provenance.commit() == head + "-dirty"
+
+
 READ = [
     ("16_vit_cifar10", "kept", "figures/desk/cifar10_50000.npz"),
     ("19_theory_ledger", "kept", "figures/power/fastrates_ledger.json"),

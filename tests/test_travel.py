@@ -82,7 +82,9 @@ def records():
             direction_error=errors,
             measured=errors,
             remaining=errors,
+            steps_needed=np.ones(1),
         ),
+        by_coordinates.against(DATA),
     ]
     return {type(record): record for record in made}
 

@@ -229,4 +229,7 @@ def _has_own_changes(place: Path, content: bytes) -> bool:
             return False
     except OSError:
         return True  # a folder, or a file that may not be read
-    return bool(provenance.git("status", "--porcelain", "--ignored", "--", str(place)))
+    if provenance.git("rev-parse", "HEAD") is None:
+        return False  # no repository that could hold the change
+    # None, if git fails here, does not show that the change is committed.
+    return provenance.git("status", "--porcelain", "--ignored", "--", str(place)) != ""

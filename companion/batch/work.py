@@ -186,8 +186,11 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
             note = publish(job)
     except Timeout:
         error = "another batch runs it"
-    except TimeoutError:
-        error = f"a cell took longer than {timeout:g} s"
+    except TimeoutError as exception:
+        if timeout is None:  # a file system or a network may time out, too
+            error = f"TimeoutError: {exception}"
+        else:
+            error = f"a cell took longer than {timeout:g} s"
     except OSError as exception:
         # If the disk is full, the system's error names no file.
         exception.filename = exception.filename or str(job.work)
@@ -204,7 +207,9 @@ def _said(exception: Exception) -> str:
     """
     name = getattr(exception, "ename", None) or type(exception).__name__
     lines = str(getattr(exception, "evalue", None) or exception).strip().splitlines()
-    return f"{name}: {lines[0]}" if lines else name
+    if not lines:
+        return name
+    return f"{name}: {lines[0]}"
 
 
 @contextlib.contextmanager
@@ -341,4 +346,6 @@ def publish(job: Job) -> str:
     )
     files.write(job.work / record.MARKER, marker.dumps())
     files.replace_folder(job.work, job.results)
-    return "" if records else "  (no figure saved)"
+    if not records:
+        return "  (no figure saved)"
+    return ""

@@ -5,6 +5,7 @@ Each verdict is read from the record of our figure at its largest scale, and nev
 typed.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,7 +242,7 @@ def reason(name: str, known: Mapping[str, Mapping]) -> str:
     if verdict(name, known) != "fails":
         return ""
     remarks = [one.get("remark") for one in known[slug]["claims"] if one["id"] == id]
-    return remarks[0] or ""
+    return claims.markdown(remarks[0] or "")
 
 
 def share(name: str, known: Mapping[str, Mapping]) -> str:
@@ -267,7 +268,9 @@ def share(name: str, known: Mapping[str, Mapping]) -> str:
     """
     slug, _, number = name.partition("/")
     saved = known.get(slug, {}).get("numbers", {}).get(number)
-    return f"{saved['value']:.0%}".replace("%", " %") if saved else "no such number yet"
+    if not saved:
+        return "no such number yet"
+    return f"{saved['value']:.0%}".replace("%", " %")
 
 
 def page(folder: Path) -> str:
@@ -298,6 +301,11 @@ def page(folder: Path) -> str:
     def judge(name: str):
         return verdict(name, known)
 
+    def verdicts(row: Row):
+        # A claim that checks several sentences counts once.
+        names = {name: None for one in row.sentences for name in one.claims}
+        return Counter(judge(name) for name in names)
+
     def why(name: str):
         return reason(name, known)
 
@@ -305,6 +313,11 @@ def page(folder: Path) -> str:
         return share(name, known)
 
     text = template.render(
-        rows=rows(folder), pages=pages, judge=judge, why=why, part=part
+        rows=rows(folder),
+        pages=pages,
+        judge=judge,
+        verdicts=verdicts,
+        why=why,
+        part=part,
     )
     return text.strip() + "\n"

@@ -24,6 +24,7 @@ from companion.claims import (
     VERDICTS,
     Claim,
     held,
+    markdown,
     shown,
     verdict,
 )
@@ -265,29 +266,30 @@ class Figure:
     @property
     def title(self) -> str:
         """Its title in the index, or else its number and paper: "Figure 2, paper A"."""
-        words = (self.entry.title if self.entry else "") or self.record["figure"]
+        words = self.record["figure"]
+        if self.entry and self.entry.title:
+            words = self.entry.title
         if self.section == "Ours":
             whose = "ours"
         else:
             whose = f"paper {self.section}"
-        return f"{words[:1].upper()}{words[1:]}, {whose}"
+        return markdown(f"{words[:1].upper()}{words[1:]}, {whose}")
 
     @property
     def sentence(self) -> str:
         """What it shows, as Markdown: the sentence in the index, or the caption."""
         if self.entry is None:
-            return self.record["caption"]
+            return markdown(self.record["caption"])
         text = filled(self.entry.sentence, self.record)
         return text[:1].upper() + text[1:] + "."
 
     @cached_property
     def alt(self) -> str:
         """The picture in words, without TeX: its headline, and what it shows."""
-        seen = f" {self.sentence}" if self.entry else f" {self.record['caption']}"
+        shows = self.sentence if self.entry else self.record["caption"]
         result, reading = headlines.above(self.slug, self.record)
-        words = re.sub(
-            r"\\[lr]?Vert|\\\|", "‖", f"{result or self.title}. {reading}{seen}"
-        )
+        sentences = f"{result or self.title}. {reading} {shows}"
+        words = re.sub(r"\\[lr]?Vert|\\\|", "‖", sentences)
         return re.sub(r"[$*{}\\]", "", words)
 
     @cached_property

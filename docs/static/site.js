@@ -1,39 +1,38 @@
 "use strict";
-// A field that filters a table of claims, and folds that open before a page is printed.
+// A field that filters the claims of a paper, and folds that open before a page is printed.
 
 document.addEventListener("DOMContentLoaded", () => {
-  for (const table of document.querySelectorAll("table.claims")) {
-    const rows = [...table.tBodies[0].rows];
-    if (rows.length < 12) continue;
-    const field = document.createElement("input");
-    const count = document.createElement("output");
-    const bar = document.createElement("p");
-    field.type = "search";
-    field.placeholder = "Filter: Lemma 5, fails, norm ...";
-    field.setAttribute("aria-label", "Filter the claims");
-    bar.className = "filter";
-    bar.append(field, " ", count);
-    (table.closest(".text_html") || table).before(bar);
+  const article = document.querySelector("article > section");
+  const sections = [...document.querySelectorAll("article > section > section")];
+  const rows = (part) => [...part.querySelectorAll("table.claims tbody tr")];
+  if (!sections.some((section) => section.querySelector("table.claims"))) return;
+  if (rows(article).length < 12) return;
 
-    const texts = rows.map((row) => row.textContent.toLowerCase());
-    // A statement is shown with all its claims if its own words match.
-    const filter = () => {
-      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const claims = rows.filter((row) => !row.classList.contains("statement"));
-      let statement = null;
-      for (const row of rows) row.hidden = true;
-      rows.forEach((row, k) => {
-        if (row.classList.contains("statement")) statement = { row, text: texts[k] };
-        const text = (statement ? statement.text : "") + texts[k];
-        if (row === statement?.row || !words.every((word) => text.includes(word))) return;
-        row.hidden = false;
-        if (statement) statement.row.hidden = false;
-      });
-      count.textContent = `${claims.filter((row) => !row.hidden).length} of ${claims.length} claims`;
-    };
-    field.addEventListener("input", filter);
-    filter();
-  }
+  const bar = document.createElement("p");
+  const field = document.createElement("input");
+  const count = document.createElement("output");
+  bar.className = "filter";
+  bar.append(field, " ", count);
+  field.type = "search";
+  field.placeholder = "Filter: Lemma 5, fails, norm ...";
+  field.setAttribute("aria-label", "Filter the claims");
+  article.querySelector("p").after(bar);
+
+  // A statement is shown with all its claims if its own words match, else with those that do.
+  const filter = () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const matches = (text) => words.every((word) => text.toLowerCase().includes(word));
+    for (const section of sections) {
+      const own = [...section.children].filter((part) => part.matches("h2, p"));
+      const text = own.map((part) => part.textContent).join(" ");
+      for (const row of rows(section)) row.hidden = !matches(text + row.textContent);
+      section.hidden = !matches(text) && rows(section).every((row) => row.hidden);
+    }
+    const shown = rows(article).filter((row) => !row.hidden);
+    count.textContent = `${shown.length} of ${rows(article).length} claims`;
+  };
+  field.addEventListener("input", filter);
+  filter();
 });
 
 window.addEventListener("beforeprint", () => {

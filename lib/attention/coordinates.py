@@ -123,7 +123,7 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """Express a token set in orthonormal bases of the spans of its tokens and queries.
 
     The bases come from Gram-Schmidt in the order given. Scores, norms and angles stay
-    the same up to rounding, so that training costs r = min(nT, d) and q = min(n, d_z)
+    the same up to rounding, but training needs only r = min(nT, d) and q = min(n, d_z)
     coordinates instead of d and d_z. With a mask, nT is the number of real tokens in
     the run that has most of them.
 
@@ -214,8 +214,11 @@ def first_equal(X: np.ndarray) -> np.ndarray:
 def _basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find an orthonormal basis of the span of `rows` (runs, m, d).
 
-    Returns the basis (runs, d, r) with r = min(d, m), and the rows in this basis (runs,
-    m, r). If the span has a smaller dimension, further columns complete the basis.
+    It is that of Gram-Schmidt on the rows in their order: row k has coordinates in the
+    first k + 1 columns only, up to rounding, and its last one is positive. Returns the
+    basis (runs, d, r) with r = min(d, m), and the rows in this basis (runs, m, r). If
+    rows depend on earlier ones, they add no column; further columns then complete the
+    basis.
     """
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.attention.losses import check_loss, log_derivative, log_gap, log_loss
-from lib.attention.token_sets import TokenSet, as_array
+from lib.attention.token_sets import TokenSet, as_array, check_kind
 from lib.representation import Shapes
 
 
@@ -182,6 +182,8 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     ------
     ValueError
         If W has the wrong shape.
+    TypeError
+        If `tokens` is no TokenSet.
 
     Examples
     --------
@@ -195,6 +197,7 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     array([[[-0.5, -1. ,  0.5],
             [-0.5, -0.5,  0.5]]])
     """
+    check_kind(tokens)
     W = as_array("W", W)
     _check_shape("W", W, (len(tokens.X), tokens.shape[-1], tokens.z.shape[-1]))
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
@@ -238,6 +241,8 @@ def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     ------
     ValueError
         If W has the wrong shape.
+    TypeError
+        If `tokens` is no TokenSet.
 
     Examples
     --------
@@ -279,6 +284,8 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     ------
     ValueError
         If u has the wrong shape.
+    TypeError
+        If `tokens` is no TokenSet.
 
     Examples
     --------
@@ -292,6 +299,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     >>> data.opt
     array([[2, 2]])
     """
+    check_kind(tokens)
     u = as_array("u", u)
     _check_shape("u", u, (len(tokens.X), tokens.shape[-1]))
     return _shown(tokens, tokens.y[..., None] * np.einsum("rntd,rd->rnt", tokens.X, u))
@@ -330,6 +338,8 @@ def gradients(
     ------
     ValueError
         If W or u has the wrong shape; if `loss` is not in ``LOSSES``.
+    TypeError
+        If `tokens` is no TokenSet.
 
     Examples
     --------
@@ -349,6 +359,7 @@ def gradients(
     >>> float((grad_W**2).sum().round(3))
     0.405
     """
+    check_kind(tokens)
     runs, _, _, d = tokens.shape
     W = as_array("W", W)
     u = as_array("u", u)

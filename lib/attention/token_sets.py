@@ -183,19 +183,38 @@ class TokenSet(Shapes):
         ValueError
             If no run is selected, or `runs` is a single number: `run` takes one.
         """
+        mask = self.mask
+        if mask is not None:
+            mask = mask[runs]
         return TokenSet(
             X=self.X[runs],
             y=self.y[runs],
             z=self.z[runs],
             u=self.u[runs],
             opt=self.opt[runs],
-            mask=None if self.mask is None else self.mask[runs],
+            mask=mask,
         )
 
 
 def _with_runs_axis(value: np.ndarray | None):
     """Add an axis of one run in front of the value; None stays None."""
-    return None if value is None else value[None]
+    if value is None:
+        return None
+    return value[None]
+
+
+def _real_or_none(name: str, value: ArrayLike | None) -> np.ndarray | None:
+    """Return an argument as an array of real numbers; None stays None."""
+    if value is None:
+        return None
+    return _real(name, value)
+
+
+def _array_or_none(name: str, value: ArrayLike | None) -> np.ndarray | None:
+    """Return an argument as an array of any type; None stays None."""
+    if value is None:
+        return None
+    return as_array(name, value)
 
 
 def _opt_by_score(tokens: TokenSet) -> np.ndarray:
@@ -211,7 +230,9 @@ def _opt_by_score(tokens: TokenSet) -> np.ndarray:
     if tied.any():
         run, sample = np.argwhere(tied)[0]
         best = np.flatnonzero(is_largest[run, sample])
-        shown = ", ".join(map(str, best[:5])) + (", ..." if best.size > 5 else "")
+        shown = ", ".join(map(str, best[:5]))
+        if best.size > 5:
+            shown += ", ..."
         raise ValueError(
             f"sample {sample} of run {run} has a tie for the opt token: its scores are "
             f"{scores[run, sample, best[0]]:.4g} at the tokens {shown}; say which of "
@@ -243,9 +264,14 @@ def token_set(
     y : array_like (n,) or (runs, n)
         The labels, -1 or +1.
     z : array_like (n, d_z) or (runs, n, d_z), optional
-        The queries. Default: the first token of each sample that is not masked.
+        The queries. Default: the first token of each sample that is not masked, which
+        is the query in paper A. In data of your own the first token may say little
+        about its sample. Then give the mean token of each sample instead,
+        ``z=[np.mean(sample, 0) for sample in X]`` if X has no padding.
     u : array_like (d,) or (runs, d), optional
-        The head. Default: zero.
+        The head. Default: zero, which is a start for ``train(..., head="joint")``. A
+        fixed head of zero gives no token a score, and training ends at its first step
+        as "stalled".
     opt : array_like of int (n,) or (runs, n), optional
         The index of each sample's opt token. Default: the token of largest score
         y_i u^T x_{i,t} (paper A, Definition 1), which needs a head. Masked tokens do
@@ -308,11 +334,11 @@ def token_set(
         )
     else:
         X, mask = padded
-    mask = None if mask is None else as_array("mask", mask)
+    mask = _array_or_none("mask", mask)
     y = _real("y", y)
-    z = None if z is None else _real("z", z)
-    u = None if u is None else _real("u", u)
-    opt = None if opt is None else as_array("opt", opt)
+    z = _real_or_none("z", z)
+    u = _real_or_none("u", u)
+    opt = _array_or_none("opt", opt)
     _check_axes(X, 3, 4)
     if X.ndim == 3:
         X = _with_runs_axis(X)
@@ -470,17 +496,21 @@ def _samples(sets: Sequence) -> list[np.ndarray]:
 def _is_ragged(X: Sequence) -> bool:
     """Tell whether nested sequences are of different lengths."""
     try:
-        as_array("X", X)
+        np.asarray(X)
     except ValueError:
         return True
+    except (RuntimeError, TypeError):  # a torch tensor that numpy does not take
+        return False
     return False
 
 
 def _depth(value: Any) -> int:
     """Count the axes of nested sequences along their first entries."""
-    if isinstance(value, list | tuple):
-        return 1 + (_depth(value[0]) if value else 0)
-    return np.ndim(value)
+    if not isinstance(value, list | tuple):
+        return np.ndim(value)
+    if not value:
+        return 1
+    return 1 + _depth(value[0])
 
 
 def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
@@ -489,10 +519,9 @@ def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
     Raises ValueError, with the `name` of the sample, if they are not such an array, or
     if it is empty.
     """
-    try:
-        values = as_array(f"X: {name}", tokens)
-    except ValueError:
-        raise ValueError(f"X: {name} has tokens of different dimensions") from None
+    if _is_ragged(tokens):
+        raise ValueError(f"X: {name} has tokens of different dimensions")
+    values = as_array(f"X: {name}", tokens)
     if values.ndim != 2 or not values.size:
         raise ValueError(
             f"X: {name} has shape {values.shape}; it needs (T_i, d), neither of them 0"
@@ -517,7 +546,11 @@ def _check_finite(name: str, value: np.ndarray) -> None:
     wrong = ~np.isfinite(value)
     if wrong.any():
         place = np.argwhere(wrong)[0]
-        axes = ("run", "sample", "token")[: 1 if name == "u" else value.ndim - 1]
+        # The last axis holds the entries of a vector; u has no axis of samples.
+        if name == "u":
+            axes = ("run",)
+        else:
+            axes = ("run", "sample", "token")[: value.ndim - 1]
         where = ", ".join(f"{axis} {k}" for axis, k in zip(axes, place, strict=False))
         raise ValueError(f"{name} holds NaN or infinite values, first in {where}")
 
@@ -525,7 +558,7 @@ def _check_finite(name: str, value: np.ndarray) -> None:
 def _kind(value: np.ndarray) -> str:
     """Return in words what an array contains instead of real numbers."""
     if value.dtype.kind in "USO":
-        return f"text or objects such as {value.ravel().tolist()[0]!r}"
+        return f"text or objects such as {value.ravel().tolist()[0]!r:.60}"
     return f"{value.dtype} values"
 
 
@@ -562,9 +595,18 @@ def as_array(name: str, value: ArrayLike) -> np.ndarray:
     except (RuntimeError, TypeError) as error:
         # A torch tensor in bfloat16, or one with a gradient.
         raise TypeError(
-            f"{name} cannot become a numpy array: give a torch tensor as "
-            f"{name}.detach().cpu().float() ({error})"
+            f"{name} cannot become a numpy array: give t.detach().cpu().float() in "
+            f"place of a torch tensor t ({error})"
         ) from None
+
+
+def check_kind(tokens: Any) -> None:
+    """Raise TypeError unless `tokens` is a TokenSet."""
+    if not isinstance(tokens, TokenSet):
+        raise TypeError(
+            f"tokens = {type(tokens).__name__}; it must be a TokenSet, which "
+            "lib.token_set makes of arrays, or the `.tokens` of a Minimal"
+        )
 
 
 def check_sizes(tokens: TokenSet) -> None:

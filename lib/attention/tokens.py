@@ -87,7 +87,10 @@ def class_mean_tokens(
         # (d, 2), orthonormal
         directions = np.linalg.qr(data.standard_normal((d, 2)))[0]
         plus = signal * directions[:, 0]
-        minus = -plus if antipodal else signal * directions[:, 1]
+        if antipodal:
+            minus = -plus
+        else:
+            minus = signal * directions[:, 1]
         y = labels.choice((-1.0, 1.0), n)
         X = data.standard_normal((n, T, d))
         X *= noise

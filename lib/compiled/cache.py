@@ -3,7 +3,9 @@
 numba stores a compiled function under the file that defines it. It does not notice if
 another file changes whose functions this one calls. Here any such change leads to
 another folder, which contains no old code. If a file in the folder cannot be read, for
-example because it was cut off, its function is compiled again.
+example because it was cut off, its function is compiled again. If a file cannot be
+written, for example because a folder is in its place, its function is compiled in every
+process, and a sentence on stderr says so.
 """
 
 import hashlib
@@ -117,6 +119,25 @@ def _load_index(self: IndexDataCacheFile) -> dict:
     return found if isinstance(found, dict) else {}
 
 
+def _save_overload(self: Cache, sig: Any, data: Any) -> None:
+    """Let numba keep a compiled function; if it cannot, say so, once in a process."""
+    try:
+        _numbas_save_overload(self, sig, data)
+    except OSError as error:
+        path = error.filename2 or error.filename or self.cache_path
+        if not _UNWRITABLE:
+            print(
+                f"{path} cannot be written ({error.strerror}): its function is "
+                f"compiled again in every process; remove {self.cache_path}",
+                file=sys.stderr,
+            )
+        _UNWRITABLE.append(path)
+
+
+_UNWRITABLE: list[str] = []  # files of the cache that could not be written
+
 _numbas_load_index = IndexDataCacheFile._load_index
 IndexDataCacheFile._load_index = _load_index
+_numbas_save_overload = Cache._save_overload
+Cache._save_overload = _save_overload
 Cache._load_overload = _readable(Cache._load_overload, None)  # ty: ignore[invalid-assignment]

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from lib.compiled import vectors
-from lib.compiled.status import LONGEST
+from lib.compiled.status import LOG_LONGEST
 
 # Adding this to a number and subtracting it again rounds the number to a whole one.
 ROUNDING = 1.5 * 2.0**52
@@ -23,7 +23,7 @@ def exp_of(x: Any) -> Any:
     Parameters
     ----------
     x : float or Vector
-        A number, or WIDTH of them side by side, at most LONGEST.
+        A number, or WIDTH of them side by side, at most LOG_LONGEST.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def exp(x: np.ndarray, out: np.ndarray) -> None:
     Parameters
     ----------
     x : ndarray (m,)
-        Numbers, each at most LONGEST.
+        Numbers, each at most LOG_LONGEST.
     out : ndarray (m,)
         Filled with e^x, with 0 for NaN.
     """
@@ -177,7 +177,7 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     work : ndarray (m,)
         Work space.
     out : ndarray (m,)
-        Filled with the powers, unless the largest has a logarithm above LONGEST.
+        Filled with the powers, unless the largest has a logarithm above LOG_LONGEST.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
             top = -math.inf
         whole = exponent >= 1.0
         root = exponent == 0.5 or exponent == 1.5
-        if top <= LONGEST:
+        if top <= LOG_LONGEST:
             for i in range(x.size):
                 size = abs(x[i])
                 out[i] = (size if whole else 1.0) * (
@@ -212,6 +212,6 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     top = -math.inf
     for i in range(x.size):
         top = max(top, work[i])
-    if top <= LONGEST:
+    if top <= LOG_LONGEST:
         exp(work, out)
     return top

@@ -2,6 +2,5 @@
 
 COMPLETED, STALLED, DIVERGED = range(3)
 NAMES = ("completed", "stalled", "diverged")  # by code
-LONGEST = (
-    600.0  # log of the longest step, entry or slope of the loss that counts as finite
-)
+# The log of the largest step, entry or slope of the loss that counts as finite.
+LOG_LONGEST = 600.0

@@ -113,7 +113,11 @@ class _Source:
         named = self.splits[SPLITS.index(split)]
         columns = [[] for _ in self.columns]
         labels = []
-        for file in _shards(folder, named) if folder else [self.repository]:
+        if folder:
+            shards = _shards(folder, named)
+        else:
+            shards = [self.repository]
+        for file in shards:
             table = self._table(file, named)
             if rows is not None:
                 table = table.select(range(min(len(table), rows - len(labels))))

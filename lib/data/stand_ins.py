@@ -37,41 +37,55 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     reaches from -1 to 1. A label is the number of the shape, 0 to 4, plus 5 if its
     stripes are upright.
     """
-    rng = seeds.stream(0, "data").spawn(2)[split == "test"]
-    rows = TEST_ROWS if split == "test" else TRAIN_ROWS
+    # What is random, in an order that must not change: the pictures depend on it.
+    train_stream, test_stream = seeds.stream(0, "data").spawn(2)
+    if split == "test":
+        rng = test_stream
+        rows = TEST_ROWS
+    else:
+        rng = train_stream
+        rows = TRAIN_ROWS
     labels = rng.permutation(np.arange(rows) % 10)
-    size = rng.uniform(6, 11, rows)
-    phase = rng.uniform(0, 4, rows)
-    centre = rng.uniform(11, SIDE - 11, (rows, 2))
-    back = rng.uniform(0, 90, (rows, 3))
-    front = rng.uniform(150, 255, (rows, 3))
-    grid = np.arange(SIDE) - centre[..., None]  # (N, 2, SIDE)
-    # (N, SIDE, 1), (N, 1, SIDE)
-    down = grid[:, 0, :, None]
-    across = grid[:, 1, None, :]
-    phase, size, level = (values[:, None, None] for values in (phase, size, labels < 5))
+    size = rng.uniform(6, 11, (rows, 1, 1))
+    phase = rng.uniform(0, 4, (rows, 1, 1))  # of the stripes
+    centre = rng.uniform(11, SIDE - 11, (rows, 2, 1))
+    dark = rng.uniform(0, 90, (rows, 3, 1, 1))  # the colour of the ground
+    bright = rng.uniform(150, 255, (rows, 3, 1, 1))  # the colour of the shape
+
+    # The coordinates of the pixels, from the centre of the shape and in its size.
+    grid = np.arange(SIDE) - centre  # (N, 2, SIDE)
+    down = grid[:, 0, :, None]  # (N, SIDE, 1)
+    across = grid[:, 1, None, :]  # (N, 1, SIDE)
     y = down / size
     x = across / size
+
+    # The pixels inside the shape.
+    height = np.abs(y)
+    width = np.abs(x)
     radius = np.hypot(y, x)
-    largest = np.maximum(np.abs(y), np.abs(x))
-    triangle = (np.abs(x) < (y + 1) / 2) & (y < 0.8)
-    cross = (np.minimum(np.abs(y), np.abs(x)) < 0.3) & (largest < 1)
-    shapes = [
-        radius < 1,
-        largest < 0.85,
-        triangle,
-        cross,
-        (radius < 1) & (radius > 0.55),
-    ]
-    chosen = [(labels % 5 == k)[:, None, None] for k in range(5)]
+    largest = np.maximum(height, width)
+    smallest = np.minimum(height, width)
+    disk = radius < 1
+    square = largest < 0.85
+    triangle = (width < (y + 1) / 2) & (y < 0.8)
+    cross = (smallest < 0.3) & (largest < 1)
+    ring = disk & (radius > 0.55)
+    shapes = [disk, square, triangle, cross, ring]
+    number = labels[:, None, None] % 5
+    chosen = [number == k for k in range(5)]
     inside = np.select(chosen, shapes)  # (N, SIDE, SIDE)
-    along = np.where(level, *np.broadcast_arrays(down, across))
-    lit = inside * np.where((along + phase) % 4 < 2, 1.0, 0.45)
-    dark = back[..., None, None]
-    bright = front[..., None, None]
-    drawn = dark + lit[:, None] * (bright - dark)  # (N, 3, SIDE, SIDE)
-    drawn += rng.normal(0, 12, drawn.shape)
-    return (np.clip(np.rint(drawn), 0, 255).astype(np.uint8),), labels.astype(np.int64)
+
+    # The stripes, which are level or upright and four pixels apart.
+    is_level = labels[:, None, None] < 5
+    position = np.where(is_level, down, across)  # (N, SIDE, SIDE)
+    is_bright = (position + phase) % 4 < 2
+    light = inside * np.where(is_bright, 1.0, 0.45)
+
+    # The colours, with noise.
+    pictures = dark + light[:, None] * (bright - dark)  # (N, 3, SIDE, SIDE)
+    pictures += rng.normal(0, 12, pictures.shape)
+    pictures = np.clip(np.rint(pictures), 0, 255)
+    return (pictures.astype(np.uint8),), labels.astype(np.int64)
 
 
 def _made(
@@ -85,7 +99,11 @@ def _made(
     """
     rng = seeds.stream(0, "data")
     rows = []
-    for count in (TRAIN_ROWS,) if split == "train" else (TRAIN_ROWS, TEST_ROWS):
+    # "test" is drawn after "train", so that it can leave out the rows of "train".
+    counts = [TRAIN_ROWS]
+    if split != "train":
+        counts.append(TEST_ROWS)
+    for count in counts:
         taken = set(rows)
         rows = []
         labels = np.arange(count) % classes
@@ -144,9 +162,13 @@ def _comment(rng: np.random.Generator, label: int) -> tuple[str]:
     def remark(kind: str) -> str:
         return _pick(rng, WORDS[kind]).format(_pick(rng, WORDS["topics"]))
 
-    first = remark("rude" if label else "polite")
-    second = remark("polite") if rng.random() < 0.5 else ""
-    return (f"{second} {first}".strip(),)
+    if label:
+        last = remark("rude")
+    else:
+        last = remark("polite")
+    if rng.random() < 0.5:
+        return (f"{remark('polite')} {last}",)
+    return (last,)
 
 
 def _review(rng: np.random.Generator, label: int) -> tuple[str]:
@@ -154,11 +176,17 @@ def _review(rng: np.random.Generator, label: int) -> tuple[str]:
 
     Two or three of the opinions agree with the label: 0 is negative, 1 is positive.
     """
-    mine, other = (
-        WORDS[kind] for kind in (("good", "bad") if label else ("bad", "good"))
-    )
-    words = [_pick(rng, mine), _pick(rng, mine)]
-    words.append(_pick(rng, other if rng.random() < 0.5 else mine))
+    if label:
+        agreeing = WORDS["good"]
+        opposite = WORDS["bad"]
+    else:
+        agreeing = WORDS["bad"]
+        opposite = WORDS["good"]
+    words = [_pick(rng, agreeing), _pick(rng, agreeing)]
+    if rng.random() < 0.5:
+        words.append(_pick(rng, opposite))
+    else:
+        words.append(_pick(rng, agreeing))
     parts = rng.permutation(WORDS["parts"])[:3]
     first, second, third = map(
         " is ".join, zip(parts, rng.permutation(words), strict=True)

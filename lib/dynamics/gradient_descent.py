@@ -1,6 +1,7 @@
 """Train with rules that step along the gradient, in the span of the tokens."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,12 +109,14 @@ def run(
     for name in rules.keys() - raws.keys():
         raws[name] = run_numpy(reduced, rules[name], times[name])
     first_head = Start(problem.tokens.u, problem.head_outside)
-    return {
-        name: _derive(
+    histories = {}
+    for name, rule in rules.items():
+        history = _derive(
             reduced, raws[name], times[name], start, first_head, ends, head_ends
         )
-        for name in rules
-    }
+        momentum = np.full(len(history.norm), float(rule.momentum))
+        histories[name] = replace(history, momentum=momentum)
+    return histories
 
 
 def _alike(times: Mapping[Any, np.ndarray]) -> list[list[Any]]:
@@ -155,6 +158,8 @@ def _derive(
     head_targets: dict[str, Target],
 ) -> History:
     """Return the History that follows from the raw records at `times` (k,).
+
+    It lacks the momentum, which is NaN.
 
     `raw` has the fields that `run_compiled` lists; its arrays are changed in place.
     `start` is W_0, and `first_head` is u_0 with `inside` (runs, r). The coefficients of

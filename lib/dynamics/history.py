@@ -1,17 +1,20 @@
 """What training records: a `History`, which consists of arrays only."""
 
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet
+from lib.attention import coordinates, model
+from lib.attention.coordinates import Minimal
+from lib.attention.token_sets import TokenSet, as_array
 from lib.mirror import geometry
 from lib.representation import Shapes
-from lib.svm import Blocks, norm_of, token_svm
+from lib.svm import Blocks, MaxMargin, norm_of, token_svm
+from lib.svm.max_margin import checked_selection
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +36,14 @@ MEASURED_OF_TARGETS = (  # fields that map each target's name to such an array
     "head_direction_error",
     "head_alignment",
 )
+
+
+# The largest absolute and relative difference between the margins that a run recorded
+# and the margins that its W has on the same tokens. Over a million steps, these drift
+# apart by less than 1e-9.
+SAME_RUN = 1e-6
+# A part of W_0 outside minimal coordinates counts as zero below this share of ||W||.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -158,17 +169,47 @@ class Factors(Shapes):
 PATHS = (Coefficients, Weights, Factors)
 
 
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Comparison(Shapes):
+    """A run measured against the SVM of chosen tokens, from `History.against`.
+
+    Parameters
+    ----------
+    selected : ndarray of int (runs, n)
+        The tokens.
+    solution : MaxMargin
+        The token SVM of these tokens, with its W_mm.
+    margins : ndarray (runs, k, n, T-1)
+        The logit of the selected token minus the logits of the other tokens, in
+        ascending order. The margin of a masked token is NaN.
+    direction_error : ndarray (runs, k)
+        || W_t/||W_t|| - W_mm/||W_mm|| ||; NaN where W = 0.
+    alignment : ndarray (runs, k)
+        <W_t, W_mm>/(||W_t|| ||W_mm||); NaN where W = 0.
+    """
+
+    selected: np.ndarray
+    solution: MaxMargin
+    margins: np.ndarray
+    direction_error: np.ndarray
+    alignment: np.ndarray
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class History(Shapes):
     r"""The records of every run at the recorded iterations.
 
-    All fields are arrays, or dicts of arrays by the name of a target V. If a run ends
-    early, its later entries are NaN, but the score gaps and the head stay as they are
-    if the head is fixed. Quantities that were not measured are NaN too: the step sizes
-    of rules that see coordinates; `loss_rise` and the quantities called "own" of all
-    rules but `MirrorDescent` on all samples; and the margins and score gaps of a masked
-    token. A history can be pickled and copied deeply; `save` writes it as one npz file,
-    and `to_dataframe` returns it as a table.
+    All fields are arrays, or dicts of arrays keyed by the name of a target V. If a run
+    ends early, its later entries are NaN, but the score gaps and the head stay as they
+    are if the head is fixed. Quantities that were not measured are NaN too: the step
+    sizes and the momentum of rules that see coordinates; `loss_rise` and the quantities
+    called "own" of all rules but `MirrorDescent` on all samples; and the margins and
+    score gaps of a masked token. A history can be pickled and copied deeply; `save`
+    writes it as one npz file, and `to_dataframe` returns it as a table.
+
+    Margins, `log_miss` and score gaps are those of the opt tokens that the token set
+    had in training. `against` measures the same run against other tokens, such as those
+    that it selects.
 
     Rules that step along the gradient train in minimal coordinates, in the span of the
     tokens; all other rules train in the coordinates of the tokens. `coordinates` says
@@ -182,8 +223,8 @@ class History(Shapes):
     status : ndarray of str (runs,)
         How each run ended. A "completed" run took all its steps; a "stalled" run
         reached a gradient of zero; a "diverged" run left the range of float64. The opt
-        tokens need not lead in a completed run: `repr` says in how many they do not at
-        the last record, and names up to three of them. `margins` says by how much.
+        tokens need not lead in a completed run: `repr` names up to three runs in which
+        they do not at the last record. `margins` says by how much.
     ended : ndarray of int (runs,)
         The iteration at which each run ended. A completed run ends at the last recorded
         iteration.
@@ -237,6 +278,9 @@ class History(Shapes):
         Under `MirrorDescent`, the first iteration whose loss is above the loss of the
         iteration before it, by more than rounding; -1 if the loss never rises. A rise
         contradicts paper C's Lemma 25.
+    momentum : ndarray (runs,)
+        The momentum beta of the rule, if it steps along the gradient. It is the same
+        number in all runs.
     moments : dict of ndarray
         The state of a compiled rule that sees coordinates after its last step, up to a
         positive factor in each run: "second" (runs, d, d_z) are the moments of G^2, or
@@ -283,6 +327,7 @@ class History(Shapes):
     log_own_gradient: np.ndarray
     log_own_gradient_head: np.ndarray
     loss_rise: np.ndarray
+    momentum: np.ndarray
     moments: dict[str, np.ndarray]
 
     def __repr__(self) -> str:
@@ -319,15 +364,30 @@ class History(Shapes):
         """Mean softmax weight of the opt token over samples, (runs, k)."""
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
-    def selected(self, tokens: TokenSet, k: int = -1) -> np.ndarray:
+    @property
+    def norm_outside(self) -> np.ndarray:
+        """The norm of W_0's part outside minimal coordinates, (runs,).
+
+        No step changes this part. It is read off the first record, in which it is the
+        largest share of W. It is zero if W is in the coordinates of the tokens.
+        """
+        if not isinstance(self.path, Coefficients):
+            return np.zeros(len(self.norm))
+        inside = np.linalg.norm(self.weights(0), axis=(1, 2))
+        whole = self.norm[:, 0]
+        difference = np.where(whole - inside > ROUNDING * whole, whole - inside, 0.0)
+        return np.sqrt(difference * (whole + inside))
+
+    def selected(self, tokens: TokenSet | Minimal, k: int = -1) -> np.ndarray:
         """Return the token that has the largest weight in each sample at one record.
 
         The direction of W turns towards the SVM of these tokens, which need not be the
-        opt tokens: ``svm.token_svm(tokens, run.selected(tokens))``.
+        opt tokens: ``svm.token_svm(tokens, run.selected(tokens))``. `against` measures
+        how far the run is from there.
 
         Parameters
         ----------
-        tokens : TokenSet
+        tokens : TokenSet or Minimal
             The tokens that were trained on.
         k : int, optional
             The place of the record in `iterations`. Default: the last.
@@ -341,9 +401,12 @@ class History(Shapes):
         Raises
         ------
         ValueError
-            If a run had ended before this record.
+            If a run had ended before this record; if the run was trained on tokens of
+            another shape.
         IndexError
             If there is no such record.
+        TypeError
+            If `tokens` is neither a TokenSet nor a Minimal.
 
         Examples
         --------
@@ -353,6 +416,8 @@ class History(Shapes):
         >>> run.selected(tokens), tokens.opt
         (array([[2, 2]]), array([[2, 2]]))
         """
+        tokens = self._of_this_shape(tokens)
+        k = self._only(k).start
         ended = np.isnan(self.norm[:, k])
         if ended.any():
             r = int(np.argmax(ended))
@@ -369,8 +434,99 @@ class History(Shapes):
         behind = np.take_along_axis(margins, least, -1)[..., 0] < 0
         return np.where(behind, best_other, tokens.opt)
 
+    def against(
+        self,
+        tokens: TokenSet | Minimal,
+        selected: np.ndarray | None = None,
+        norm: str | float | Blocks = "frobenius",
+    ) -> Comparison:
+        r"""Measure the run against the SVM of chosen tokens, without training again.
+
+        It gives the margins of these tokens at every record, and the direction error
+        against W_mm, the solution of their SVM.
+
+        Parameters
+        ----------
+        tokens : TokenSet or Minimal
+            The tokens that were trained on.
+        selected : ndarray of int (runs, n), optional
+            The token of each sample whose margins are measured. Default: the tokens
+            that the run selects at its last record, ``run.selected(tokens)``.
+        norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
+            The norm that W_mm minimises, as in `lib.token_svm`.
+
+        Returns
+        -------
+        Comparison
+            Its ``margins`` (runs, k, n, T-1), ``direction_error`` and ``alignment``
+            (runs, k), the tokens ``selected`` (runs, n), and the ``solution``, with its
+            W and its certificate.
+
+        Raises
+        ------
+        ValueError
+            If the run was trained on other tokens; if `selected` is not given and a run
+            has ended early; if W_0 and W_mm both leave the span of tokens and queries,
+            where their angle is not known; if `selected` or `norm` is not as in
+            `lib.token_svm`.
+        Infeasible
+            If no W selects these tokens. The other errors of `lib.token_svm` are
+            possible, too.
+
+        Examples
+        --------
+        In these data one sample selects another token than the best one. The run is far
+        from the SVM of the best tokens, and close to that of the tokens it selects.
+
+        >>> import lib
+        >>> tokens = lib.unit_tokens(0, n=6, T=8, d=10)
+        >>> targets = {"W_mm": lib.token_svm(tokens)}
+        >>> run = lib.train(tokens, lib.NGD(0.5), 20_000, targets=targets)
+        >>> found = run.against(tokens)
+        >>> int((found.selected != tokens.opt).sum())
+        1
+        >>> print(run.direction_error["W_mm"][:, -1].round(3))
+        [0.958]
+        >>> print(found.direction_error[:, -1].round(3))
+        [0.001]
+        >>> bool((run.margins[:, -1] > 0).all()), bool((found.margins[:, -1] > 0).all())
+        (False, True)
+        """
+        # Imported here, because `measures` makes histories.
+        from lib.dynamics.measures import Target, directions, in_span
+
+        data, _ = self._weights_on(tokens, -1)
+        if selected is None:
+            selected = self.selected(data)
+        selected = checked_selection(data, selected)
+        solution = token_svm(tokens, selected, norm)
+        if self.coordinates == "minimal":
+            ends = {"": solution.value}
+            target = in_span(ends, tokens, coordinates.minimal(tokens))[""]
+        else:
+            target = Target(solution.value, np.zeros(len(self.norm)))
+        outside = self.norm_outside
+        if (outside * target.outside > 0).any():
+            raise ValueError(
+                "W_0 and W_mm both leave the span of tokens and queries, where only "
+                "norms are kept; their angle is not known there"
+            )
+        _, error, alignment = directions(
+            self.path.weights, len(self.iterations), outside, {"": target}
+        )
+        return Comparison(
+            selected=selected,
+            solution=solution,
+            margins=_margins_of(self.margins, data.opt, selected),
+            direction_error=error[""],
+            alignment=alignment[""],
+        )
+
     def margin_ratio(
-        self, tokens: TokenSet, norm: str | float | Blocks = "frobenius", k: int = -1
+        self,
+        tokens: TokenSet | Minimal,
+        norm: str | float | Blocks = "frobenius",
+        k: int = -1,
     ) -> np.ndarray:
         r"""Compute the margin of W_t as a share of the largest possible one in a norm.
 
@@ -381,7 +537,7 @@ class History(Shapes):
 
         Parameters
         ----------
-        tokens : TokenSet
+        tokens : TokenSet or Minimal
             The tokens that were trained on.
         norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
             The norm, as in `lib.token_svm`. A number p is the entrywise norm, and
@@ -397,7 +553,8 @@ class History(Shapes):
         Raises
         ------
         ValueError
-            If a run had ended before this record, or if the norm is unknown.
+            If a run had ended before this record, if it was trained on other tokens, or
+            if the norm is unknown.
         IndexError
             If there is no such record.
         Infeasible
@@ -421,22 +578,62 @@ class History(Shapes):
         inf [0.986]
         """
         selected = self.selected(tokens, k)  # (runs, n)
-        # The logits (runs, n, T) minus that of the opt token; -inf for masked tokens.
-        logits = np.zeros((*selected.shape, tokens.shape[2]))
-        others = coordinates.others(tokens.opt, tokens.shape[2])
-        np.put_along_axis(logits, others, -self.margins[:, k], -1)
-        logits = np.where(np.isnan(logits), -np.inf, logits)
-        of_selected = np.take_along_axis(logits, selected[..., None], -1)
-        others = coordinates.others(selected, tokens.shape[2])
-        margins = of_selected - np.take_along_axis(logits, others, -1)
-
-        W = self.weights(k)
-        if self.coordinates == "minimal":
-            W = coordinates.minimal(tokens).expand(W)
+        data, W = self._weights_on(tokens, k)
+        margins = _margins_of(self.margins[:, self._only(k)], data.opt, selected)
+        least = np.nanmin(margins, (1, 2, 3))  # the margin of a masked token is NaN
         largest = 1.0 / token_svm(tokens, selected, norm).norm
         size = norm_of(W, norm)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return margins.min((1, 2)) / size / largest
+            return least / size / largest
+
+    def _of_this_shape(self, tokens: TokenSet | Minimal) -> TokenSet:
+        """Return the token set; raise ValueError if the run's tokens had other shapes.
+
+        Raises TypeError if it is neither a TokenSet nor a Minimal.
+        """
+        data = coordinates.token_set_of(tokens)
+        runs, n, T, _ = data.shape
+        of_run = len(self.norm), *self.margins.shape[2:]
+        if (runs, n, T - 1) != of_run:
+            trained = (*of_run[:2], of_run[2] + 1)
+            raise ValueError(
+                f"tokens has (runs, n, T) = {(runs, n, T)}, and the run was trained on "
+                f"{trained}: give the tokens that it was trained on"
+            )
+        return data
+
+    def _weights_on(
+        self, tokens: TokenSet | Minimal, k: int
+    ) -> tuple[TokenSet, np.ndarray]:
+        """Return the token set, and W at record k in its coordinates.
+
+        Raises ValueError unless W has on these tokens the margins that were recorded.
+        """
+        data = self._of_this_shape(tokens)
+        W = self.weights(k)
+        shape = len(data.X), data.X.shape[-1], data.z.shape[-1]
+        if self.coordinates == "minimal" and isinstance(tokens, TokenSet):
+            problem = coordinates.minimal(tokens)
+            inside = problem.token_basis.shape[2], problem.query_basis.shape[2]
+            if W.shape[1:] == inside:
+                W = problem.expand(W)
+        same = W.shape == shape
+        if same:
+            recorded = self.margins[:, k]
+            logits = model.logits(data, W)[:, None]
+            of_opt = np.take_along_axis(logits, data.opt[:, None, :, None], -1)
+            others = coordinates.others(data.opt, data.shape[2])[:, None]
+            found = (of_opt - np.take_along_axis(logits, others, -1))[:, 0]
+            close = np.isclose(found, recorded, rtol=SAME_RUN, atol=SAME_RUN)
+            # The margins of masked tokens, and of a run that has ended, are NaN.
+            same = bool((close | np.isnan(recorded)).all())
+        if not same:
+            raise ValueError(
+                "the run was trained on other tokens, or with other opt tokens, since "
+                "its W has other margins on these: give the tokens that it was trained "
+                "on"
+            )
+        return data, W
 
     def weights(self, k: int) -> np.ndarray:
         """Return W at one record, in the coordinates of training.
@@ -480,7 +677,7 @@ class History(Shapes):
         """
         return self.path.head(self._only(k))[:, 0]
 
-    def divergence(self, target: np.ndarray, p: float) -> np.ndarray:
+    def divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
         """Compute the Bregman divergence of each W's direction from that of a target.
 
         It is D_psi(V/||V||, W/||W||), where W is the iterate, V is the target, and
@@ -488,8 +685,8 @@ class History(Shapes):
 
         Parameters
         ----------
-        target : ndarray (runs, d, d_z)
-            The target V, for example ``svm.token_svm(tokens).W``, in the coordinates of
+        target : MaxMargin or ndarray (runs, d, d_z)
+            The target V, for example ``svm.token_svm(tokens)``, in the coordinates of
             the tokens.
         p : float
             The exponent of psi and of the norms, 1 < p < inf.
@@ -513,13 +710,13 @@ class History(Shapes):
         """
         return self._divergence(self.W, target, p)
 
-    def head_divergence(self, target: np.ndarray, p: float) -> np.ndarray:
+    def head_divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
         """Compute `divergence` for the head u in place of W.
 
         Parameters
         ----------
-        target : ndarray (runs, d)
-            The target direction of the head.
+        target : MaxMargin or ndarray (runs, d)
+            The target direction of the head, for example ``svm.head_svm(tokens)``.
         p : float
             The exponent of psi and of the norms, 1 < p < inf.
 
@@ -535,8 +732,13 @@ class History(Shapes):
         """
         return self._divergence(self.u, target, p)
 
-    def _divergence(self, path: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-        """Compute `divergence` for a path (runs, k, ...) and a target V (runs, ...)."""
+    def _divergence(
+        self, path: np.ndarray, target: np.ndarray | MaxMargin, p: float
+    ) -> np.ndarray:
+        """Compute `divergence` for a path (runs, k, ...) and a target (runs, ...)."""
+        if isinstance(target, MaxMargin):
+            target = target.value
+        V = as_array("target", target)
         if self.coordinates != "tokens":
             raise ValueError(
                 "the history is in minimal coordinates, in which l_p norms differ: "
@@ -552,12 +754,15 @@ class History(Shapes):
     def _only(self, k: int) -> slice:
         """Return the slice that holds only record k; a negative k counts from the end.
 
-        Raises IndexError if there is no such record.
+        Raises IndexError if there is no such record, and TypeError if k is no integer.
         """
+        if not isinstance(k, Integral):
+            raise TypeError(f"k = {k!r}; it must be the place of a record, an integer")
         count = len(self.iterations)
         if not -count <= k < count:
             raise IndexError(
-                f"record k = {k} is not there: k runs from {-count} to {count - 1}"
+                f"record k = {k} is not there: k is a place in run.iterations, from "
+                f"{-count} to {count - 1}"
             )
         return slice(k % count, k % count + 1)
 
@@ -634,11 +839,31 @@ class History(Shapes):
         try:
             with open(path, "rb") as file, np.load(file) as saved:
                 arrays = {name: saved[name] for name in saved.files}
-            return cls(**_nested(arrays))
+            # Files of earlier versions lack the momentum.
+            unknown = np.full(len(arrays["status"]), np.nan)
+            return cls(**_nested({"momentum": unknown} | arrays))
         except (AttributeError, EOFError, KeyError, TypeError, ValueError, BadZipFile):
             raise ValueError(
                 f"{path}: expected a file that History.save wrote"
             ) from None
+
+
+def _margins_of(
+    margins: np.ndarray, opt: np.ndarray, selected: np.ndarray
+) -> np.ndarray:
+    """Return the margins (runs, k, n, T-1) of other tokens than the opt tokens.
+
+    The given ones (runs, k, n, T-1) are those of the opt tokens (runs, n). A NaN marks
+    a masked token, and remains.
+    """
+    T = margins.shape[-1] + 1
+    # The logits minus that of the opt token.
+    logits = np.zeros((*margins.shape[:-1], T))
+    places = np.broadcast_to(coordinates.others(opt, T)[:, None], margins.shape)
+    np.put_along_axis(logits, places, -margins, -1)
+    of_selected = np.take_along_axis(logits, selected[:, None, :, None], -1)
+    places = np.broadcast_to(coordinates.others(selected, T)[:, None], margins.shape)
+    return of_selected - np.take_along_axis(logits, places, -1)
 
 
 def _flat(history: History) -> dict[str, np.ndarray]:

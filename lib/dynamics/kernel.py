@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, gram, softmax, threads
-from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.compiled.threads import LAST, STEP, STOP
 from lib.dynamics import rules as update_rules
 
@@ -324,12 +324,17 @@ def _train_group(
             else:
                 length_u = -math.inf
             # A comparison with NaN is false, so that a NaN ends the run as diverged.
-            bounded = scales[1, r] < LONGEST and length < LONGEST and length_u < LONGEST
+            bounded = (
+                scales[1, r] < LOG_LONGEST
+                and length < LOG_LONGEST
+                and length_u < LOG_LONGEST
+            )
             if log_both == -math.inf or not bounded:
-                status[r], ended[r] = (
-                    (STALLED if log_both == -math.inf else DIVERGED),
-                    t,
-                )
+                if log_both == -math.inf:
+                    status[r] = STALLED
+                else:
+                    status[r] = DIVERGED
+                ended[r] = t
                 alive[r], living = False, living - 1
                 continue
 

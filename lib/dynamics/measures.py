@@ -7,9 +7,10 @@ import numpy as np
 
 from lib import attention
 from lib.attention import coordinates
-from lib.attention.token_sets import TokenSet, as_array
+from lib.attention.token_sets import TokenSet
 from lib.compiled import status
 from lib.dynamics.history import History
+from lib.dynamics.rules import real_numbers
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
@@ -59,7 +60,7 @@ def checked_targets(
     Raises
     ------
     TypeError
-        If the targets are not a mapping.
+        If the targets are not a mapping, or contain anything but real numbers.
     ValueError
         If a target has another shape; if in some run its norm is zero, NaN or beyond
         the range of float64; if a MaxMargin was solved for other tokens, queries or
@@ -88,7 +89,7 @@ def checked_targets(
                     "svm.token_svm(problem)"
                 )
             target = target.value
-        target = as_array(f"target {name!r}", target).astype(float)
+        target = real_numbers(f"target {name!r}", target).astype(float)
         if target.shape != shape:
             raise ValueError(
                 f"target {name!r} has shape {target.shape}; it needs {shape}, in the "
@@ -216,7 +217,8 @@ def not_measured(runs: int, k: int) -> dict[str, Any]:
     Returns
     -------
     dict of str to ndarray
-        The fields by name: `loss_rise` is (runs,), all others are (runs, k).
+        The fields by name: `loss_rise` and `momentum` are (runs,), all others are
+        (runs, k).
     """
     names = (
         "log_gradient",
@@ -229,7 +231,7 @@ def not_measured(runs: int, k: int) -> dict[str, Any]:
         "log_own_gradient_head",
     )
     empty = {name: np.full((runs, k), np.nan) for name in names}
-    return empty | {"loss_rise": np.full(runs, np.nan)}
+    return empty | {name: np.full(runs, np.nan) for name in ("loss_rise", "momentum")}
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -291,22 +293,28 @@ def of_weights(
 
     # Margins and scores, and the gradient from them.
     margins = np.empty((runs, k, n, T - 1))
-    gaps = np.empty((runs, k if joint else 1, n, T - 1))
+    head_iterations = k if joint else 1  # a fixed head has the same scores in all
+    gaps = np.empty((runs, head_iterations, n, T - 1))
     log_gradient = np.empty((runs, k))
     descent = {name: np.empty((runs, k)) for name in targets}
     chunk = max(1, CHUNK // (runs * n * T + runs * np.prod(path.shape)))
     for first in range(0, k, chunk):
         part = slice(first, first + chunk)
         W = path.weights(part)  # (runs, k, d, d_z)
-        u = path.head(part) if joint else tokens.u[:, None]  # (runs, k or 1, d)
+        if joint:
+            u = path.head(part)  # (runs, k, d)
+        else:
+            u = tokens.u[:, None]  # (runs, 1, d)
         images = np.swapaxes(W @ np.swapaxes(tokens.z, 1, 2)[:, None], -1, -2)
         now = np.moveaxis(delta @ images.transpose(0, 2, 3, 1), -1, 1)
         scores = np.moveaxis(signed @ np.swapaxes(u, 1, 2)[:, None], -1, 1)
         if hidden is not None:  # an infinite margin gives a masked token no weight
             now = np.where(hidden[:, None], np.inf, now)
         margins[:, part] = now
-        if joint or first == 0:
-            gaps[:, part if joint else slice(0, 1)] = scores[..., :1] - scores[..., 1:]
+        if joint:
+            gaps[:, part] = scores[..., :1] - scores[..., 1:]
+        elif first == 0:
+            gaps[:] = scores[..., :1] - scores[..., 1:]
         logits = np.concatenate([np.zeros_like(now[..., :1]), -now], -1)
         scores = np.broadcast_to(scores, logits.shape)
         at = attention.slopes(logits, scores, loss)

@@ -6,11 +6,13 @@ import numpy as np
 
 from lib import attention, progress
 from lib.attention.token_sets import TokenSet, check_sizes
-from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.dynamics import recording
 from lib.dynamics.rules import Rule, real_numbers
 
-LARGEST = np.exp(LONGEST)  # the largest allowed entry of W, as in the compiled loops
+LARGEST = np.exp(
+    LOG_LONGEST
+)  # the largest allowed entry of W, as in the compiled loops
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a number that is not finite ends a run

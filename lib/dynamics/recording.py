@@ -6,6 +6,7 @@ import numpy as np
 
 from lib.attention.token_sets import SIZES, as_array
 from lib.compiled.status import DIVERGED
+from lib.dynamics.rules import real_numbers
 from lib.seeds import whole_number
 
 
@@ -99,8 +100,10 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     ValueError
         Unless the start has this shape and finite entries of absolute value at most
         1e100.
+    TypeError
+        If it contains anything but real numbers.
     """
-    start = as_array("start", start).astype(float)
+    start = real_numbers("start", start).astype(float)
     if start.shape != shape or not np.isfinite(start).all():
         raise ValueError(f"start has shape {start.shape}; it needs {shape}, all finite")
     if (largest := np.abs(start).max()) > SIZES[1]:
@@ -163,7 +166,7 @@ def check_head(head: str) -> None:
     ValueError
         If it is neither of the two.
     """
-    if head not in ("fixed", "joint"):
+    if not isinstance(head, str) or head not in ("fixed", "joint"):
         raise ValueError(f'head must be "fixed" or "joint", not {head!r}')
 
 

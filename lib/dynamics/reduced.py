@@ -11,7 +11,7 @@ from lib import attention, blas, memory, progress
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import gram, softmax
-from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule, own_log_step
 
@@ -55,7 +55,9 @@ def cheapest_form(n: int, S: int, r: int, q: int) -> str:
     """
     formed = (n * S) ** 2
     factored = FACTORED_START + FACTORED_COST * n * r * (S + min(q, n / 2))
-    return "factored" if formed > factored else "gram"
+    if formed > factored:
+        return "factored"
+    return "gram"
 
 
 @dataclass(frozen=True)
@@ -292,8 +294,14 @@ def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
     status and ended (runs,). A fixed head has no iterations of scores and b. Raises
     MemoryError if the records would not fit.
     """
-    # How many numbers one iteration records.
-    numbers = runs * n * (2 * T if head_fixed else 4 * T)
+    # About how many numbers one iteration records: margins and alpha and, unless the
+    # head is fixed, scores and b.
+    if head_fixed:
+        head_iterations = 0
+        numbers = runs * n * 2 * T
+    else:
+        head_iterations = k
+        numbers = runs * n * 4 * T
     one = RECORD_COPIES * 8.0 * numbers
     fit = int(memory.available() / one)
     memory.require(
@@ -302,9 +310,15 @@ def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
         f"give record=, with about {fit:,} iterations or fewer, or train fewer runs",
     )
     pairs = (k, n, T - 1)
-    every = (0 if head_fixed else k, n, T)
+    tokens = (head_iterations, n, T)
     return recording.unwritten(
-        COMPLETED, runs, margins=pairs, scores=every, alpha=pairs, b=every, logs=(k, 5)
+        COMPLETED,
+        runs,
+        margins=pairs,
+        scores=tokens,
+        alpha=pairs,
+        b=tokens,
+        logs=(k, 5),
     )
 
 
@@ -430,7 +444,7 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
         logits = np.concatenate(
             [np.zeros((runs, n, 1)), -g.reshape(runs, n, T - 1)], -1
         )
-        # An overflow here ends the run as diverged, below.
+        # If this overflows, the run is marked as diverged below.
         with np.errstate(over="ignore", invalid="ignore"):
             at = attention.slopes(logits, gamma.reshape(runs, n, T), problem.loss)
         c = -at.pull[..., 1:].reshape(runs, -1)
@@ -447,16 +461,19 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
                 )
         log_both = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
         together = problem.head_fixed or rule.joint or not isinstance(rule, NGD)
-        log_eta = own_log_step(rule, t, log_gap, log_both if together else log_norm)
         if together:
+            log_eta = own_log_step(rule, t, log_gap, log_both)
             log_eta_u = log_eta
         else:
+            log_eta = own_log_step(rule, t, log_gap, log_norm)
             log_eta_u = own_log_step(rule, t, log_gap, log_norm_u)
 
         if t in records:
             logs = np.stack([log_gap, log_norm, log_norm_u, log_eta, log_eta_u], -1)
             now = {"margins": g, "alpha": alpha, "logs": logs}
-            now |= {} if problem.head_fixed else {"scores": gamma, "b": b}
+            if not problem.head_fixed:
+                now["scores"] = gamma
+                now["b"] = b
             for name, value in now.items():
                 raw[name][alive, records[t]] = value[alive].reshape(
                     -1, *raw[name].shape[2:]
@@ -466,7 +483,9 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
             length_u = np.where(log_norm_u > -np.inf, log_eta_u + log_norm_u, -np.inf)
         stalled = log_both == -np.inf
         bounded = (
-            (at.log_push_scale < LONGEST) & (length < LONGEST) & (length_u < LONGEST)
+            (at.log_push_scale < LOG_LONGEST)
+            & (length < LOG_LONGEST)
+            & (length_u < LOG_LONGEST)
         )
         for code, ends in ((STALLED, stalled), (DIVERGED, ~bounded & ~stalled)):
             raw["status"][alive & ends], raw["ended"][alive & ends] = code, t

@@ -22,32 +22,74 @@ LOG_2 = math.log(2.0)
 GD_CODE, NGD_CODE, POLYAK_CODE = range(3)
 
 
-@dataclass(frozen=True, repr=False)
+class _Setting:
+    """A setting that a rule has without naming it, until the rule sets its own.
+
+    It is read from rules alone, not from their class: otherwise a dataclass that names
+    a field so would take it for the default of that field.
+    """
+
+    def __init__(self, default: float, meaning: str) -> None:
+        self.default = default
+        self.__doc__ = meaning
+
+    def __get__(self, rule: Any, owner: type) -> Any:
+        if rule is None:
+            raise AttributeError(f"{owner.__name__} is a class: make a rule of it")
+        return self.default
+
+
+# Without eq=False all rules of a plain class would be equal: they have no fields.
+@dataclass(frozen=True, repr=False, eq=False)
 class Rule:
     r"""What all update rules share.
 
-    A rule is a frozen dataclass. Its `formula` says in TeX what it does, and its `repr`
-    evaluates to an equal rule if its settings are numbers or texts. A subclass of your
-    own defines one of two methods:
+    The rules of this library are frozen dataclasses. The `formula` of a rule says in
+    TeX what it does, and its `repr` evaluates to an equal rule if its settings are
+    numbers or texts. A subclass of your own defines one of two methods:
 
     * `log_step` gives log eta_t, and W moves along the gradient. Training then runs in
-      the span of the tokens and is exact at any horizon. A field `momentum` of your own
-      is used as beta.
+      the span of the tokens and is exact at any horizon. If your rule sets `momentum`,
+      it is used as beta.
     * `direction` gives the whole step of W, W_{t+1} = W_t + D_t. Training then runs in
-      numpy, on W in the coordinates of the tokens, with a fixed head.
+      numpy, on W in the coordinates of the tokens, with a fixed head. Nothing is added
+      to this step, even if your rule sets `momentum`.
+
+    Your subclass may be a frozen dataclass or a plain class that sets its attributes in
+    ``__init__``. Only dataclasses are compared and printed by their settings. In a
+    subclass of a rule such as `NGD`, whose settings are fields, give them to
+    ``super().__init__``.
+
+    Attributes
+    ----------
+    momentum : float
+        The momentum beta; zero for a rule without that setting.
+    decay : float
+        The exponent of the factor (t + 1)^-decay; zero for a rule without it. Only the
+        rules of this library use it; a `log_step` of your own includes it or not.
+    max_step : float
+        The cap on the step size; infinite for a rule without one. Only the rules of
+        this library use it, as with `decay`.
+    joint : bool
+        Whether joint training by NGD divides both gradients by their common norm. All
+        other rules get the common norm in joint training, whatever this says.
 
     Raises
     ------
     TypeError
-        If a subclass defines neither of the two methods, or both; if `step_size` or
-        `max_step` is not a number.
+        If a subclass defines neither of the two methods, or both; if it derives from a
+        rule that sees the coordinates of W, such as `Adam`, and defines `log_step`; if
+        `step_size`, `max_step`, `momentum` or `decay` is not a number.
     ValueError
-        If one of these fields is outside its range: `step_size` has to be positive and
-        finite, `max_step` positive, `momentum` in [0, 1), and `decay` finite, zero or
-        above. Fields of other names are not checked.
+        If one of these settings is outside its range: `step_size` has to be positive
+        and finite, `max_step` positive, `momentum` in [0, 1), and `decay` finite, zero
+        or above. Settings of other names are not checked.
 
     Notes
     -----
+    A rule is checked when it is made, and again by `train`, since a plain class with an
+    ``__init__`` of its own may skip the first check.
+
     `direction` gets the gradient in float64. Once the opt token leads by about 700 in
     every logit, the gradient has entries of about e^-700 and underflows to zero, so
     that the run ends as "stalled". Its squares underflow at half of that lead. So if
@@ -85,28 +127,10 @@ class Rule:
 
     formula: ClassVar[str] = ""
 
-    @property
-    def momentum(self) -> float:
-        """The momentum beta; zero for a rule without that setting."""
-        return 0.0
-
-    @property
-    def decay(self) -> float:
-        """The exponent of the factor (t + 1)^-decay; zero for a rule without it."""
-        return 0.0
-
-    @property
-    def max_step(self) -> float:
-        """The cap on the step size; infinite for a rule without one."""
-        return inf
-
-    @property
-    def joint(self) -> bool:
-        """Whether joint training by NGD divides both gradients by their common norm.
-
-        All other rules get the common norm in joint training, whatever this says.
-        """
-        return False
+    momentum = _Setting(0.0, "The momentum beta.")
+    decay = _Setting(0.0, "The exponent of the factor (t + 1)^-decay.")
+    max_step = _Setting(inf, "The cap on the step size.")
+    joint = _Setting(False, "Whether NGD divides both gradients by one norm.")
 
     def log_step(self, t: int, log_gap: Any, log_norm: Any) -> Any:
         """Return log eta_t.
@@ -185,10 +209,10 @@ class Rule:
         return f"{type(self).__name__}({', '.join(words)})"
 
     def __post_init__(self) -> None:
-        self._check()
+        check_rule(self)
 
-    def _check(self) -> None:
-        """Raise the errors that the class lists, for the methods and the settings."""
+    def _check_methods(self) -> None:
+        """Raise TypeError unless the rule has one of the two methods."""
         name = type(self).__name__
         if not (self.steps_along_gradient or self.has_direction):
             raise TypeError(
@@ -197,21 +221,40 @@ class Rule:
             )
         if self.steps_along_gradient and self.has_direction:
             raise TypeError(
-                f"{name} defines both log_step and direction; a rule needs one of them"
+                f"{name} defines both log_step and direction, or inherits one of them; "
+                "a rule needs one: derive it from lib.Rule and define only that one"
             )
-        for name, needs in (
-            ("step_size", "positive and finite"),
-            ("max_step", "positive"),
+
+    def _check(self) -> None:
+        """Raise TypeError or ValueError if a setting is not a number in its range."""
+        for name, needs, holds in (
+            ("step_size", "positive and finite", lambda x: 0 < x < inf),
+            ("max_step", "positive", lambda x: x > 0),
+            ("momentum", "in [0, 1)", lambda x: 0 <= x < 1),
+            ("decay", "finite, zero or above", lambda x: 0 <= x < inf),
         ):
-            value = getattr(self, name, 1.0)
+            value = getattr(self, name, 1.0)  # only step_size may be missing
             if not isinstance(value, Real):
                 raise TypeError(f"{name} = {value!r}; it must be a number")
-            if not value > 0 or (name == "step_size" and value == inf):
+            if not holds(value):
                 raise ValueError(f"{name} = {value}; it must be {needs}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum = {self.momentum}; it must be in [0, 1)")
-        if not 0 <= self.decay < inf:
-            raise ValueError(f"decay = {self.decay}; it must be finite, zero or above")
+
+
+def check_rule(rule: Rule) -> None:
+    """Check the methods and the settings of a rule.
+
+    Parameters
+    ----------
+    rule : Rule
+        The rule.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In the cases that `Rule` lists.
+    """
+    rule._check_methods()
+    rule._check()
 
 
 def _written(value: Any) -> str:

@@ -106,8 +106,11 @@ def gaussian_start(
     """
     (_, d, r) = problem.token_basis.shape
     (_, d_z, q) = problem.query_basis.shape
-    rest = d * d_z - r * q
-    squares = [
-        stream(seed, "outside").chisquare(rest) if rest else 0.0 for seed in seeds
-    ]
+    # The squared norm of the part outside is std^2 times a chi-squared variable, with
+    # one degree of freedom for each direction outside.
+    directions_outside = d * d_z - r * q
+    squares = np.zeros(len(seeds))
+    if directions_outside > 0:
+        for run, seed in enumerate(seeds):
+            squares[run] = stream(seed, "outside").chisquare(directions_outside)
     return Start(gaussian(seeds, (r, q), std), std * np.sqrt(squares))

@@ -8,13 +8,14 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
+from lib.compiled.status import LOG_LONGEST
 from lib.dynamics import gradient_descent, in_coordinates, mirror_descent, own_rules
 from lib.dynamics.history import History, Weights
 from lib.dynamics.in_coordinates.rules import InCoordinates, MirrorDescent
 from lib.dynamics.measures import checked_targets, of_weights
 from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import FORMS
-from lib.dynamics.rules import Rule
+from lib.dynamics.rules import Rule, check_rule
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
@@ -117,15 +118,16 @@ def train(
         lacks a rule; if `record`, `start` or a target has the wrong shape or order, or
         numbers that are not finite; if a target is zero, or was solved for other
         tokens; if the sizes of tokens, queries or head lie outside 1e-100 ... 1e100; if
-        a target and W_0 (or a head target and u_0) both leave the span of tokens and
-        queries, where their angle is not known; if a rule does not accept the given
-        loss, head, start or kind of tokens, has batches larger than n, or blocks that
-        do not divide the rows of W; if a rule of your own returns a step of the wrong
-        shape, or NaN at the first step.
+        the head is fixed and gives scores above 600 in size; if a target and W_0 (or a
+        head target and u_0) both leave the span of tokens and queries, where their
+        angle is not known; if a rule does not accept the given loss, head, start or
+        kind of tokens, has batches larger than n, or blocks that do not divide the rows
+        of W; if a rule of your own returns a step of the wrong shape, or NaN at the
+        first step.
     TypeError
         If `rules` contains anything that is not a Rule; if `tokens` is neither a
-        TokenSet nor a Minimal; if targets are not a mapping; if a rule of your own
-        returns something other than real numbers.
+        TokenSet nor a Minimal; if targets are not a mapping; if a start, a target, or
+        what a rule of your own returns contains anything but real numbers.
     MemoryError
         If the Gram matrix or the records of rules along the gradient would not fit.
 
@@ -167,6 +169,8 @@ def train(
     engines = {name: _engine(rule) for name, rule in named.items()}
     times = {name: _times(name, steps, record) for name in named}
     data = coordinates.token_set_of(tokens)
+    if head == "fixed":
+        _check_scores(data)
     ends = checked_targets(targets, data)
     head_ends = checked_targets(head_targets, data, of_head=True)
     measured = {
@@ -200,9 +204,17 @@ def train(
 
 
 def _engine(rule: Any) -> str:
-    """Return the name of a rule's engine; raise TypeError if it is not a Rule."""
+    """Return the name of a rule's engine.
+
+    Raises TypeError if it is not a Rule, and the errors of a Rule that is made.
+    """
     if not isinstance(rule, Rule):
-        raise TypeError(f"rules holds {rule!r}; it takes rules such as lib.NGD(0.1)")
+        raise TypeError(
+            f"rules holds {rule!r}; it takes a rule such as lib.NGD(0.1), or a dict of "
+            "rules by their names"
+        )
+    # A plain class with an `__init__` of its own may not have been checked yet.
+    check_rule(rule)
     # A subclass of a compiled rule can have its own `direction`, so this comes first.
     if rule.has_direction:
         return OWN
@@ -211,6 +223,18 @@ def _engine(rule: Any) -> str:
     if isinstance(rule, InCoordinates | MirrorDescent):
         return COMPILED
     return ALONG_GRADIENT
+
+
+def _check_scores(data: TokenSet) -> None:
+    """Raise ValueError if scores are so large that a first step could not be stored."""
+    largest = np.abs(attention.scores(data, data.u)).max()
+    if largest > LOG_LONGEST:
+        power = 10 ** np.floor(np.log10(largest))
+        raise ValueError(
+            f"u gives scores of up to {largest:.3g} in size, and the loss changes like "
+            f"e^score, beyond what a float holds: divide u by {power:g}, which keeps "
+            "the order of the scores"
+        )
 
 
 def _times(

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, softmax, threads
-from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.compiled.threads import LAST, STEP, STOP
 
 # The compiler may reorder sums, so that they fill vector registers.
@@ -143,6 +143,23 @@ def _to_unit(out: np.ndarray, q: float, work: np.ndarray) -> tuple[float, float]
 
 
 @numba.njit
+def _log_step(
+    eta: float, log_largest: float, log_size: float, log_scale: float, normalised: bool
+) -> float:
+    """Return the log of the factor of a step, for the direction from `_to_unit`.
+
+    `log_largest` and `log_size` are what `_to_unit` returns for the gradient without
+    its scale, and `log_scale` is the log of that scale. The result is -inf if the
+    gradient is zero.
+    """
+    # In a normalised step the scale cancels, so it must not be added first: beside
+    # a scale of -1e50, rounding would remove all other terms.
+    if normalised:
+        return math.log(eta) + _plus(log_largest, -log_size)
+    return math.log(eta) + _plus(log_largest, log_scale)
+
+
+@numba.njit
 def _move(
     step: float,
     direction: np.ndarray,
@@ -153,16 +170,16 @@ def _move(
 ) -> float:
     """Add step times direction to U, then set W = sgn(U) |U|^exponent, both in place.
 
-    Returns the log of the largest |entry| of W. If it exceeds LONGEST, W is left as it
-    was. U and the others are (D,), and `work` is (2, D).
+    Returns the log of the largest |entry| of W. If it exceeds LOG_LONGEST, W is left as
+    it was. U and the others are (D,), and `work` is (2, D).
     """
     for j in range(U.size):
         U[j] += step * direction[j]
-    top = exponentials.power(U, exponent, work[0], work[1])
-    if top <= LONGEST:
+    log_top = exponentials.power(U, exponent, work[0], work[1])
+    if log_top <= LOG_LONGEST:
         for j in range(U.size):
             W[j] = math.copysign(work[1, j], U[j])
-    return top
+    return log_top
 
 
 @numba.njit
@@ -176,14 +193,20 @@ def _copy(values: np.ndarray, out: np.ndarray) -> None:
 def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
     """Return the mean loss over the n samples, from the rows that `slopes` filled.
 
-    An exponential loss above e^LONGEST counts as e^LONGEST.
+    An exponential loss above e^LOG_LONGEST counts as e^LOG_LONGEST.
     """
     loss = 0.0
     for i in range(n):
         f = lane[softmax.ANSWER, i]
         log_slope = lane[softmax.LOG_SLOPE, i]
-        loss += (-log_slope - f if logistic else math.exp(min(-f, LONGEST))) / n
+        loss += (-log_slope - f if logistic else math.exp(min(-f, LOG_LONGEST))) / n
     return loss
+
+
+@numba.njit
+def _rose(loss: float, previous_loss: float) -> bool:
+    """Return whether the loss rose by more than rounding error explains."""
+    return loss > previous_loss + NEGLIGIBLE_RISE * max(1.0, previous_loss)
 
 
 @numba.njit(forceinline=True)
@@ -248,7 +271,8 @@ def _train_run(
     The arguments are those of `run_jobs` for one job, without the first axis. `rule` is
     (p, step_size, 1.0 if normalised). Returns the status, the last iteration, and the
     first iteration at which the loss rose by more than NEGLIGIBLE_RISE (-1 if it never
-    did). The status after STOP is COMPLETED too.
+    did). No step is taken after the last time. A run that STOP ends returns COMPLETED
+    and the last time, too; the caller then discards it.
     """
     signed, n, logistic, joint = problem[3:7]
     W, v, U, V = parameters
@@ -274,7 +298,7 @@ def _train_run(
     of_sample = (np.zeros(v.size), np.zeros(T - 1), np.zeros(v.size))
     record = 0
     rise = -1
-    last = math.inf
+    previous_loss = math.inf
     signals[LAST] = times[-1]
     for t in range(times[-1] + 1):
         signals[STEP] = t
@@ -286,13 +310,9 @@ def _train_run(
             _multiply(signed, v, flat_scores)
             _tie(problem.hidden, n, flat_scores)
             softmax.scatter(0, n, all_scores, work.scores)
-        recording = record < times.size and times[record] == t
         softmax.slopes(work, n, logistic, not joint, scales)
         scale = scales[0, 0]
         push_scale = scales[1, 0]
-        log_gap = math.nan
-        if recording:
-            log_gap = softmax.log_gap(0, n, work, logistic, not joint)
         softmax.gather(0, n, work.c, flat_c)
         _sum_of_pulls(problem, flat_c, of_sample, down)
         log_factor, log_size = _to_unit(down, q, powers)
@@ -304,31 +324,30 @@ def _train_run(
             log_factor_v, log_size_v = _to_unit(down_v, q, powers_v)
 
         loss = _mean_loss(work.lane, n, logistic)
-        if rise < 0 and loss > last + NEGLIGIBLE_RISE * max(1.0, last):
+        if rise < 0 and _rose(loss, previous_loss):
             rise = t
-        last = loss
+        previous_loss = loss
 
-        if recording:
+        if record < times.size and times[record] == t:
             _copy(W, path[record])
             _copy(v, head[record])
-            logs[record, 0] = log_gap
+            logs[record, 0] = softmax.log_gap(0, n, work, logistic, not joint)
             logs[record, 1] = _plus(log_size, scale)
             logs[record, 2] = _plus(log_size_v, push_scale)
             record += 1
         if log_size == -math.inf and log_size_v == -math.inf:
             return STALLED, t, rise
-        # In a normalised step the scale cancels, so it must not be added first: beside
-        # a scale of -1e50, rounding would remove all other terms.
-        step = math.log(eta) + _plus(log_factor, -log_size if normalised else scale)
-        step_v = math.log(eta) + _plus(
-            log_factor_v, -log_size_v if normalised else push_scale
-        )
-        if not (step < LONGEST and step_v < LONGEST):  # false for NaN
+        if t == times[-1]:
+            break
+        log_step = _log_step(eta, log_factor, log_size, scale, normalised)
+        log_step_v = _log_step(eta, log_factor_v, log_size_v, push_scale, normalised)
+        if not (log_step < LOG_LONGEST and log_step_v < LOG_LONGEST):  # false for NaN
             return DIVERGED, t, rise
-        top = _move(math.exp(step), down, exponent, U, W, powers)
+        log_top = _move(math.exp(log_step), down, exponent, U, W, powers)
         if joint:
-            top = max(top, _move(math.exp(step_v), down_v, exponent, V, v, powers_v))
-        if not top <= LONGEST:
+            log_top_v = _move(math.exp(log_step_v), down_v, exponent, V, v, powers_v)
+            log_top = max(log_top, log_top_v)
+        if not log_top <= LOG_LONGEST:
             return DIVERGED, t + 1, rise
     return COMPLETED, times[-1], rise
 

@@ -4,6 +4,7 @@ The paper trains it on IMDb. Shapes: b texts, T tokens, width d, h heads of d_h.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,6 @@ from tokenizers import (
     normalizers,
     pre_tokenizers,
     processors,
-    trainers,
 )
 from torch import Tensor, nn
 
@@ -329,7 +329,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str], size: int) -> "Vocabulary":
-        """Take the most frequent words of texts.
+        """Build a vocabulary from the most frequent words of texts.
 
         Parameters
         ----------
@@ -351,14 +351,18 @@ class Vocabulary:
         """
         if size < 4:
             raise ValueError(f"size must be 4 or more, three ids are taken; got {size}")
-        counted = _words(models.WordLevel())
-        trainer = trainers.WordLevelTrainer(
-            vocab_size=size, special_tokens=SPECIAL, show_progress=False
-        )
-        counted.train_from_iterator(texts, trainer)
-        # The tokenizer is built again from the counts alone, because the trainer's own
-        # also finds "[CLS]" written in a text.
-        return cls(_words(models.WordLevel(counted.get_vocab(), unk_token="[UNK]")))
+        # A trainer of tokenizers would count all texts before Ctrl-C is answered, and
+        # its tokenizer would find "[CLS]" written in a text.
+        splitter = _words(models.WordLevel())
+        counts = Counter()
+        for text in texts:
+            normalised = splitter.normalizer.normalize_str(text)
+            pieces = splitter.pre_tokenizer.pre_tokenize_str(normalised)
+            counts.update(word for word, _ in pieces)
+        ranked = sorted(counts, key=lambda word: (-counts[word], word))
+        names = [*SPECIAL, *ranked[: size - len(SPECIAL)]]
+        ids = {name: number for number, name in enumerate(names)}
+        return cls(_words(models.WordLevel(ids, unk_token="[UNK]")))
 
     @property
     def names(self) -> list[str]:

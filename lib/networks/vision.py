@@ -72,7 +72,9 @@ class _ShiftedPatches(nn.Module):
         self.channels = channels
         self.shift = shift
         self.offset = 1 if shift == "cardinal" else patch // 2
-        pixels = (5 if shift else 1) * channels * patch * patch
+        pixels = channels * patch * patch
+        if shift is not None:
+            pixels *= 1 + len(SHIFTS[shift])  # the image and its shifted copies
         self.norm = nn.LayerNorm(pixels)
         self.embed = nn.Linear(pixels, width)
 
@@ -134,7 +136,7 @@ class _LocalityAttention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Compute tokens (b, T, d) after attention.
+        """Return the tokens (b, T, d) as they are after attention.
 
         With `readers`, only this many first tokens are returned, (b, readers, d).
         """
@@ -161,7 +163,7 @@ class _EncoderBlock(nn.Module):
         self.mlp = nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Compute tokens (b, T, d) after the block.
+        """Return the tokens (b, T, d) as they are after the block.
 
         With `readers`, only this many first tokens are returned, (b, readers, d).
         """

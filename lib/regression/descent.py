@@ -577,18 +577,22 @@ def _mover(
             for matrix, g in zip(matrices, [*g_A.unbind(), *g_B.unbind()], strict=True):
                 # optimisers that decompose matrices raise on NaN, so that a diverged
                 # run no longer moves
-                matrix.grad = g if bool(matrix.isfinite().all()) else None
+                if bool(matrix.isfinite().all()):
+                    matrix.grad = g
+                else:
+                    matrix.grad = None
             optimiser.step()
 
         return step
     Sigma = torch.as_tensor(covariance, dtype=A.dtype)
     inverse = torch.as_tensor(np.linalg.inv(covariance), dtype=A.dtype)
     eye = torch.eye(A.shape[-1], dtype=A.dtype)
-    left = eye if rule.preconditioner == "none" else inverse
+    left = eye
+    right = eye
+    if rule.preconditioner != "none":
+        left = inverse
     if rule.preconditioner == "left_right":
         right = inverse
-    else:
-        right = eye
 
     def move(g_A: Any, g_B: Any) -> None:
         """Take the preconditioned step."""

@@ -138,7 +138,9 @@ class Manifold(Shapes):
         ndarray (k + d, d)
             The minimum Z.
         """
-        return self.from_coordinates(self._K if R is None else self._K @ R)
+        if R is None:
+            return self.from_coordinates(self._K)
+        return self.from_coordinates(self._K @ R)
 
     def from_coordinates(self, Y: np.ndarray) -> np.ndarray:
         """Return Z = Sbar^{-1/2} Y Sigma^{-1/2}.
@@ -182,7 +184,9 @@ class Manifold(Shapes):
         """
         _check_norm(norm)
         W = self._sides(Z, self._root)
-        return W @ self._root if norm == "left_right" else W
+        if norm == "left_right":
+            W = W @ self._root
+        return W
 
     def norm(self, Z: np.ndarray, norm: str = "left") -> np.ndarray:
         """Compute ||Z|| in the named norm.
@@ -546,9 +550,9 @@ def dual_norm(
     """
     _check_norm(norm)
     W = manifold._sides(gradient, manifold.inverse_root)
-    return np.linalg.norm(
-        W @ manifold.inverse_root if norm == "left_right" else W, axis=(-1, -2)
-    )
+    if norm == "left_right":
+        W = W @ manifold.inverse_root
+    return np.linalg.norm(W, axis=(-1, -2))
 
 
 def modes(

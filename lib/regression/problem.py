@@ -347,7 +347,7 @@ def gaussian_start(
 
 
 def real(name: str, value: Any) -> Any:
-    """Return an array as float64, and a torch tensor as it is.
+    """Return an array as float64, and a torch tensor of floats as it is.
 
     Sums and products of small integers could overflow without a warning.
 
@@ -366,7 +366,8 @@ def real(name: str, value: Any) -> Any:
     Raises
     ------
     ValueError
-        If `value` holds anything but real numbers. A tensor is not checked.
+        If `value` holds anything but real numbers, or if a tensor holds anything but
+        floats.
 
     Examples
     --------
@@ -375,6 +376,11 @@ def real(name: str, value: Any) -> Any:
     array([[200.]])
     """
     if hasattr(value, "mT") and not isinstance(value, np.ndarray):
+        if not value.dtype.is_floating_point:
+            raise ValueError(
+                f"{name} is a tensor of {value.dtype}; give {name}.double(), since "
+                "integers would round the problem's matrices"
+            )
         return value
     value = np.asarray(value)
     if value.dtype.kind not in "biuf":

@@ -158,7 +158,9 @@ class Constraints(NamedTuple):
 
     def of_shown(self, values: np.ndarray) -> np.ndarray:
         """Return the constraints' part (m, ...) of values (n S, ...) of all pairs."""
-        return values if self.shown is None else values[self.shown]
+        if self.shown is None:
+            return values
+        return values[self.shown]
 
     def everywhere(self, values: np.ndarray, other: float) -> np.ndarray:
         """Spread values (m,) of the constraints to all pairs, (n S,).
@@ -174,7 +176,9 @@ class Constraints(NamedTuple):
     def gram(self) -> np.ndarray:
         """Compute the Gram matrix <a_m, a_m'> of the constraints, (m, m)."""
         K = _gram(self.delta, self.z)
-        return K if self.shown is None else K[np.ix_(self.shown, self.shown)]
+        if self.shown is None:
+            return K
+        return K[np.ix_(self.shown, self.shown)]
 
     def weights(self, beta: np.ndarray) -> np.ndarray:
         """Compute W = sum beta_m a_m, (d, d_z)."""
@@ -382,7 +386,10 @@ def _proved_on(
         ):
             return beta, margins, W
     proved = _proved_by(constraints, length, rows, _least_on(rows, x))
-    return None if proved is None else (*proved, None)
+    if proved is None:
+        return None
+    beta, margins = proved
+    return beta, margins, None
 
 
 def _on_support(
@@ -618,7 +625,8 @@ def _on_rows(
     The unit_rows (m, D) are in the bases of `thin`; `length` (m,) are the norms of the
     constraints.
 
-    Let s be the largest margin that a W of norm 1 has under constraints of norm 1.
+    Let s be the largest margin that a W of norm 1 can attain if all constraints have
+    norm 1.
     Computed from the duals, whose terms cancel, the margins of the solution have an
     error of eps/s^2. Computed from the rows, they have an error of eps/s.
     """
@@ -709,20 +717,28 @@ def block_pivoting(
 ) -> np.ndarray | None:
     """Find the beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
-    K (m, m) is symmetric positive definite, b is (m,) and 1 by default. The method is
-    that of Judice and Pires (1994): start from a `support`, solve on it, and exchange
-    all indices on the wrong side at once. If this stops making progress, non-negative
-    least squares takes over. K beta >= b holds up to SLACK times the largest |b|.
-    Returns beta (m,), or None if K, or its part on a support, is not positive definite.
-    Raises RuntimeError if non-negative least squares reaches its limit of iterations.
+    K (m, m) is symmetric positive definite, b is (m,) and 1 by default; m >= 1.
+    `support` (m,) is a mask of bools, the first guess of where beta > 0; by default it
+    has the half of the indices with the smallest row sums of K. The method is that of
+    Judice and Pires (1994): solve on the support, and exchange all indices on the wrong
+    side at once. If this stops making progress, non-negative least squares takes over.
+
+    Off the support K beta >= b holds up to SLACK times the largest |b|. On it, equality
+    holds up to the rounding of the solve, about eps times the condition number of K.
+    Returns beta (m,), or None if a part of K that was factorised is not positive
+    definite. Raises RuntimeError if non-negative least squares reaches its limit of
+    iterations.
     """
-    b = np.ones(len(K)) if b is None else b
+    if b is None:
+        b = np.ones(len(K))
     if support is None:
         total = K.sum(1)
         support = total <= _lower_median(total)
     beta, ended = _exchanged(K, b, support.copy())
     if ended:
-        return beta if beta.size else None
+        if beta.size == 0:  # the part of K on a support is not positive definite
+            return None
+        return beta
     try:
         factor = cholesky(K, lower=True)
     except np.linalg.LinAlgError:
@@ -905,8 +921,8 @@ def scaled(
         found = False
         for m in range(n * S):
             if not is_zero[m]:
-                smaller = not found or rows[m] < exponent[run]
-                exponent[run] = rows[m] if smaller else exponent[run]
+                if not found or rows[m] < exponent[run]:
+                    exponent[run] = rows[m]
                 found = True
         for m in range(n * S):
             # The inverse of the relative length: min ||a|| / ||a_m||.

@@ -314,7 +314,9 @@ def _residuals(
 ) -> float:
     """Fill `out` (S,) with b - delta image; return the sample's largest violation.
 
-    A constraint with x > 0 has to hold with equality, the others as an inequality.
+    Here delta (S, r) has the sample's differences of tokens, image (r,) is W z, b (S,)
+    has the right-hand sides, and x (S,) the duals, which are zero or above. A
+    constraint with x > 0 has to hold with equality, the others as an inequality.
     """
     violation = 0.0
     for t in range(b.size):
@@ -322,7 +324,10 @@ def _residuals(
         for j in range(image.size):
             total += delta[t, j] * image[j]
         out[t] = b[t] - total
-        violation = max(violation, abs(out[t]) if x[t] > 0.0 else out[t])
+        if x[t] > 0.0:
+            violation = max(violation, abs(out[t]))
+        else:
+            violation = max(violation, out[t])
     return violation
 
 
@@ -338,7 +343,7 @@ def _settle(
 
     It makes at most INNER passes, and keeps x >= 0. `residual` (S,) is updated along
     with x, and `moved` (S,) is filled with the total change of x. `gram` (S, S) is the
-    Gram matrix of the sample's rows, of norm 1.
+    Gram matrix of the sample's rows. The rows have norm 1, so that its diagonal is 1.
     """
     moved[:] = 0.0
     for _ in range(INNER):
@@ -630,23 +635,34 @@ class _NormalMatrix:
         delta, z, b = self.rows
         n, _, r = delta.shape
         q = z.shape[1]
+
+        # The block of W for j <= j' and k <= k', summed over the samples.
         first, second = self.pair
         product = np.zeros((first.size, self.queries.shape[1]))
         chunk = max(1, ENTRIES // (r * r))
         for begin in range(0, n, chunk):
-            part = slice(begin, begin + chunk)
-            weighted = delta[part] * theta[part][..., None]
-            squares = weighted.swapaxes(1, 2) @ delta[part]  # (chunk, r, r)
-            product += squares[:, first, second].T @ self.queries[part]
-        # Only the upper triangle is filled. Its transpose is a lower triangle in
-        # LAPACK's memory order, which therefore needs no copy.
+            samples = slice(begin, begin + chunk)
+            weighted = delta[samples] * theta[samples][..., None]
+            squares = weighted.swapaxes(1, 2) @ delta[samples]  # (chunk, r, r)
+            triangles = squares[:, first, second]  # (chunk, r (r + 1) / 2)
+            product += triangles.T @ self.queries[samples]
+
+        # The block in the matrix, of which only the upper triangle is filled. Its
+        # transpose is a lower triangle in LAPACK's memory order, which therefore needs
+        # no copy.
         matrix = np.empty((r * q + 1, r * q + 1))
         row, entry = matrix.strides
-        of_W = as_strided(matrix, (r, q, r, q), (q * row, row, q * entry, entry))
-        of_W[first, :, second, :] = product[:, self.place].reshape(first.size, q, q)
-        matrix[:-1, -1] = -tau * self.rows.weights(theta * b).ravel()
+        strides = (q * row, row, q * entry, entry)
+        of_W = as_strided(matrix, (r, q, r, q), strides)
+        full = product[:, self.place]  # (r (r + 1) / 2, q q)
+        of_W[first, :, second, :] = full.reshape(first.size, q, q)
+
+        # The last column, and the identity.
+        pulled = self.rows.weights(theta * b)
+        matrix[:-1, -1] = -tau * pulled.ravel()
         matrix[-1, -1] = tau * (theta * b**2).sum()
-        matrix[np.diag_indices(len(matrix))] += 1.0
+        diagonal = np.diag_indices(len(matrix))
+        matrix[diagonal] += 1.0
         return _cholesky(matrix.T, overwrite=True)
 
 

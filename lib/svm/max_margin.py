@@ -11,18 +11,17 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from lib.attention.coordinates import Minimal, hidden_pairs
-from lib.attention.token_sets import TokenSet, as_array
+from lib.attention.coordinates import Minimal, hidden_pairs, token_set_of
+from lib.attention.token_sets import TokenSet, as_array, check_kind
 from lib.representation import Shapes
 from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
-from lib.svm.norms import Blocks, norm_of
+from lib.svm.norms import Blocks, known, norm_of
 
 # Largest relative duality gap and violation in norms other than Frobenius.
 ACCURACY_OTHER_NORMS = 1e-7
@@ -143,7 +142,10 @@ class MaxMargin(Shapes):
             W of a token SVM, v of a head SVM.
         """
         W = self._weights()
-        return W if self.duals.ndim == 3 else W[..., 0]
+        is_token_svm = self.duals.ndim == 3
+        if is_token_svm:
+            return W
+        return W[..., 0]
 
     @property
     def W(self) -> np.ndarray:
@@ -195,6 +197,8 @@ def token_svm(
         `tokens` is a Minimal and the norm depends on the coordinates; if sizes exceed
         float64; if there are more constraints than the norm's solver can handle; if the
         parts of a Blocks do not fit W.
+    TypeError
+        If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
         If the norm needs cvxpy, which is not installed: the nuclear, the spectral, the
         l_1, the l_inf and the block-wise norms do.
@@ -235,7 +239,9 @@ def token_svm(
             [-0.5, -0.5,  0.5]]])
     """
     if not isinstance(norm, Blocks):
-        norm = _known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+        norm = known(norm, "norm", ("frobenius", "nuclear", "spectral"))
+        if norm == "frobenius":
+            norm = 2.0
     tokens = _in_coordinates(tokens, norm)
     runs, n, T, _ = tokens.shape
     selected = checked_selection(tokens, selected)
@@ -285,6 +291,8 @@ def head_svm(
         If `selected` has the wrong shape, type or range; if `p` is not a number of at
         least 1; if `tokens` is a Minimal and p != 2; if sizes exceed float64; if there
         are more constraints than the norm's solver can handle.
+    TypeError
+        If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
         If p is 1 or inf and cvxpy is not installed.
     MemoryError
@@ -312,7 +320,7 @@ def head_svm(
     2 [0.4 0.2]
     4 [0.358 0.284]
     """
-    p = _known(p, "p", ())
+    p = known(p, "p", ())
     tokens = _in_coordinates(tokens, p)
     selected = checked_selection(tokens, selected)
     # (runs, n, 1, d)
@@ -327,33 +335,16 @@ def head_svm(
 def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
     """Return the token set itself, or that of a Minimal.
 
-    The norm is one that `_known` returned, or a Blocks. Raises ValueError if the tokens
+    The norm is one that `known` returned, or a Blocks. Raises ValueError if the tokens
     are a Minimal and the norm depends on the coordinates.
     """
     if not isinstance(tokens, Minimal):
-        return tokens
+        return token_set_of(tokens)
     if norm not in (2, "nuclear", "spectral"):
         raise ValueError(
             f"the norm {norm} sees the coordinates: give the tokens, not a Minimal"
         )
     return tokens.tokens
-
-
-def _known(norm: Any, name: str, words: tuple[str, ...]):
-    """Return `norm` as an exponent p >= 1 (a float), or unchanged if in `words`.
-
-    The word "frobenius" is returned as the exponent 2. Raises ValueError, with the
-    argument's `name`, for anything else, NaN and booleans included.
-    """
-    if isinstance(norm, str) and norm in words:
-        return 2.0 if norm == "frobenius" else norm
-    if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
-        listed = "".join(f"{word!r}, " for word in words)
-        raise ValueError(
-            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or the number "
-            "numpy.inf"
-        )
-    return float(norm)
 
 
 def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarray:
@@ -469,11 +460,13 @@ def _weights(units: frobenius.Scaled, runs: list[dict]) -> np.ndarray:
     `runs` are the solutions of the scaled runs. A run's W is the one that its solver
     returned or, if it returned none, W from the duals; then it is put back to scale.
     """
-    W = [
-        frobenius.weights(run["duals"], delta, z) if run["W"] is None else run["W"]
-        for run, delta, z in zip(runs, units.delta, units.z, strict=True)
-    ]
-    return np.ldexp(np.stack(W), -units.exponent[:, None, None])
+    every_W = []
+    for run, delta, z in zip(runs, units.delta, units.z, strict=True):
+        W = run["W"]
+        if W is None:
+            W = frobenius.weights(run["duals"], delta, z)
+        every_W.append(W)
+    return np.ldexp(np.stack(every_W), -units.exponent[:, None, None])
 
 
 def _other_norm(
@@ -497,8 +490,10 @@ def _other_norm(
     conic = blocks or norm in norms.DUAL
     if blocks:
         dual = norm.dual
+    elif conic:
+        dual = norms.DUAL[norm]
     else:
-        dual = norms.DUAL[norm] if conic else norm / (norm - 1)
+        dual = norm / (norm - 1)
     # A rotation does not change the nuclear and spectral norms: solve within the spans.
     turned = isinstance(norm, str)
     if turned:
@@ -510,7 +505,9 @@ def _other_norm(
     if conic:
         solved = norms.conic(rows, shape, dual, float(np.linalg.norm(start)))
         # If Clarabel failed, keep the start: its large gap raises the error below.
-        w, beta = (start, beta) if solved is None else solved
+        w = start
+        if solved is not None:
+            w, beta = solved
     else:
         w, beta = norms.entrywise(rows, norm, start, beta)
     lowest = (rows @ w).min()
@@ -530,12 +527,17 @@ def _other_norm(
     margins = rows @ w
     size = norm_of(W, norm)
     beta = beta * size / pulled
-    support = beta > 0
     if conic:  # an interior point has no zero duals, so compare dual and slack
+        solver = "Clarabel"
         support = beta / beta.max() > margins - 1
+    else:
+        solver = "Newton with weighted Frobenius steps"
+        support = beta > 0
+    if turned:
+        W = token_basis @ W @ query_basis.T
     return {
-        "solver": "Clarabel" if conic else "Newton with weighted Frobenius steps",
-        "W": token_basis @ W @ query_basis.T if turned else W,
+        "solver": solver,
+        "W": W,
         "norm": size,
         "duals": beta,
         "margins": margins,
@@ -589,6 +591,8 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     ------
     ValueError
         If the sizes of a run exceed float64.
+    TypeError
+        If `tokens` is no TokenSet.
     MemoryError
         If a problem would not fit into memory.
     RuntimeError
@@ -608,9 +612,12 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     >>> svm.feasible(data).opt
     array([[1, 1]])
     """
+    check_kind(tokens)
     kept = []
     for run in range(len(tokens.y)):
         with suppress(Infeasible):
             token_svm(tokens.run(run))
             kept.append(run)
-    return tokens.take(kept) if kept else None
+    if not kept:
+        return None
+    return tokens.take(kept)

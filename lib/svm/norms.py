@@ -23,11 +23,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from lib.attention.coordinates import lp_norm
+from lib.attention.token_sets import as_array
 from lib.svm.frobenius import BAD, block_pivoting
 
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
@@ -134,16 +136,17 @@ class Blocks:
             If `count` does not divide the number of rows (or of columns, if
             `by_columns`).
         """
-        size = W.shape[-1 if self.by_columns else -2]
+        axis = -1 if self.by_columns else -2
+        size = W.shape[axis]
         if size % self.count:
             raise ValueError(
                 f"{self.count} blocks do not divide W's {size} entries a side"
             )
         step = size // self.count
         slices = [slice(first, first + step) for first in range(0, size, step)]
-        return [
-            W[..., :, part] if self.by_columns else W[..., part, :] for part in slices
-        ]
+        if self.by_columns:
+            return [W[..., :, part] for part in slices]
+        return [W[..., part, :] for part in slices]
 
 
 def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
@@ -154,8 +157,7 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     W : ndarray (..., d, d_z)
         The matrices, finite.
     norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
-        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}. This
-        range is not checked: below 1 the formula is no norm.
+        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}.
 
     Returns
     -------
@@ -165,8 +167,8 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `norm` is a Blocks whose parts do not fit W, or a word that is not the name
-        of a norm.
+        If `norm` is a Blocks whose parts do not fit W; if it is neither the name of a
+        norm nor an exponent of at least 1; if W has fewer than two axes.
 
     Examples
     --------
@@ -180,17 +182,54 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     1 7.0
     inf 4.0
     """
+    W = as_array("W", W)
+    if W.ndim < 2:
+        raise ValueError(f"W has shape {W.shape}; it needs (..., d, d_z)")
     if isinstance(norm, Blocks):
         sizes = [norm_of(part, norm.inner) for part in norm.parts(W)]
         if norm.summed:
             return np.sum(sizes, 0)
         return np.max(sizes, 0)
+    norm = known(norm, "norm", ("frobenius", "nuclear", "spectral"))
     if norm in _ORDER:
         return np.linalg.norm(W, _ORDER[norm], axis=(-2, -1))
     flat = W.reshape(*W.shape[:-2], -1)
     if norm == np.inf:
         return np.abs(flat).max(-1)
-    return lp_norm(flat, float(norm))
+    return lp_norm(flat, norm)
+
+
+def known(norm: Any, name: str, words: tuple[str, ...]) -> Any:
+    """Check the name of a norm.
+
+    Parameters
+    ----------
+    norm : Any
+        The norm.
+    name : str
+        The name of the argument, for the message of the error.
+    words : tuple of str
+        The words that are allowed beside exponents.
+
+    Returns
+    -------
+    str or float
+        The norm itself if it is one of the words, or its exponent p >= 1 as a float.
+
+    Raises
+    ------
+    ValueError
+        For anything else, NaN and booleans included.
+    """
+    if isinstance(norm, str) and norm in words:
+        return norm
+    if isinstance(norm, bool) or not isinstance(norm, Real) or not norm >= 1:
+        listed = "".join(f"{word!r}, " for word in words)
+        raise ValueError(
+            f"{name} = {norm!r}; it must be {listed}an exponent p >= 1, or the number "
+            "numpy.inf"
+        )
+    return float(norm)
 
 
 def _expression(S: Any, norm: str | float | Blocks):
@@ -202,7 +241,9 @@ def _expression(S: Any, norm: str | float | Blocks):
 
     if isinstance(norm, Blocks):
         terms = cp.hstack([_expression(part, norm.inner) for part in norm.parts(S)])
-        return cp.sum(terms) if norm.summed else cp.max(terms)
+        if norm.summed:
+            return cp.sum(terms)
+        return cp.max(terms)
     size: dict = {"spectral": cp.sigma_max, "nuclear": cp.normNuc, 1.0: cp.norm1}
     size |= {np.inf: cp.norm_inf, "frobenius": partial(cp.norm, p="fro")}
     return size[norm](S)
@@ -275,9 +316,12 @@ def entrywise(
         all="ignore"
     ):  # extreme exponents overflow; the caller checks the gap
         for stage in stages[:-1]:
-            w, beta = _newton(
-                A, asked, stage if p > 2 else stage / (stage - 1), w, beta, 1e-2
-            )
+            # A stage is an exponent above 2; for p < 2 it is that of the dual norm.
+            if p > 2:
+                exponent_now = stage
+            else:
+                exponent_now = stage / (stage - 1)
+            w, beta = _newton(A, asked, exponent_now, w, beta, 1e-2)
         w, beta = _newton(A, asked, p, w, beta, GOAL)
     return w * unit, beta * asked
 
@@ -344,7 +388,10 @@ def _newton(
             best_beta = new
             lower = dual
         gap = 1 - lower / upper
-        patience = 5 if gap < smallest / 2 else patience - 1
+        if gap < smallest / 2:
+            patience = 5
+        else:
+            patience -= 1
         smallest = min(gap, smallest)
         if gap <= goal or patience == 0:
             break

@@ -179,7 +179,8 @@ class Trainer:
         If the optimiser lacks a parameter of the network that requires a gradient, or
         if the processes cannot share a batch equally.
     TypeError
-        If the optimiser's step does not take a closure.
+        If `optimizer` is not an optimiser, for example the function that makes one, or
+        if its step does not take a closure.
 
     Examples
     --------
@@ -434,7 +435,12 @@ class Trainer:
         return [recorder for recorder in recorders if recorder is not None]
 
     def _curve(self, status: str) -> Curve:
-        """Return the Curve of the run, up to the first number that is not finite."""
+        """Return the Curve of the run, cut before the first number that is not finite.
+
+        The clock readings and the evaluations, with the lengths of steps (`walked`),
+        are cut there, too. If there is such a step, the status names it, counted from
+        1, whatever `status` says.
+        """
         record = self.log.arrays()
         end = record.shape[1]
         if end < self.step:
@@ -453,6 +459,11 @@ class Trainer:
 
 def _check_takes_closure(optimizer: torch.optim.Optimizer) -> None:
     """Raise TypeError unless an optimiser's step can be given a closure."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(
+            "optimizer must be a torch.optim.Optimizer, such as SGD(model.parameters(),"
+            f" lr=0.1), got {optimizer!r}"
+        )
     try:
         inspect.signature(optimizer.step).bind(None)
     except TypeError:

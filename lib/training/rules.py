@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from lib import files
 from lib.training.norms import norms
 
-# A reader's own rule: a class of optimisers, called with (parameters, rate), or a
-# function of (named parameters, rate) that returns an optimiser.
+# A reader's own rule: a class of optimisers, called with (list of parameters, rate), or
+# a function of (dict of parameters by name, rate) that returns an optimiser.
 Rule = Callable[..., torch.optim.Optimizer]
 
 
@@ -361,7 +361,7 @@ def optimiser(
     rule : str or type or callable
         A key of `RULES`, the name of an optimiser of torch, a class of optimisers that
         is called with (list of parameters, rate), a `functools.partial` of one, or a
-        function of (parameters by name, rate).
+        function of (dict of parameters by name, rate).
     network : torch.nn.Module
         The network.
     rate : float
@@ -379,7 +379,8 @@ def optimiser(
     ValueError
         If there is no rule of this name.
     TypeError
-        If one of your own rules does not return an optimiser.
+        If one of your own rules cannot be called like this, or does not return an
+        optimiser.
 
     Examples
     --------
@@ -402,10 +403,17 @@ def optimiser(
     """
     if isinstance(rule, str):
         return maker(rule)(list(network.parameters()), rate, cap)
-    if _is_class(rule):
-        made = rule(list(network.parameters()), rate)
-    else:
-        made = rule(dict(network.named_parameters()), rate)
+    try:
+        if _is_class(rule):
+            made = rule(list(network.parameters()), rate)
+        else:
+            made = rule(dict(network.named_parameters()), rate)
+    except TypeError as error:
+        raise TypeError(
+            f"the rule {rule!r} failed ({error}): a class is called with (list of "
+            "parameters, rate), a function with (dict of parameters by name, rate), "
+            "and torch's optimisers take the list of its values()"
+        ) from error
     if not isinstance(made, torch.optim.Optimizer):
         raise TypeError(
             f"a rule must return a torch.optim.Optimizer, {rule!r} returned "
@@ -507,8 +515,8 @@ def identity(rule: Rule) -> str:
         arguments += f" {inspect.getclosurevars(rule).nonlocals}"
     if not isinstance(rule, type) and not inspect.isfunction(rule):
         raise TypeError(
-            "a rule is a class of torch optimisers or a function of (parameters by "
-            f"name, rate), got {rule!r}"
+            "a rule is a class of torch optimisers or a function of (dict of "
+            f"parameters by name, rate), got {rule!r}"
         )
     try:
         source = files.sha256(inspect.getsource(rule).encode())

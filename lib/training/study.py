@@ -93,7 +93,8 @@ class Study:
         The first step at which a reading of the clock may end a run.
     rules : mapping of str to callable, optional
         A reader's own rules by name: a class of torch optimisers, or a function of
-        (parameters by name, rate) that returns an optimiser (`rules.optimiser`).
+        (dict of parameters by name, rate) that returns an optimiser
+        (`rules.optimiser`).
 
     Raises
     ------
@@ -174,9 +175,19 @@ class Study:
 
     def _check_numbers(self) -> None:
         """Raise ValueError if a number is outside its range."""
+        if self.criterion == "speed" and not len(self.targets):
+            raise ValueError(
+                "targets is empty; trials race to the last of them, so give at least "
+                "one training loss"
+            )
         numbers = [*self.targets]
         numbers += [x for x in (self.cap, self.stop_at) if x is not None]
-        for rates in self.rates.values():
+        for rule, rates in self.rates.items():
+            if not isinstance(rates, list | tuple) or not rates:
+                raise ValueError(
+                    f"rates[{rule!r}] = {rates!r}; it must be a list of one or more "
+                    "rates"
+                )
             numbers += rates
         for x in numbers:
             if type(x) not in (int, float) or not 0 < x < math.inf:

@@ -544,8 +544,9 @@ def race(
         SNGD. Default: those of the study.
     rules : mapping of str to callable, optional
         Your own rules by name: a class of torch optimisers, which is called with (list
-        of parameters, rate), a `functools.partial` of one, or a function of (parameters
-        by name, rate) that returns an optimiser. Only those in `rates` are run.
+        of parameters, rate), a `functools.partial` of one, or a function of (dict of
+        parameters by name, rate) that returns an optimiser. Only those in `rates` are
+        run.
     folder : Path, optional
         The folder in which the runs are stored. The same call then continues from them.
         Default: the runs are not stored.
@@ -565,8 +566,9 @@ def race(
         If a rule has no such name, a value is not allowed, or every rate of a rule
         diverged.
     TypeError
-        If one of your own rules is neither a class nor a function, or does not return
-        an optimiser; also if `Study` has no field of a name in `changes`.
+        If one of your own rules is neither a class nor a function, cannot be called, or
+        does not return an optimiser; also if `Study` has no field of a name in
+        `changes`.
 
     Examples
     --------

@@ -28,8 +28,8 @@ number of samples.
    the step.
 3. Let mu bound |<x, x'>| for any two tokens at different places of which at least one
    is not an opt token. Then <o_j, x>, <o_j, m_j> and -<x, m_j> are at most mu. (<x,
-   m_j> holds a share of ||x||^2, which only helps.) With a the smallest norm of an opt
-   token,
+   m_j> also contains a nonnegative multiple of ||x||^2, which only lowers
+   -<x, m_j>.) With a the smallest norm of an opt token,
        <o_j - x, o_j - m_j> >= a^2 - 3 mu.
 4. Nothing bounds <o_j, o_i> but Cauchy and Schwarz. With U the largest norm of an opt
    token,

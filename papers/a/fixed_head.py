@@ -32,7 +32,12 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
     `name` is "W_mm" for a token SVM and "u_mm" for a head SVM.
     """
     worst = max(solution.gap.max(), solution.violation.max())
-    id, problem = ("svm", "W-SVM") if name == "W_mm" else (f"svm.{name}", "u-SVM")
+    if name == "W_mm":
+        id = "svm"
+        problem = "W-SVM"
+    else:
+        id = f"svm.{name}"
+        problem = "u-SVM"
     return at_most(
         id, f"{name}: duality gap and violation", f"paper A, {problem}", worst, ACCURACY
     )
@@ -408,11 +413,15 @@ def _needed(
         along_target = c @ toward / size
         log_p = -np.logaddexp(0.0, np.logaddexp.reduce(-margins.reshape(n, -1), -1))
         short = np.maximum(-np.log(np.e * T) - log_p, 0).sum()
-        return (1 - along_target / along_W if along_W > 0 else -1.0) - short
+        if along_W > 0:
+            return 1 - along_target / along_W - short
+        return -1.0 - short
 
     largest = -np.inf
     for start in range(starts):
-        first = toward + (0.3 * draw.standard_normal(len(toward)) if start else 0.0)
+        first = toward
+        if start > 0:
+            first = toward + 0.3 * draw.standard_normal(len(toward))
         end = minimize(
             lambda v: -need(v), first, method="L-BFGS-B", options={"maxiter": 60}
         )

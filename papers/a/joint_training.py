@@ -256,7 +256,8 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
         ratios = [
             np.median(values[t][name]) / known[place] for t, known in REFERENCE.items()
         ]
-        ratios = np.array([r if r > 0 else np.inf for r in ratios])
+        ratios = np.array(ratios)
+        ratios[~(ratios > 0)] = np.inf  # NaN or the wrong sign
         factor = np.maximum(ratios, 1 / ratios).max()
         made.append(PAPER.claim("reference", factor, name, say=(times,)))
     return made

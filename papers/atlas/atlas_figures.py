@@ -108,10 +108,11 @@ def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figu
             plots.band(axis, ratios.iterations[later], left, label, look, share=0.5)
             lowest = min(lowest, np.median(left, 0).min())
             power = np.median(fitted_rate(ratios, k))
+            end_label = label
             if power < -0.05:
                 powers[axis.lines[-1]] = pieces.written(f"{power:.2f}")
-            falls = f": $t^{{{power:.2f}}}$" if power < -0.05 else ""
-            ends.append((np.median(left, 0)[-1], label + falls, look.colour))
+                end_label += f": $t^{{{power:.2f}}}$"
+            ends.append((np.median(left, 0)[-1], end_label, look.colour))
         axis.axhline(1 - REACHED, **plots.LEVEL)
         axis.set(xscale="log", yscale="log", xlabel="iteration $t$", title=title)
         axis.set_ylim(min(lowest, 1 - REACHED) / 2, 1.2)
@@ -126,7 +127,9 @@ def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figu
                 powers, powers.values(), title="power of $t$", loc="lower left", **small
             )
     axes[0].set(ylabel="missing share of the margin")
-    return figure if alone else plots.legend(figure, axes[0])
+    if alone:
+        return figure
+    return plots.legend(figure, axes[0])
 
 
 def memory(

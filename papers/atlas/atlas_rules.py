@@ -6,6 +6,7 @@ with n = 6, T = 8, d = 10. On such tokens the largest margin of a W with norm 1 
 GAMMA.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as File
@@ -214,9 +215,11 @@ def _moved(rule: dynamics.Rule) -> str:
         return f"{_on_singular_values(rule)}, U S V^T = {of}"
     if isinstance(rule, dynamics.Adam | dynamics.RMSprop | dynamics.AdaGrad):
         summed = isinstance(rule, dynamics.AdaGrad)
+        above = "M" if rule.momentum else "G"
         below = "sqrt(sum G^2)" if summed else "sqrt(v)"
-        more = f" + {rule.epsilon:g}" if rule.epsilon else ""
-        return f"{'M' if rule.momentum else 'G'} / ({below}{more})"
+        if rule.epsilon:
+            below += f" + {rule.epsilon:g}"
+        return f"{above} / ({below})"
     if isinstance(rule, dynamics.MirrorDescent):
         return f"G / |G|_q on sgn(W) |W|^{rule.p - 1:g}"
     if isinstance(rule, dynamics.Shampoo):
@@ -262,7 +265,10 @@ def _formula(rule: dynamics.Rule) -> str:
     defined.
     """
     decays = getattr(rule, "weight_decay", 0.0)
-    parts = ["W = (1 - eta lambda) W + eta D" if decays else "W += eta D"]
+    if decays:
+        parts = ["W = (1 - eta lambda) W + eta D"]
+    else:
+        parts = ["W += eta D"]
     parts.append(f"D = {_moved(rule)}")
     if getattr(rule, "blocks", 1) > 1:
         parts.append(f"in each of {rule.blocks} blocks")
@@ -302,7 +308,8 @@ def atlas_claim(
 
 def word(name: str) -> str:
     """Write a rule's name as part of a claim's id."""
-    return "_".join("".join(c if c.isalnum() else " " for c in name).split())
+    letters_and_digits = re.findall(r"[^\W_]+", name)
+    return "_".join(letters_and_digits)
 
 
 def _norm_reached(name: str, row: Row, ratios: Ratios):
@@ -365,10 +372,13 @@ def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
     claims = []
     for name, row in rows.items():
         lowest = by_rule[name].last[:, column(row.highest)].min()
-        about = dict(
-            bound=ROWS["atlas.own"][1] if row.reached else "", why=_why(by_rule[name])
+        bound = ""  # that of the table
+        if row.reached:
+            bound = ROWS["atlas.own"][1]
+        why = _why(by_rule[name])
+        claims.append(
+            atlas_claim("growing", lowest, name, row.highest, bound=bound, why=why)
         )
-        claims.append(atlas_claim("growing", lowest, name, row.highest, **about))
     return claims
 
 

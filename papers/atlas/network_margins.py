@@ -219,10 +219,11 @@ def tuned(
     """
 
     def end(rule: str, rate: float):
-        loss = float(
-            np.mean(trained(setting, data, rule, rate, TUNING_SEED)[1][-last:])
-        )
-        return loss if math.isfinite(loss) else math.inf
+        losses = trained(setting, data, rule, rate, TUNING_SEED)[1]
+        loss = float(np.mean(losses[-last:]))
+        if not math.isfinite(loss):
+            return math.inf
+        return loss
 
     return {
         rule: {rate: end(rule, rate) for rate in grid} for rule, grid in rates.items()
@@ -433,9 +434,11 @@ def deciding_lead(
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
     rival = min(intervals, key=lambda name: intervals[name].low)
     behind = any(each.high < 0 for each in intervals.values())
-    few = len(readings[rule]) < FEWEST
-    word = verdicts.decided(intervals[rival].low > 0, behind)
-    return verdicts.UNDECIDED if few else word, rival, intervals[rival]
+    if len(readings[rule]) < FEWEST:
+        word = verdicts.UNDECIDED
+    else:
+        word = verdicts.decided(intervals[rival].low > 0, behind)
+    return word, rival, intervals[rival]
 
 
 def ranking_claims(readings: Readings) -> list[Claim]:

@@ -44,17 +44,12 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     figure, (axis,) = plots.panels(1, 1, height=0.7 + 0.32 * len(lines))
     axis.imshow(ratios, aspect="auto", vmin=0.2, vmax=1.3, cmap="Blues")
     for (row, column), ratio in np.ndenumerate(ratios):
-        wins = column == ratios[row].argmax()
-        axis.text(
-            column,
-            row,
-            f"{ratio:.2f}",
-            ha="center",
-            va="center",
-            fontsize=10 if wins else 8,
-            fontweight="bold" if wins else "normal",
-            color=plots.BLACK if ratio < 0.9 else plots.PAPER,
-        )
+        if column == ratios[row].argmax():
+            style = {"fontsize": 10, "fontweight": "bold"}
+        else:
+            style = {"fontsize": 8, "fontweight": "normal"}
+        style["color"] = plots.BLACK if ratio < 0.9 else plots.PAPER
+        axis.text(column, row, f"{ratio:.2f}", ha="center", va="center", **style)
     for row, norm in enumerate(predicted):
         place = (NORMS.index(norm) - 0.46, row - 0.39)
         line = dict(fill=False, linewidth=2, edgecolor=plots.BLACK, zorder=3)
@@ -156,10 +151,13 @@ def _rule_names(rules: list[str]) -> list[str]:
     """Return the names of the rules for a figure, with steepest descent named by its
     norm.
     """
-    short_names = [rule.replace("steepest, ", "") for rule in rules]
-    return [
-        f"steepest, {LABELS[name]}" if name in LABELS else name for name in short_names
-    ]
+    names = []
+    for rule in rules:
+        name = rule.replace("steepest, ", "")
+        if name in LABELS:
+            name = f"steepest, {LABELS[name]}"
+        names.append(name)
+    return names
 
 
 def comparisons(disputes: Mapping[str, network.Disputes], rules: list[str]) -> Figure:

@@ -79,8 +79,9 @@ def ablation(
         ("spectral", "random"), (True, False), (True, False)
     ):
         name = start + ", P" * P + ", R" * R
+        preconditioner = "left" if P else "none"
         rules[name] = PreconditionedRule(
-            step_size=step_size, preconditioner="left" if P else "none", regularised=R
+            step_size=step_size, preconditioner=preconditioner, regularised=R
         )
         starts[name] = getattr(data, start)
     return rules, starts
@@ -192,8 +193,8 @@ def tune(
     of_seeds: Sequence[int],
     level: float,
 ) -> dict[str, float]:
-    """Choose the best step size in `grid` for each maker, a function from step size to
-    rule.
+    """Choose the best step size in `grid` for each entry of `makers`, a function from
+    a step size to a rule.
 
     We prefer step sizes with which every seed ends at (L - L*)/L* <= level. Of these,
     the best is the one that needs the fewest iterations to this level. If there is
@@ -258,8 +259,8 @@ def ablation_claims(
 
 
 def against_best_sgd(excess: Excess) -> Claim:
-    """Check that in the median seed Algorithm 1 ends below SGD, if both have their best
-    step size (our own statement).
+    """Check that Algorithm 1 ends below SGD in the median over seeds, each with its
+    best step size (our own statement).
 
     The measured value is the median over seeds of the ratio of their final excess.
     """

@@ -74,16 +74,20 @@ def against_sgd(
     for start, colour in zip(first, colours, strict=True):
         if start > 1:
             words = f"starts {start:,.0f} times above"
+            lift = 4
         else:
             words = f"starts {pieces.percent(start)} above"
+            lift = -6
         if len(first) == 1:
             colour = plots.BLACK
-        pieces.beside(relative, 0, start, words, colour, (8, 4 if start > 1 else -6))
+        pieces.beside(relative, 0, start, words, colour, (8, lift))
     title = "Excess over the optimum, $(L - L^*)/L^*$"
     _time_axis(relative, title, recorded[-1])
     # Leave room for the words at the starts.
     bottom = relative.get_ylim()[0]
-    relative.set_ylim(bottom / 5 if min(first) < 1 else bottom, 8 * max(first))
+    if min(first) < 1:
+        bottom = bottom / 5
+    relative.set_ylim(bottom, 8 * max(first))
     ends = {f"Algorithm 1,\n{label}": excess[ours], "SGD": excess["random"]}
     _last(relative, ends, {f"Algorithm 1,\n{label}": "Algorithm 1"})
     return figure

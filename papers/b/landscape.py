@@ -117,7 +117,7 @@ def by_monte_carlo(
 
 
 def search(problem: Regression, starts: int) -> float:
-    """Return the largest distance to the minima at which L-BFGS on L + R ends.
+    """Return the largest distance from the minima to an end point of L-BFGS on L + R.
 
     The distance is in the norm "left_right", and the largest is over `starts` >= 1
     Gaussian starts, whose seeds are 0, 1, ...
@@ -421,11 +421,10 @@ def lemma1_ratios(problem: Regression) -> dict[str, float]:
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
     """Find the largest eigenvalue of sym(Sigma^{1/2} B Sigma^{1/2}) over all minima.
 
-    The problem must have d >= 2, because for d = 1 there is nothing to search.
-
     Returns this eigenvalue divided by sigma_1^{1/2}. The search is by L-BFGS over the
     antisymmetric S in R = R_0 e^S. It begins at `starts` random R_0, and at the same
-    R_0 with the first column reversed, since R_0 e^S has the determinant of R_0.
+    R_0 with the first column reversed, since R_0 e^S has the determinant of R_0. For
+    d = 1 these two are all minima, and nothing is searched.
     """
     space = manifold.of(problem)
     d = problem.d
@@ -444,9 +443,10 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
                 L = root @ space.point(R_0 @ expm(S))[problem.k :] @ root
                 return -np.linalg.eigvalsh((L + L.T) / 2)[-1]
 
-            largest = max(
-                largest, -minimize(value, np.zeros(len(i)), method="L-BFGS-B").fun
-            )
+            least = value(np.zeros(len(i)))
+            if d > 1:  # scipy returns zero if there is nothing to search
+                least = minimize(value, np.zeros(len(i)), method="L-BFGS-B").fun
+            largest = max(largest, -least)
     return float(largest / np.sqrt(problem.singular_values[0]))
 
 

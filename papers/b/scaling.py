@@ -150,8 +150,12 @@ def integrated(
                 four = bias.reshape(4, draws, -1).mean(1)
                 square = four[:2].mean(0) @ four[2:].mean(0)
                 fourth = (four[0] @ four[1]) * (four[2] @ four[3])
-                size = query @ query if name == "mean" else 1.0
-                values[q, j] = fourth if name == "covariance" else size * square
+                if name == "mean":
+                    values[q, j] = (query @ query) * square
+                elif name == "covariance":
+                    values[q, j] = fourth
+                else:
+                    values[q, j] = square
     return {
         name: np.array([part.mean(0) for part in np.array_split(values, repeats)])
         for name, values in powers.items()

@@ -95,20 +95,39 @@ def _joint_divergences(axis: Axes, divergences: Mapping, of: str) -> None:
     `divergences` maps an exponent to its iterations and its divergences. Each line has
     its exponent and its last divergence at its end.
     """
-    ends = {p: (t[-1], D[-1]) for p, (t, D) in divergences.items()}
-    by_height = sorted(ends, key=lambda p: ends[p][1])
+    # Where each line ends.
+    last_t = {}
+    last_D = {}
     for p, (t, D) in divergences.items():
-        axis.plot(t, D, **_look(p).line)
-        # If two lines end close together, the words of the lower one are below it.
-        near = [q for q in ends if q != p and abs(np.log10(ends[q][1] / D[-1])) < 1]
-        up = 0
-        if near:
-            up = 6 if by_height.index(p) > by_height.index(near[0]) else -6
-        words = f"p = {p:g}: {D[-1]:.0e}"
-        pieces.beside(axis, *ends[p], words, _look(p).colour, (5, up))
+        last_t[p] = t[-1]
+        last_D[p] = D[-1]
+    exponents_by_height = sorted(last_D, key=last_D.__getitem__)
+
+    # The lines, and the words at their ends.
+    for p, (t, D) in divergences.items():
+        line_look = _look(p)
+        axis.plot(t, D, **line_look.line)
+        neighbours = []
+        for q in last_D:
+            if q == p:
+                continue
+            decades_apart = abs(np.log10(last_D[q] / last_D[p]))
+            if decades_apart < 1:
+                neighbours.append(q)
+        # If two lines end close together, the label of the lower one is below it.
+        height = exponents_by_height.index(p)
+        if not neighbours:
+            lift = 0
+        elif height > exponents_by_height.index(neighbours[0]):
+            lift = 6
+        else:
+            lift = -6
+        words = f"p = {p:g}: {last_D[p]:.0e}"
+        pieces.beside(axis, last_t[p], last_D[p], words, line_look.colour, (5, lift))
+
+    # The axes.
     axis.set(title=f"Divergence $D$ of {of}", xlabel="iteration $t$")
-    longest = max(t for t, _ in ends.values())
-    axis.set(xscale="log", yscale="log", xlim=(1, 60 * longest))
+    axis.set(xscale="log", yscale="log", xlim=(1, 60 * max(last_t.values())))
     axis.set_xticks([1, 100, 10_000])
     axis.minorticks_off()
 
@@ -206,8 +225,11 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
     for m, like in zip(multiples, looks, strict=False):
         share = 100 * np.array(kept[p, m])
         axis.plot(widths, share, marker=like.marker, markersize=4, **like.line)
-        times = f"{m} times $W_{{mm}}$" if m > 1 else "as long as $W_{mm}$"
-        labels.append((share[-1], f"{times}:\n{share[-1]:.0f} % keep", like.colour))
+        if m > 1:
+            length = f"{m} times $W_{{mm}}$"
+        else:
+            length = "as long as $W_{mm}$"
+        labels.append((share[-1], f"{length}:\n{share[-1]:.0f} % keep", like.colour))
     # The last share is that of the longest starts.
     all_keep = np.cumprod(share == 100).astype(bool)
     if all_keep.any():
@@ -281,8 +303,9 @@ def ranks(
     dimensions, shapes = by_dimension
     for ((size, length), rank), like in zip(shapes.items(), plots.SERIES, strict=False):
         missing = [d for d, r in zip(dimensions, rank, strict=True) if np.isnan(r)]
-        none = f" (d={missing[0]}: no solution)" if missing else ""
-        label = f"n={size}, T={length}{none}"
+        label = f"n={size}, T={length}"
+        if missing:
+            label += f" (d={missing[0]}: no solution)"
         style = {"marker": like.marker, "markersize": 3.5}
         plots.band(rank_axis, dimensions, rank, label, like, **style)
     rank_axis.set(title="Mean rank of the nuclear-norm SVM", xlabel="dimension $d$")

@@ -269,7 +269,9 @@ def _far_out(
 
 
 def _rates(sizes: Sizes) -> Iterator[Claim]:
-    """Check Lemma 29 and the theorem on local convergence, from the cone D = 0.001."""
+    """Check Lemma 29 and the theorem on local convergence, for starts at D = 0.001 from
+    W_mm.
+    """
     for p in sizes.rate_exponents:
         selections = _selections(sizes, p)
         steps = sizes.rate_steps, sizes.rate_step

@@ -468,7 +468,7 @@ def _slack(selection: Selection, mu: np.ndarray):
     that of another token. The result is the smallest of (m_tau - m_t)/delta for (12a),
     (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c). It is the smallest
     over all tokens, runs and directions of `_margin_edges`. If all tokens of a run are
-    support tokens, delta is infinite, and the result is NaN.
+    support tokens, (12a) and (12b) say nothing about it.
     """
     tokens = selection.tokens
     solution = selection.solution
@@ -482,7 +482,11 @@ def _slack(selection: Selection, mu: np.ndarray):
         rest = np.where(support, np.inf, m)
         high = np.where(support, m, -np.inf).max(-1)
         low = np.where(support, m, np.inf).min()
-        slacks += [((rest.min(-1) - high) / d[..., 0]).min(), ((rest - 1) / d).min()]
+        # A run without other tokens has an infinite delta.
+        lead = np.where(np.isinf(d[..., 0]), np.inf, rest.min(-1) - high)
+        excess = np.where(np.isinf(d), np.inf, rest - 1)
+        scale = np.where(np.isinf(d), 1.0, d)
+        slacks += [(lead / scale[..., 0]).min(), (excess / scale).min()]
         slacks += [2 * low, 1.5 / high.max()]
     return np.min(slacks)
 
@@ -756,7 +760,10 @@ def lemma27(
         ]
         inside = np.array([turn[0] for turn in turns])
         slack = np.array([turn[1] for turn in turns])
-        slacks.append(slack[inside].min() if inside[0].all() else np.nan)
+        if inside[0].all():
+            slacks.append(slack[inside].min())
+        else:
+            slacks.append(np.nan)
         shares.append(inside.mean())
     multiples = lemma21_radius(selection, pi)
     ends = f"{multiples.min():,.0f}", f"{multiples.max():,.0f}"

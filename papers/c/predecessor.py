@@ -157,11 +157,13 @@ def rank_by_dimension(
     a dimension has one.
     """
 
-    def rank(kept: TokenSet):
-        return _ranks(svm.token_svm(kept, norm="nuclear").W).mean()
-
-    drawn = [svm.feasible(unit_tokens(seeds, n, T, d)) for d in dimensions]
-    return np.array([np.nan if kept is None else rank(kept) for kept in drawn])
+    mean_ranks = np.full(len(dimensions), np.nan)
+    for k, d in enumerate(dimensions):
+        solvable = svm.feasible(unit_tokens(seeds, n, T, d))
+        if solvable is not None:
+            solution = svm.token_svm(solvable, norm="nuclear")
+            mean_ranks[k] = _ranks(solution.W).mean()
+    return mean_ranks
 
 
 def _train_relu_head(

@@ -58,7 +58,8 @@ def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
     """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
-    shared = stream(seed, "noise").standard_normal((n if among == "sample" else 1, d))
+    common_vectors = n if among == "sample" else 1
+    shared = stream(seed, "noise").standard_normal((common_vectors, d))
     rows = np.arange(n)
     opt = data.X[0, rows, data.opt[0]]
     means = np.linalg.qr(np.stack([opt[data.y[0].argmax()], data.u[0]], 1))[0]
@@ -189,7 +190,10 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
         return float("nan")
     while high - low > accuracy:
         middle = (low + high) / 2
-        low, high = (middle, high) if stays_at(middle) else (low, middle)
+        if stays_at(middle):
+            low = middle
+        else:
+            high = middle
     return (low + high) / 2 * unit
 
 
@@ -284,10 +288,17 @@ def _capacity(axis: str, values: Sequence[int], has: np.ndarray, sizes: Any):
     sizes that stay fixed while `axis` varies. Returns the value with the two ends of
     its interval, and two claims.
     """
-    half = half_of_seeds(values, has == 1.0 if axis == "d" else has != 1.0)
+    # More dimensions bring W_mm into existence; more of the other sizes end it.
+    if axis == "d":
+        is_beyond = has == 1.0
+    else:
+        is_beyond = has != 1.0
+    half = half_of_seeds(values, is_beyond)
     low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
     at = f"{axis} = {half[0]:.3g}"
-    why = f"{at}; {SHARED_QUERY}" if axis == "T" else at
+    why = at
+    if axis == "T":
+        why += f"; {SHARED_QUERY}"
     more = {"interval": (low, high), "remark": at}
     fewest = claim("map.least", low, axis, **more)
     return half, [fewest, claim("map.most", high, axis, **more, why=why)]

@@ -223,31 +223,45 @@ def verify() -> dict[str, bool]:
     and 1/2. Returns, for every step of the proof in words, whether it holds.
     """
     half = Fraction(1, 2)
-    (first, second) = POSTCARD
-    s_1, s_2 = ([(p * a + (1 - p) * b) for p in (0, half)] for a, b in (first, second))
-    ratio = -max(s_2) / max(s_1)  # least |s_2| divided by the largest s_1
-    speed = max(s_1) - min(s_2)  # l_1/l_2 = e^{k (s_1 - s_2)} at u = -k
+    holds = {}
+
+    # Where training should end.
     u_mm = max(Fraction(1, a) for a, _ in POSTCARD)
     W_mm = max(Fraction(1, (a - b) * a) for a, b in POSTCARD)
-    grown = [Fraction(a * 7 + b, 8) for a, b in POSTCARD]  # s_i at p_i = 7/8
-    far = "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2"
-    up = f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}"
-    return {
-        f"u_mm = {u_mm}, W_mm = {W_mm}": u_mm == 1 and W_mm == 1,
-        "no other selection classifies both samples": set(_selections(POSTCARD))
-        == {(0, 0)},
-        "u_mm scores both opt tokens higher": all(
-            u_mm * (a - b) > 0 for a, b in POSTCARD
-        ),
-        far: _exp_between(Fraction(2))[0] > 7 and min(grown) >= half,
-        "the first step moves u down": sum(a + b for a, b in POSTCARD) < 0,
-        "at u = 0, W <= 0 it moves down": max(s_1) + max(s_2) < 0,
-        "at u < 0 it moves W down": all((a - b) * a > 0 for a, b in POSTCARD),
-        up: _exp_between(speed * LONGEST)[1] < ratio,
-        "so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more": min(s_1) >= 0,
-        "no integers below 3 do it": _smallest(2) == [] and POSTCARD in _smallest(3),
-        "one sample does it with no integers up to 9": _smallest(9, n=1) == [],
-    }
+    holds[f"u_mm = {u_mm}, W_mm = {W_mm}"] = u_mm == 1 and W_mm == 1
+    classifying = set(_selections(POSTCARD))
+    holds["no other selection classifies both samples"] = classifying == {(0, 0)}
+    higher = [u_mm * (a - b) > 0 for a, b in POSTCARD]
+    holds["u_mm scores both opt tokens higher"] = all(higher)
+
+    # There the loss vanishes: s_i at p_i = 7/8.
+    grown = [Fraction(a * 7 + b, 8) for a, b in POSTCARD]
+    least_exp, _ = _exp_between(Fraction(2))
+    vanishes = "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2"
+    holds[vanishes] = least_exp > 7 and min(grown) >= half
+
+    # The first step moves u down, and no step moves it up again. The extremes of s_1
+    # and s_2 are at p = 0 and p = 1/2.
+    (a_1, b_1), (a_2, b_2) = POSTCARD
+    s_1 = [b_1, half * a_1 + (1 - half) * b_1]
+    s_2 = [b_2, half * a_2 + (1 - half) * b_2]
+    ratio = -max(s_2) / max(s_1)  # least |s_2| divided by the largest s_1
+    speed = max(s_1) - min(s_2)  # l_1/l_2 = e^{k (s_1 - s_2)} at u = -k
+    holds["the first step moves u down"] = sum(a + b for a, b in POSTCARD) < 0
+    holds["at u = 0, W <= 0 it moves down"] = max(s_1) + max(s_2) < 0
+    moves_down = [(a - b) * a > 0 for a, b in POSTCARD]
+    holds["at u < 0 it moves W down"] = all(moves_down)
+    _, largest_exp = _exp_between(speed * LONGEST)
+    moves_up = f"u moves up only from u < -{LONGEST}: e^({speed}/6) < {ratio}"
+    holds[moves_up] = largest_exp < ratio
+    stays = "so u <= 0 and f_1 = u s_1 <= 0: the loss stays at 1/2 or more"
+    holds[stays] = min(s_1) >= 0
+
+    # No smaller problem is missed.
+    is_smallest = _smallest(2) == [] and POSTCARD in _smallest(3)
+    holds["no integers below 3 do it"] = is_smallest
+    holds["one sample does it with no integers up to 9"] = _smallest(9, n=1) == []
+    return holds
 
 
 def problem(pairs: Pairs, labels: Sequence[int] | float = 1.0) -> TokenSet:

@@ -249,9 +249,11 @@ def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
     `moved` is (runs, 2): the moves before and after the onset. Without runs, both
     claims are about NaN.
     """
-    early, late = (
-        np.reshape(moved, (-1, 2)).T if np.size(moved) else np.full((2, 1), np.nan)
-    )
+    if np.size(moved):
+        early, late = np.reshape(moved, (-1, 2)).T
+    else:
+        early = np.array([np.nan])
+        late = np.array([np.nan])
     return [claim("lp.rests", early, f"{p:g}"), claim("lp.cycles", late, f"{p:g}")]
 
 

@@ -359,13 +359,19 @@ def _of_run(
     }
     full["offsets"][~on] = np.nan
     full["offsets"][on], full["coefficients"][on] = offsets, inside
-    full["slowest_mode"][on] = root * vectors[:, 0] if modes.size else 0.0
+    # If no margin can move, no mode is slow or fast.
+    slowest = np.inf
+    fastest = 0.0
+    if modes.size:
+        slowest = modes[0]
+        fastest = modes[-1]
+        full["slowest_mode"][on] = root * vectors[:, 0]
     return full | {
         "support": on,
         "constant": np.sqrt(max(offsets @ inside, 0.0)),
         "norm": np.sqrt(square),
-        "slowest": modes[0] if modes.size else np.inf,
-        "fastest": modes[-1] if modes.size else 0.0,
+        "slowest": slowest,
+        "fastest": fastest,
         # A masked token has a NaN margin.
         "excess": np.nanmin(margins[~on] - 1, initial=np.inf),
     }
@@ -416,9 +422,10 @@ def _checked(
     )
     unknown = behind.size and not independent
     require(share >= SMALLEST_DUAL or unknown, "positive duals", share, reason, run)
+    first_behind = pair(behind[0]) if behind.size else ""
     reason = (
         f"{len(behind)} of {len(tight)} tokens on the support score at least what the "
-        f"selected one does, the first {pair(behind[0]) if behind.size else ''}; "
+        f"selected one does, the first {first_behind}; "
         "it needs none: train longer or with larger steps, since the selection may not "
         "have settled"
     )

@@ -161,33 +161,47 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     row per setting. A mark is filled if C is the whole predicted residual.
     """
     figure, (line, whole) = plots.panels(1, 2, height=3.1)
+    title = {"fontweight": "bold", "loc": "left"}
+    look = plots.look("measured")
+    points = dict(markersize=4.5, markeredgewidth=0.9, **look.mark)
+
+    # The runs on the diagonal, and what the second panel shows.
     ratios = {}
-    alone = {}
-    like = plots.look("measured")
+    is_whole = {}
     worst = 0.0
     for name, group, _ in _by_setting(comparisons):
         predicted = np.array([c.law.constant[0] for c in group])
         measured = np.array([c.measured.residual for c in group])
-        worst = max(worst, np.abs(measured / predicted - 1).max())
+        norm = np.array([c.measured.norm[-1] for c in group])
+        error = np.array([c.measured.error[-1] for c in group])
+        filled = np.array([c.duals_alone for c in group])
+        deviation = np.abs(measured / predicted - 1)
+        worst = max(worst, deviation.max())
         row = SETTINGS.get(name, name).replace(", ", ",\n", 1)
-        late = [(c.measured.norm[-1], c.measured.error[-1]) for c in group]
-        ratios[row] = np.prod(late, axis=1) / predicted
-        alone[row] = np.array([c.duals_alone for c in group])
-        points = dict(markersize=4.5, markeredgewidth=0.9, **like.mark)
-        for kept, face in ((alone[row], like.colour), (~alone[row], "none")):
-            line.plot(predicted[kept], measured[kept], markerfacecolor=face, **points)
+        ratios[row] = norm * error / predicted
+        is_whole[row] = filled
+        line.plot(
+            predicted[filled], measured[filled], markerfacecolor=look.colour, **points
+        )
+        line.plot(
+            predicted[~filled], measured[~filled], markerfacecolor="none", **points
+        )
+
+    # The words of the first panel.
     _logs(line, xlabel="predicted: $C$, from the duals of the SVM")
     pieces.diagonal(line)
-    line.set_title("Part in the span of the support", fontweight="bold", loc="left")
+    line.set_title("Part in the span of the support", **title)
     line.set_ylabel(r"measured: $\|W_t\|\times$ this part of the error")
-    words = {"fontsize": 8, "transform": line.transAxes}
-    line.text(0.05, 0.95, "dotted: measured = predicted", va="top", **words)
-    off = pieces.written(f"all {len(comparisons)} runs on it,\n{_off(worst)}")
-    line.text(0.97, 0.05, off, ha="right", **words)
-    far = 1.2 * max(map(np.max, ratios.values()))
-    looks = [like] * len(ratios)
-    pieces.strip(whole, ratios, (0.9, far), looks, 1.0, alone)
-    whole.set_title("Whole error, compared with $C$", fontweight="bold", loc="left")
+    small = {"fontsize": 8, "transform": line.transAxes}
+    line.text(0.05, 0.95, "dotted: measured = predicted", va="top", **small)
+    words = pieces.written(f"all {len(comparisons)} runs on it,\n{_off(worst)}")
+    line.text(0.97, 0.05, words, ha="right", **small)
+
+    # The second panel.
+    largest = max(values.max() for values in ratios.values())
+    looks = [look] * len(ratios)
+    pieces.strip(whole, ratios, (0.9, 1.2 * largest), looks, 1.0, is_whole)
+    whole.set_title("Whole error, compared with $C$", **title)
     whole.set_xlabel(r"$\|W_t\|\times$ whole error, divided by $C$")
     grey = {"fontsize": 8, "color": plots.GREY, "transform": whole.transAxes}
     words = "at 1 (filled): $C$ is the whole error\nright of it: more, off the span"

@@ -96,7 +96,9 @@ class Comparison:
         rule = self.setting.rule
         if rule.momentum and not (early or everywhere):
             return margin_theorem.prove_with_momentum(local, rule, before, last)
-        return margin_theorem.prove(local, rule, tenth if early else last, everywhere)
+        if early:
+            return margin_theorem.prove(local, rule, tenth, everywhere)
+        return margin_theorem.prove(local, rule, last, everywhere)
 
     @property
     def predicted(self) -> float:
@@ -146,7 +148,7 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
 
 
 def _compare(c: Any, history: History, start: Any, selected: Any):
-    """Return the comparison with the law and the measurements, or raise
+    """Return the comparison `c` with the law and the measurements filled in, or raise
     PremiseFails.
     """
     setting = c.setting

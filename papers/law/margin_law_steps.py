@@ -117,10 +117,13 @@ def _settling_rate(history: History, law: MarginLaw):
 def figure2_claims(
     far: Mapping, constant: Mapping, target: str, law: MarginLaw
 ) -> list[Claim]:
-    """Check that all rules in `far` end on one line, the law's error as a function of
-    ||W_t||.
+    """Check that all rules in `far` end on one line, the law's direction error as a
+    function of ||W_t||, which is C/||W_t|| up to a relative (C/||W_t||)^2/8.
 
-    The runs in `constant` must not have reached it.
+    `far` and `constant` have histories by the name of the rule, and `far` has one of
+    "NGD". `target` is the name in them of the direction of W_mm. Returns law.collapse
+    for all rules of `far` together, law.unseen for each rule of `constant`, whose runs
+    are still far from the line, and law.settling for the rule "NGD" of `far`.
     """
 
     def last(history: History):

@@ -34,10 +34,9 @@ def _slope_bounds(
     ends = np.array([lo, hi, np.clip(0.0, lo, hi)])
     slope = np.exp(losses.log_derivative(ends, loss)).max(0)
     # For the reciprocal loss |l''| <= 2 |l'|, for the others |l''| <= |l'|.
-    return (
-        slope,
-        2 * slope if loss == "reciprocal" else slope,
-    )
+    if loss == "reciprocal":
+        return slope, 2 * slope
+    return slope, slope
 
 
 class Local:
@@ -50,52 +49,77 @@ class Local:
     def __init__(
         self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray, loss: str
     ) -> None:
-        self.shown = shown = coordinates.shown_pairs(tokens, selected)[0]  # (n, T-1)
+        self.shown = coordinates.shown_pairs(tokens, selected)[0]  # (n, T-1)
+        self._set_directions(tokens, law, selected)
+        self._set_slopes(tokens, selected, loss)
+
+    def _set_directions(
+        self, tokens: TokenSet, law: MarginLaw, selected: np.ndarray
+    ) -> None:
+        """Compute what follows from the A_m and the law of the run."""
+        # The A_m, and the support with its duals.
         K = gram(tokens, selected, masked_as_zero=True)[0]
-        of_shown = np.ix_(shown.ravel(), shown.ravel())
-        self.A = A = features(K[of_shown])  # (m, k) the A_m
-        self.on = law.support[0][shown]
-        coefficients = law.coefficients[0][shown]
-        beta = np.where(self.on, law.duals[0][shown], 0.0)
+        is_pair = self.shown.ravel()
+        A = features(K[np.ix_(is_pair, is_pair)])
+        self.A = A  # (m, k) the A_m
+        self.on = law.support[0][self.shown]
+        beta = np.where(self.on, law.duals[0][self.shown], 0.0)
+        self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
+
+        # W_mm and rho_perp.
         self.V = beta @ A  # (k,) W_mm
         self.norm = float(np.linalg.norm(self.V))
-        self.rest = coefficients @ A  # (k,) rho_perp
-        self.shares = beta / beta.sum()  # (m,) pi* = beta/||V||^2, 0 off S
-        tight = A[self.on]
-        left, size, _ = np.linalg.svd(
-            (tight / np.linalg.norm(tight, axis=1)[:, None]).T
-        )
-        # basis of span(A_m: m in S)
-        self.spanned = left[:, : (size**2 >= INDEPENDENT).sum()]
-        turn = np.linalg.qr((self.spanned.T @ self.V)[:, None], mode="complete")[0]
+        coefficients = law.coefficients[0][self.shown]
+        self.rho_perp = coefficients @ A  # (k,) rho_perp
+        self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
+
+        # The span of the A_m on S, and its part U orthogonal to V.
+        on_support = A[self.on]
+        lengths = np.linalg.norm(on_support, axis=1)
+        units = on_support / lengths[:, None]
+        left, size, _ = np.linalg.svd(units.T)
+        rank = (size**2 >= INDEPENDENT).sum()
+        self.spanned = left[:, :rank]  # basis of span(A_m: m in S)
+        V_in_span = self.spanned.T @ self.V
+        turn = np.linalg.qr(V_in_span[:, None], mode="complete")[0]
         self.basis = self.spanned @ turn[:, 1:]  # (k, u) of U, orthonormal
+
+        # The constants of the Hessian of G.
         self.slowest = float(law.slowest[0])  # lambda_1
         self.fastest = float(law.fastest[0])  # lambda_max
-        square = (tight**2).sum(1)
-        apart = np.add.outer(square, square) - 2 * tight @ tight.T
-        self.M = float(np.sqrt((A**2).sum(1).max()))  # the largest ||A_m||
-        self.D = float(np.sqrt(max(apart.max(), 0.0)))  # the largest ||A_m - A_k|| on S
-        self.excess = np.where(self.on, 0.0, A @ self.V - 1)  # epsilon_m, 0 on S
+        square = (on_support**2).sum(1)
+        squared_distance = np.add.outer(square, square) - 2 * on_support @ on_support.T
+        largest_square = (A**2).sum(1).max()
+        self.M = float(np.sqrt(largest_square))  # the largest ||A_m||
+        # The largest ||A_m - A_k|| on S.
+        self.D = float(np.sqrt(max(squared_distance.max(), 0.0)))
+
+    def _set_slopes(self, tokens: TokenSet, selected: np.ndarray, loss: str) -> None:
+        """Compute what follows from the scores and the slope of the loss at them."""
+        # Score gaps of the pairs, and the scores of the selected tokens.
         scores = model.scores(tokens, tokens.u)[0]
-        gaps = gaps_of_scores(scores[None], selected)[0][shown]
+        self.n = len(scores)
+        gaps = gaps_of_scores(scores[None], selected)[0][self.shown]
         # Whether the selected tokens have the largest scores.
         self.best = bool((gaps >= 0).all())
         chosen = np.take_along_axis(scores, selected[0][:, None], 1)[:, 0]
-        # masked tokens are left out
+
+        # The range of the scores of each sample, without masked tokens, and |l'| there.
         lo = np.where(scores > -np.inf, scores, np.inf).min(1)
         hi = scores.max(1)
-        self.n = len(scores)
-        at_chosen = np.exp(losses.log_derivative(chosen, loss))
         slope, lipschitz = _slope_bounds(lo, hi, loss)
-        # These arrays have an entry for each pair.
-        self.sample = sample = np.nonzero(shown)[0]
+        at_chosen = np.exp(losses.log_derivative(chosen, loss))
+
+        # The arrays below have an entry for each pair. A gap of zero divides by zero.
+        self.sample = np.nonzero(self.shown)[0]
+        score_range = (hi - lo)[self.sample]
         with np.errstate(divide="ignore", invalid="ignore"):
-            relative = (lipschitz * (hi - lo) / at_chosen)[sample]
-            worst = relative + 1 + (hi - lo)[sample] / gaps
+            relative = (lipschitz * (hi - lo) / at_chosen)[self.sample]
+            worst = relative + 1 + score_range / gaps
             self.B = float(1.25 * worst[self.on].max())  # B of (2)
-            kappa = at_chosen[sample] * gaps
+            kappa = at_chosen[self.sample] * gaps
             self.log_kappa = np.where(self.on, np.log(kappa), np.nan)  # NaN off S
-            nu = (slope * (hi - lo))[sample]
+            nu = (slope * (hi - lo))[self.sample]
             # log of nu in (3), -inf on S
             self.log_nu = np.where(self.on, -np.inf, np.log(nu))
 
@@ -114,16 +138,16 @@ class Local:
     def lowest(self) -> float:
         """Return G(rho_perp), the minimum of G."""
         return float(
-            np.logaddexp.reduce((self.log_kappa - self.A @ self.rest)[self.on])
+            np.logaddexp.reduce((self.log_kappa - self.A @ self.rho_perp)[self.on])
         )
 
     @property
     def tilt(self) -> float:
         """Return ||V|| ||grad G(rho_perp)||.
 
-        It is zero unless `rest` is the rho_perp of another law.
+        It is zero unless `rho_perp` is that of another law.
         """
-        pi = np.exp((self.log_kappa - self.A @ self.rest)[self.on] - self.lowest)
+        pi = np.exp((self.log_kappa - self.A @ self.rho_perp)[self.on] - self.lowest)
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -137,7 +161,7 @@ class Local:
         a = w @ self.V / self.norm**2
         off = w - a * self.V
         omega = off - self.spanned @ (self.spanned.T @ off)
-        return float(a), self.basis.T @ (off - self.rest), omega
+        return float(a), self.basis.T @ (off - self.rho_perp), omega
 
     def log_small(self, omega: np.ndarray, R: float, tau: float) -> float:
         """Return log delta_0 of (5).
@@ -146,7 +170,7 @@ class Local:
         tau.
         """
         room = np.where(self.on, R, np.hypot(R, tau))
-        at_most = self.across * room - self.A @ (self.rest + omega)
+        at_most = self.across * room - self.A @ (self.rho_perp + omega)
         samples = np.unique(self.sample)
         log_P = max(np.logaddexp.reduce(at_most[self.sample == i]) for i in samples)
         log_N = np.logaddexp.reduce(self.log_nu + at_most) - self.lowest
@@ -161,11 +185,16 @@ class Local:
         if self.fastest == 0:
             return np.inf, 0.0
         r = min(self.D * R, 700.0)
-        low, high = (-np.expm1(-r) / r, np.expm1(r) / r) if r > 0 else (1.0, 1.0)
+        # (1 - e^{-r}) / r and (e^r - 1) / r, which are 1 at r = 0.
+        low = 1.0
+        high = 1.0
+        if r > 0:
+            low = -np.expm1(-r) / r
+            high = np.expm1(r) / r
         square = self.norm**2
-        return low * self.slowest / square, min(
-            self.D**2 / 4, high * self.fastest / square
-        )
+        smallest = low * self.slowest / square
+        largest = min(self.D**2 / 4, high * self.fastest / square)
+        return smallest, largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +242,8 @@ def _step_bound(
     if isinstance(rule, GD):
         sigma = 1 / L if L else problem.norm**2
         log_Z = problem.lowest + problem.across[problem.on].max() * R
-        return (
-            sigma,
-            0.5,
-            np.log(rule.step_size / (problem.n * sigma)) + log_Z,
-        )
+        least_level = np.log(rule.step_size / (problem.n * sigma)) + log_Z
+        return sigma, 0.5, least_level
     if isinstance(rule, NGD):
         exact = rule.step_size * problem.norm
     else:
@@ -319,11 +345,12 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
         (_constants(problem, rule, size, omega, tau, everywhere), tau) for tau in ROOMS
     ]
     (A, K, q), tau = min(tried, key=lambda pair: pair[0][0])
-    if level >= A:
+    if not np.isfinite(A):
+        why = "the steps are too long"
+    elif level >= A:
         why = ""
     else:
         why = f"the level {level:.4g} is below A = {A:.4g}"
-    why = why if np.isfinite(A) else "the steps are too long"
     return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)
 
 

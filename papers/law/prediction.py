@@ -11,19 +11,18 @@ import numpy as np
 
 from lib.attention import TokenSet, coordinates, model
 from lib.dynamics import History
-from lib.dynamics.history import Coefficients
+from lib.dynamics.history import SAME_RUN, Coefficients
 from lib.representation import Shapes
 from lib.svm import token_svm
 from papers.law import margins
 from papers.law.margin_law import MarginLaw, margin_law, require
 from papers.saturation import gaps_of_scores
 
-# The largest absolute and relative difference between the values that a run recorded
-# and the values that its W gives on the tokens. Over a million steps, these values
-# drift apart by less than 1e-9.
-SAME_RUN = 1e-6
-# A part of W_0 outside minimal coordinates counts as zero below this share of ||W||.
-ROUNDING = 1e-12
+# The law is to be trusted once at most this share remains of what has to die out.
+SETTLED = 0.01
+OUT_OF_REACH = 1e12  # more steps than anybody trains
+# A logarithm counts as constant over the second half of a run if it changes by less.
+CONSTANT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -49,6 +48,10 @@ class Prediction(Shapes):
         How far the run is from settled: the fraction that remains of wrong offsets at
         the record, or of the pull of pairs off the support at `iteration`, whichever is
         larger. Trust the prediction where it is below 0.01.
+    steps_needed : ndarray (runs,)
+        About the number of steps, counted from the start, after which the last entry of
+        `remaining` is below 0.01 in a run by the same rule. It is NaN if the steps of
+        the rule follow none of the two laws that `predict` states.
     """
 
     law: MarginLaw
@@ -58,6 +61,25 @@ class Prediction(Shapes):
     direction_error: np.ndarray
     measured: np.ndarray
     remaining: np.ndarray
+    steps_needed: np.ndarray
+
+    def __repr__(self) -> str:
+        words = super().__repr__()
+        far = np.flatnonzero(self.remaining[:, -1] >= SETTLED)
+        if not far.size:
+            return words
+        r = far[np.argmax(self.remaining[far, -1])]
+        most = np.max(self.steps_needed[far])  # NaN if one of them is
+        if most <= OUT_OF_REACH:
+            advice = f"train for about {most:.2g} steps"
+        elif most > OUT_OF_REACH:
+            advice = f"it would take {most:.2g} steps, so train with NGD"
+        else:
+            advice = f"double the steps until it is below {SETTLED}"
+        return (
+            f"{words[:-1]}, not settled in {far.size} of {len(self.remaining)} runs: "
+            f"remaining = {self.remaining[r, -1]:.2g} in run {r}; {advice})"
+        )
 
 
 def predict(
@@ -65,7 +87,7 @@ def predict(
     run: History,
     *,
     loss: str = "exponential",
-    momentum: float = 0.0,
+    momentum: float | None = None,
 ) -> Prediction:
     r"""Predict the direction error of runs from their tokens and their norms.
 
@@ -87,7 +109,9 @@ def predict(
     loss : str, optional
         The loss that was trained with, one of ``lib.LOSSES``.
     momentum : float, optional
-        The momentum of the rule. It decides how long a step may be.
+        The momentum of the rule, which decides how long a step may be. Default: it is
+        read off the run. It is needed only for a file of an earlier version, which
+        lacks it.
 
     Returns
     -------
@@ -96,9 +120,10 @@ def predict(
         measured at every record. The prediction is the root of 2 where ||W_t|| is less
         than the root in the formula, and ``measured`` is NaN where W_t = 0.
         ``remaining`` (runs, k) is the share that is left of what must die out before
-        the formula holds: trust the prediction where it is below 0.01. ``outside``
-        (runs,) is the norm of omega, read at ``iteration``. ``selected`` (runs, n) are
-        the tokens selected, and ``law`` is the `MarginLaw`.
+        the formula holds: trust the prediction where it is below 0.01. If it is not,
+        ``steps_needed`` (runs,) says about how many steps a new run needs. Its ``repr``
+        says so, too. ``outside`` (runs,) is the norm of omega, read at ``iteration``.
+        ``selected`` (runs, n) are the tokens selected, and ``law`` is the `MarginLaw`.
 
     Raises
     ------
@@ -110,8 +135,8 @@ def predict(
         If no W lets all selected tokens win.
     ValueError
         If a run has ended early; if the head was trained too; if the rule does not step
-        along the gradient; if tokens, head or loss are not those of the run; if
-        momentum is not in [0, 1).
+        along the gradient; if tokens, head, loss or momentum are not those of the run;
+        if the run lacks its momentum and none is given, or one outside [0, 1).
     TypeError
         If an argument is of another kind.
 
@@ -126,6 +151,19 @@ def predict(
     :math:`e^{-\epsilon a_t}`, where epsilon is ``law.excess`` and a_t is
     <W_t, W_mm>/||W_mm||^2. A later W would leave less to predict. What this pull still
     was at that record is part of ``remaining``.
+
+    How long a run has to be follows from its level a_t, with which all transients
+    decay: a_t has to reach log(100) / min(slowest, excess, 1) at the end of the run,
+    and log(100) / excess at a tenth of it, with the rates of ``law``. We read off when
+    a_t gets there, or else extrapolate it in the two cases in which its growth is
+    known. If the length of the steps falls like :math:`t^{-c}` with 0 <= c < 1 (c = 0
+    for `NGD`, and in the end for `Polyak`), a_t grows like :math:`t^{1-c}`. If the
+    steps keep their step size, as those of `GD`, the gradient decays like
+    :math:`e^{-a_t}`, so that :math:`e^{a_t}` grows by the same amount in every step. We
+    tell the two cases, and c, by the second half of the run. In all other cases
+    ``steps_needed`` is NaN: double the number of steps until ``remaining`` is as small
+    as you need it. Under `GD` the number may be out of reach; then take `NGD`, whose
+    direction has the same limit if it selects the same tokens.
 
     A history stores W within the span of tokens and queries. If W_0 has a part outside
     this span, we compute its norm from the first record, so iteration 0 must be
@@ -154,6 +192,7 @@ def predict(
     problem = coordinates.minimal(tokens)
     data = problem.tokens
     _check_kind(run)
+    momentum = _momentum(run, momentum)
     tenth = int(np.argmax(run.iterations >= run.iterations[-1] / 10))
     _check_tokens(data, run, tenth, loss)
 
@@ -165,7 +204,7 @@ def predict(
     _check_steps(run, law, momentum)
 
     # The part of W outside the span of the support.
-    outside_coordinates = _outside_coordinates(run)
+    outside_coordinates = run.norm_outside
     inside = margins.outside_support(data, selected, law.support, run.weights(tenth))
     outside = np.hypot(inside, outside_coordinates)
 
@@ -178,6 +217,7 @@ def predict(
         level[:, k] = margins.along_and_off(W, solution.W)[0] / law.norm
     level = np.maximum(level, 0.0)
     pull = _pull_outside(law, level[:, tenth])
+    remaining = np.maximum(law.remaining(level), pull[:, None])
     return Prediction(
         law=law,
         selected=selected,
@@ -185,7 +225,8 @@ def predict(
         iteration=int(run.iterations[tenth]),
         direction_error=law.direction_error(run.norm, outside),
         measured=np.where(run.norm > 0, measured, np.nan),
-        remaining=np.maximum(law.remaining(level), pull[:, None]),
+        remaining=remaining,
+        steps_needed=_steps_needed(run, law, level, remaining),
     )
 
 
@@ -216,6 +257,27 @@ def _check_kind(run: History) -> None:
             f"run {r} ended as {str(run.status[r])!r} at iteration {run.ended[r]}: "
             "give a history whose runs took all their steps"
         )
+
+
+def _momentum(run: History, momentum: float | None) -> float:
+    """Return the momentum of the rule that made a run.
+
+    Raises ValueError if the given one is another, or if neither is known.
+    """
+    recorded = float(run.momentum[0])
+    if np.isnan(recorded):
+        if momentum is None:
+            raise ValueError(
+                "the run does not say the momentum of its rule, since its file is of "
+                "an earlier version: give it, momentum=0.0 for a rule without momentum"
+            )
+        return momentum
+    if momentum is not None and momentum != recorded:
+        raise ValueError(
+            f"momentum = {momentum!r}, but the rule of this run has {recorded:g}: "
+            "leave momentum out, since it is read off the run"
+        )
+    return recorded
 
 
 def _check_tokens(tokens: TokenSet, run: History, k: int, loss: str) -> None:
@@ -274,22 +336,9 @@ def _check_steps(run: History, law: MarginLaw, momentum: float) -> None:
     reason = (
         f"with steps of length {step[r]:.3g} the margins of the support go on "
         f"oscillating; with momentum = {momentum:g} a step must be shorter than "
-        f"{longest[r]:.3g}: train with shorter steps, or give the momentum that the "
-        "rule has"
+        f"{longest[r]:.3g}: train with shorter steps"
     )
     require(step[r] < longest[r], "short steps", step[r] / longest[r], reason, r)
-
-
-def _outside_coordinates(run: History) -> np.ndarray:
-    """Return the norm of W's part outside minimal coordinates, (runs,).
-
-    No step changes this part. We take it from the first record, whose norm is smallest.
-    """
-    W = run.weights(0)
-    inside = np.linalg.norm(W, axis=(1, 2))
-    whole = run.norm[:, 0]
-    difference = np.where(whole - inside > ROUNDING * whole, whole - inside, 0.0)
-    return np.sqrt(difference * (whole + inside))
 
 
 def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
@@ -300,3 +349,57 @@ def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
     whole = np.isinf(law.excess)
     rate = np.where(whole, 0.0, law.excess)
     return np.where(whole, 0.0, np.exp(-rate * level))
+
+
+def _steps_needed(
+    run: History, law: MarginLaw, level: np.ndarray, remaining: np.ndarray
+) -> np.ndarray:
+    """Return after how many steps `remaining` is below SETTLED, (runs,).
+
+    It is NaN if this is not known. `level` and `remaining` (runs, k) are a_t and the
+    field of `Prediction` at the records.
+    """
+    slowest = np.minimum(np.minimum(law.slowest, law.excess), 1.0)
+    at_end = -np.log(SETTLED) / slowest
+    at_tenth = -np.log(SETTLED) / law.excess  # zero if all pairs are on the support
+    needed = np.empty(len(level))
+    for r in range(len(level)):
+        last = _reached(run, r, level[r], at_end[r])
+        needed[r] = np.maximum(last, 10 * _reached(run, r, level[r], at_tenth[r]))
+    # A run that has few records may have settled long before its first one.
+    settled = remaining[:, -1] < SETTLED
+    needed[settled] = np.fmin(needed[settled], run.iterations[-1])
+    return np.ceil(needed)
+
+
+def _reached(run: History, r: int, level: np.ndarray, wanted: float) -> float:
+    """Return the iteration from which run r has a level of at least `wanted`.
+
+    `level` (k,) is that of the records. Beyond the run it is extrapolated by one of the
+    two laws that `predict` states; the result is NaN if neither applies.
+    """
+    below = np.flatnonzero(level < wanted)
+    if not below.size:
+        return float(run.iterations[0])
+    if below[-1] + 1 < len(level):
+        return float(run.iterations[below[-1] + 1])
+    end = run.iterations[-1]
+    half = int(np.argmax(run.iterations >= end / 2))
+    steps = end - run.iterations[half]
+    gain = level[-1] - level[half]
+    if not (steps > 0 and gain > 0):
+        return np.nan
+    log_size = run.log_step[r, half:]
+    log_length = log_size + run.log_gradient[r, half:]
+    missing = wanted - level[-1]
+    if np.ptp(log_size) < CONSTANT <= np.ptp(log_length):
+        with np.errstate(over="ignore"):  # infinite if it is out of reach
+            return end + steps * np.expm1(missing) / -np.expm1(-gain)
+    # The length of the steps, as e^b t^(-c).
+    log_t = np.log(run.iterations[half:])
+    slope, b = np.polyfit(log_t, log_length, 1)
+    power = 1 + min(slope, 0.0)  # 1 - c
+    if np.abs(b + slope * log_t - log_length).max() < CONSTANT and power > 0:
+        grown = end**power - run.iterations[half] ** power
+        return (end**power + grown * missing / gain) ** (1 / power)
+    return np.nan

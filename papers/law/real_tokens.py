@@ -160,11 +160,12 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
     level = [measure.along_and_off(w, solution.W)[0] / law.norm for w in W]
     length = np.exp(history.log_step[0, -1] + history.log_gradient[0, -1])
     longest = law.longest_step(rule.momentum)[0]
+    refusal = ""
+    if length >= longest:
+        refusal = f"short steps: {length:.3g} needs {longest:.3g}"
     return replace(
         reading,
-        refusal=f"short steps: {length:.3g} needs {longest:.3g}"
-        if length >= longest
-        else "",
+        refusal=refusal,
         law=law,
         residual=np.array(across),
         left=np.array([law.remaining(a)[0] for a in level]),

@@ -1,8 +1,9 @@
 """Tight pairs whose duals are zero ("idle" pairs), and the part of W outside the span
 of the support.
 
-On tight pairs W = a W_mm + D log a + rest. Here D is the smallest element of the span
-of the tight A_m with <A_m, D> = 0 on the support and <A_k, D> >= 1 on the idle pairs k.
+As far as the margins of tight pairs are concerned, W = a W_mm + D log a + rest. Here D
+is the smallest element of the span of the tight A_m with <A_m, D> = 0 on the support
+and <A_k, D> >= 1 on the idle pairs k.
 Let y >= 0 be the duals of D on the idle pairs. If y_k > 0, then
 
     g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1).
@@ -209,9 +210,10 @@ def study(
             decades = 1
         return _run(_ZeroDuals(_tightened(data, count), count), steps, decades, step)
 
-    return margins.each_seed(
-        seeds, study_seed, f"{count} idle pairs, " if count > 1 else ""
-    )
+    where = ""
+    if count > 1:
+        where = f"{count} idle pairs, "
+    return margins.each_seed(seeds, study_seed, where)
 
 
 def _last_offsets(r: Any):
@@ -255,6 +257,12 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
 class _Pulls:
     """The pairs (m,) of one run that ends in its opt tokens, in minimal coordinates.
 
+    Over the pairs, `margins` are those at W_mm, `log_kappa` the logs of kappa, `beta`
+    the duals, and `on_support` says whether a dual is positive. `K` (m, m) is the Gram
+    matrix of the features A_m, and `Q` that of their parts outside the support's span,
+    for the pairs outside the support. `opt_scores` (n,) and `scores` (n, T-1) are the
+    scores of the opt token and of the others.
+
     They predict the norm of W outside the support's span. This norm is sqrt(w^T Q w),
     where w_m is the sum of all pulls of a pair m outside the support. Steepest descent
     with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm), with c the
@@ -273,21 +281,21 @@ class _Pulls:
         self.law = margin_law.margin_law(small, solution)
         self.shown = shown = coordinates.shown_pairs(small, small.opt)[0]  # (n, T-1)
         self.margins = solution.margins[0][shown]
-        self.slopes = saturated_slopes(small)[0][shown]
-        self.on = self.law.support[0][shown]
+        self.log_kappa = saturated_slopes(small)[0][shown]
+        self.on_support = self.law.support[0][shown]
         self.beta = self.law.duals[0][shown]
         reason = "every constraint carries W_mm: nothing is left outside"
-        require(not self.on.all(), "partial support", 0.0, reason)
+        require(not self.on_support.all(), "partial support", 0.0, reason)
         reason = "another token scores at least the opt one's"
-        require(np.isfinite(self.slopes).all(), "score gaps", 0.0, reason)
+        require(np.isfinite(self.log_kappa).all(), "score gaps", 0.0, reason)
         K = gram(small, masked_as_zero=True)[0]
         self.K = K[np.ix_(shown.ravel(), shown.ravel())]
-        self.square = _beyond_span(self.K, self.on, ~self.on)
+        self.Q = _beyond_span(self.K, self.on_support, ~self.on_support)
         scores = model.scores(small, small.u)[0]
         rest = coordinates.others(small.opt, scores.shape[-1])[0]
         # (n, T-1); a masked token has weight zero, so that we may use any finite score
         self.scores = np.where(shown, np.take_along_axis(scores, rest, -1), 0.0)
-        self.best = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
+        self.opt_scores = np.take_along_axis(scores, small.opt[0][:, None], -1)[:, 0]
 
     def pull(self, g: np.ndarray) -> np.ndarray:
         """Return the pulls c (m,) in -n grad L = sum_m c_m A_m at margins g (m,).
@@ -297,7 +305,7 @@ class _Pulls:
         margins = np.full(self.scores.shape, np.inf)  # the margin of a masked token
         margins[self.shown] = g
         rest = np.exp(-margins).sum(1)
-        f = (self.best + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
+        f = (self.opt_scores + (np.exp(-margins) * self.scores).sum(1)) / (1 + rest)
         weight = np.exp(-f) / (1 + rest)
         relative = np.exp(margins.min() - margins)
         pulled = weight[:, None] * relative * (f[:, None] - self.scores)
@@ -307,20 +315,20 @@ class _Pulls:
         """Return the norm of W's part outside the support's span, given the sums w (m,)
         of all pulls.
         """
-        rest = w[~self.on]
-        return float(np.sqrt(max(rest @ self.square @ rest, 0.0)))
+        rest = w[~self.on_support]
+        return float(np.sqrt(max(rest @ self.Q @ rest, 0.0)))
 
     def flow(self, level: float) -> float:
         """Return the norm of W's part outside the support's span at the margin level
         `level`, under gradient flow from W = 0.
         """
-        square = self.law.norm[0] ** 2
+        squared_norm = self.law.norm[0] ** 2
 
         def rate(_: Any, w: np.ndarray):
             c = self.pull(self.K @ w)
-            return c * square / (c @ self.margins)
+            return c * squared_norm / (c @ self.margins)
 
-        zero = np.zeros(len(self.on))
+        zero = np.zeros(len(self.on_support))
         path = solve_ivp(
             rate, (0.0, level), zero, method="LSODA", rtol=1e-8, atol=1e-10
         )
@@ -330,11 +338,14 @@ class _Pulls:
         """Return the limit of the norm of W's part outside the support's span, to first
         order in the pulls of pairs outside the support.
         """
-        _, mean = log_ratios(self.slopes[self.on], self.beta[self.on])
+        _, mean = log_ratios(
+            self.log_kappa[self.on_support], self.beta[self.on_support]
+        )
         rho = self.K @ self.law.coefficients[0][self.shown]
-        w = np.zeros(len(self.on))
-        w[~self.on] = (
-            np.exp(self.slopes - mean - rho)[~self.on] / (self.margins - 1)[~self.on]
+        w = np.zeros(len(self.on_support))
+        w[~self.on_support] = (
+            np.exp(self.log_kappa - mean - rho)[~self.on_support]
+            / (self.margins - 1)[~self.on_support]
         )
         return self.size(w)
 
@@ -437,7 +448,9 @@ def _left(problem: Any, steps: Any):
             margins.outside_support(data, data.opt, problem.law.support, W)[0]
         )
         predicted.append(problem.flow(level))
-    bound = _bound(problem.K, problem.on, problem.beta, problem.margins, problem.slopes)
+    bound = _bound(
+        problem.K, problem.on_support, problem.beta, problem.margins, problem.log_kappa
+    )
     return Left(
         measured=np.array(measured),
         predicted=np.array(predicted),

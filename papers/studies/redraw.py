@@ -106,10 +106,10 @@ def _family() -> dict[str, tuple[Claim, float]]:
     so that leaving it out makes no other verdict easier to reach.
     """
     claims = {id: claim for id, claim in _judged().items() if not id.startswith(LATER)}
-    known = {
-        name: 1.0 if claim.p is None else claim.p for name, claim in claims.items()
-    }
-    adjusted = verdicts.holm(dict.fromkeys(GIVEN_UP, 1.0) | known)
+    p = dict.fromkeys(GIVEN_UP, 1.0)
+    for name, claim in claims.items():
+        p[name] = 1.0 if claim.p is None else claim.p
+    adjusted = verdicts.holm(p)
     return {name: (claims[name], p) for name, p in adjusted.items() if name in claims}
 
 
@@ -229,7 +229,8 @@ def _block(
         sides.append(SHADE[claim.bound])
         # The words left and right of the axis.
         study = STUDIED[claim.id.partition(".")[0]]
-        axis.text(LEFT, row, study if study != said else "", **right)
+        if study != said:
+            axis.text(LEFT, row, study, **right)
         said = study
         axis.text(MIDDLE, row, _sentence(claim), **right)
         number = pieces.written(format(value, block.form))
@@ -271,46 +272,66 @@ def _forest(judged: dict[str, tuple[Claim, float]]) -> Figure:
     row, in blocks by unit, and name the other claims in one line.
     """
     claims = sorted(_of_papers(judged), key=lambda claim: claim.id)
-    blocks = [
-        (block, [one for one in claims if one.id.startswith(tuple(block.claims))])
-        for block in BLOCKS
-    ]
-    silent = [claim for claim in claims if not claim.interval]
+    claims_of = {}
+    for block in BLOCKS:
+        starts = tuple(block.claims)
+        claims_of[block] = [claim for claim in claims if claim.id.startswith(starts)]
+
     # Heights are in inches. Each block has its rows, its title and its axis.
-    heights = [ROW * (0.2 + len(rows)) for _, rows in blocks]
+    heights = [ROW * (0.2 + len(rows)) for rows in claims_of.values()]
     between = 0.72
-    total = sum(heights) + between * len(blocks) + 0.3
+    total = sum(heights) + between * len(claims_of) + 0.3
     figure = Figure(figsize=(plots.WIDTH, total), layout="none")
-    top = total - 0.28
+
+    # The blocks, from top to bottom.
     adjusted = {name: p for name, (_, p) in judged.items()}
-    for (block, rows), height in zip(blocks, heights, strict=True):
-        low = top - height
-        place = (AXIS[0], low / total, AXIS[1], height / total)
+    top = total - 0.28
+    for (block, rows), height in zip(claims_of.items(), heights, strict=True):
+        bottom = top - height
+        place = (AXIS[0], bottom / total, AXIS[1], height / total)
         _block(figure.add_axes(place), block, rows, adjusted)
-        top = low - between
+        top = bottom - between
+
+    # The claims without an interval.
+    silent = [claim for claim in claims if not claim.interval]
     if silent:
         grey = {"fontsize": 8, "color": plots.INKS["shade"], "va": "bottom"}
         left = AXIS[0] + AXIS[1] * LEFT
         figure.text(left, 0.06 / total, _not_judged(silent), **grey)
+    return plots.heading(figure, _result(judged, claims), _reading(judged, claims))
 
-    decided = sum(claim.verdict == verdicts.REPRODUCED for claim in claims)
-    seeds = " or ".join(map(str, sorted({claim.seeds or 0 for claim in claims})))
-    known = {claim.id for claim in claims}
-    still = [id for id, (_, p) in judged.items() if p <= 1 - verdicts.LEVEL]
+
+def _result(judged: dict[str, tuple[Claim, float]], claims: Sequence[Claim]) -> str:
+    """Write how many of the papers' `claims` hold uncorrected, and which are decided in
+    the family `judged`.
+    """
+    reproduced = sum(claim.verdict == verdicts.REPRODUCED for claim in claims)
+    of_papers = {claim.id for claim in claims}
+    decided = []
+    for id, (_, p) in judged.items():
+        if id in of_papers and p <= 1 - verdicts.LEVEL:
+            decided.append(id)
+    return (
+        f"Uncorrected, {reproduced} of {len(claims)} claims hold; corrected,"
+        f" {', '.join(decided) or 'none'}"
+    )
+
+
+def _reading(judged: dict[str, tuple[Claim, float]], claims: Sequence[Claim]) -> str:
+    """Write how to read the figure of the papers' `claims`, in the family `judged`."""
+    numbers_of_seeds = sorted({claim.seeds or 0 for claim in claims})
+    seeds = " or ".join(map(str, numbers_of_seeds))
+    low, high = verdicts.SAME
+
+    # How many claims are in the family, and how many of the papers' are not in it.
     count = len({*judged, *GIVEN_UP})
-    corrected = ", ".join(id for id in still if id in known) or "none"
-    later = len([id for id in known if id.startswith(LATER)])
-    low, high = (f"{end:g}" for end in verdicts.SAME)
-    reading = (
+    later = sum(claim.id.startswith(LATER) for claim in claims)
+    return (
         f"Bars: 95 % intervals over {seeds} paired seeds of reduced networks."
         " Uncorrected, a claim holds if its whole bar lies in the grey area"
-        f" ({low} to {high}: equally fast). Corrected: by Holm's rule over the {count}"
-        f" claims of our protocol, in which the {later} claims on norms are not."
+        f" ({low:g} to {high:g}: equally fast). Corrected: by Holm's rule over the"
+        f" {count} claims of our protocol; the {later} claims on norms are not in it."
     )
-    result = (
-        f"Uncorrected, {decided} of {len(claims)} claims hold; corrected, {corrected}"
-    )
-    return plots.heading(figure, result, reading)
 
 
 def _not_judged(claims: Sequence[Claim]) -> str:

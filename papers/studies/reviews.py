@@ -710,6 +710,16 @@ def vision_figure(curves: Curves) -> Figure:
     training loss that both reach, and after equally many steps.
     """
     figure, (accuracy, sparsity) = plots.panels(1, 2, height=3.0)
+    claimed_early, claimed_sparser = vision_table(curves)
+    _vision_accuracy(accuracy, curves, claimed_early.verdict)
+    _vision_sparsity(sparsity, curves, claimed_sparser.verdict)
+    return figure
+
+
+def _vision_accuracy(accuracy: Axes, curves: Curves, verdict: str) -> None:
+    """Draw the left panel of `vision_figure`. `verdict` is on the paper's claim."""
+    # The runs. Adam's name is above its line, and the other below.
+    lifts = {"Adam": 9}
     for rule in VISION:
         look = plots.look(rule)
         for run in curves.runs(rule):
@@ -718,8 +728,8 @@ def vision_figure(curves: Curves) -> Figure:
             accuracy.plot(steps, measured, color=look.colour, lw=0.9, alpha=0.75)
         last = 100 * _last_accuracy(curves, rule).mean()
         words = f"{shown(rule)}: {last:.0f} %"
-        lift = 9 if rule == "Adam" else -16
-        pieces.beside(accuracy, steps[-1], last, words, look.colour, (-1, lift))
+        place = (-1, lifts.get(rule, -16))
+        pieces.beside(accuracy, steps[-1], last, words, look.colour, place)
 
     # The steps of both rules to the same accuracy.
     join = {"color": plots.BLACK, "marker": "o", "ms": 3.5, "lw": 1.2, "zorder": 4}
@@ -731,47 +741,66 @@ def vision_figure(curves: Curves) -> Figure:
     words = f"Adam takes {adam / mirror:.2f} of the steps"
     middle = np.sqrt(steps.min() * steps.max())
     pieces.beside(accuracy, middle, levels.max(), words, place=(6, 4))
-    early, sparser = (f"{claim.verdict}, uncorrected" for claim in vision_table(curves))
-    pieces.note(accuracy, f"ahead early: {early}", x=0.96, y=0.04)
-    title = {"fontweight": "bold", "loc": "left"}
-    accuracy.set_title("Paper: Adam is ahead early", **title)
-    accuracy.set(xlabel="step", ylabel="test accuracy, %")
-    accuracy.set_ylim(None, accuracy.get_ylim()[1] + 3)
+    pieces.note(accuracy, f"ahead early: {verdict}, uncorrected", x=0.96, y=0.04)
 
-    # The indices of both rules at the smallest loss that both reach, and at the end.
+    # The axes.
+    accuracy.set_title("Paper: Adam is ahead early", fontweight="bold", loc="left")
+    accuracy.set(xlabel="step", ylabel="test accuracy, %")
+    highest = accuracy.get_ylim()[1]
+    accuracy.set_ylim(None, highest + 3)
+
+
+def _vision_sparsity(sparsity: Axes, curves: Curves, verdict: str) -> None:
+    """Draw the right panel of `vision_figure`. `verdict` is on the paper's claim."""
+    # The indices of both rules, (rules, seeds), at the smallest loss that both reach,
+    # and at the end.
     matched = _matched(curves, VISION, *SPARSER)
     ends = np.array([_at_end(curves, rule, "hoyer") for rule in VISION])
     seeds = matched.shape[1]
-    ticks = {}
-    for block, (name, pairs) in enumerate(
-        {"equal\ntraining\nloss": matched, "equally\nmany\nsteps": ends}.items()
+    second = seeds + 1.6  # where the second block begins
+    centre = (ends.max() + matched.min()) / 2
+
+    # One block of rows for each of the two, and its mean difference below it.
+    for top, indices, judged in (
+        (0.0, matched, f"{verdict}, uncorrected"),
+        (second, ends, "not judged"),
     ):
-        top = block * (seeds + 1.6)
-        for seed, pair in enumerate(pairs.T):
-            line = {"color": plots.FAINT, "lw": 1.6, "zorder": 1}
-            sparsity.plot(pair, [top + seed] * 2, **line)
-            for rule, index in zip(VISION, pair, strict=True):
-                sparsity.plot(index, top + seed, ms=7, **plots.look(rule).mark)
-        adam, mirror = pairs.mean(1)
-        words = f"{mirror - adam:+.3f} on average, "
-        words += sparser if block == 0 else "not judged"
-        style = {"ha": "center", "va": "center", "fontsize": 8}
-        middle = (ends.max() + matched.min()) / 2
-        sparsity.text(middle, top + seeds - 0.2, pieces.written(words), **style)
-        ticks[top + (seeds - 1) / 2] = name
+        _joined_pairs(sparsity, top, indices)
+        adam, mirror = indices.mean(1)
+        words = pieces.written(f"{mirror - adam:+.3f} on average, {judged}")
+        below = top + seeds - 0.2
+        sparsity.text(centre, below, words, ha="center", va="center", fontsize=8)
+
+    # The rules are named above the first row.
     for rule, index in zip(VISION, matched[:, 0], strict=True):
-        place = {"ha": "center", "va": "bottom", "fontsize": 8}
+        style = {"ha": "center", "va": "bottom", "fontsize": 8}
         colour = plots.look(rule).colour
-        sparsity.text(index, -0.4, shown(rule), color=colour, **place)
-    sparsity.set_yticks([*ticks], [*ticks.values()], fontsize=8)
+        sparsity.text(index, -0.4, shown(rule), color=colour, **style)
+
+    # The axes.
+    half = (seeds - 1) / 2
+    names = ["equal\ntraining\nloss", "equally\nmany\nsteps"]
+    sparsity.set_yticks([half, second + half], names, fontsize=8)
     sparsity.set_ylim(2 * seeds + 1.8, -1.0)
     sparsity.tick_params(axis="y", length=0)
     sparsity.grid(False, axis="y")
     words = f"Paper: weights under {shown('l1.1')} are sparser"
-    sparsity.set_title(words, **title)
+    sparsity.set_title(words, fontweight="bold", loc="left")
     sparsity.set_xlabel("Hoyer index of the weights, sparser \N{RIGHTWARDS ARROW}")
     sparsity.locator_params(axis="x", nbins=4)
-    return figure
+
+
+def _joined_pairs(ax: Axes, top: float, indices: np.ndarray) -> None:
+    """Draw the indices (rules, seeds) of VISION, one seed per row from `top` down.
+
+    A line joins the two rules of a seed.
+    """
+    line = {"color": plots.FAINT, "lw": 1.6, "zorder": 1}
+    for seed, pair in enumerate(indices.T):
+        height = top + seed
+        ax.plot(pair, [height, height], **line)
+        for rule, index in zip(VISION, pair, strict=True):
+            ax.plot(index, height, ms=7, **plots.look(rule).mark)
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:

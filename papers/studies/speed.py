@@ -3,6 +3,7 @@ a study.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -335,91 +336,146 @@ def _says(ax: Axes, sentence: str) -> None:
     ax.set_title(sentence, loc="left", fontsize=9.5, fontweight="bold", pad=8)
 
 
+class _Row(NamedTuple):
+    """A row of `_ratios`.
+
+    `ratio` is the rule's steps divided by SGD's. `missed` (seeds,) says of which seeds
+    it is only a bound, since a run missed the target. `word` judges what the paper says
+    about the rule; it is None if the paper says nothing.
+    """
+
+    rule: str
+    ratio: Interval
+    missed: np.ndarray
+    verdict: str
+    word: Callable | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the claim is decided, alone."""
+        return self.verdict in (verdicts.REPRODUCED, verdicts.NOT_REPRODUCED)
+
+
+def _rows(curves: Curves, name: str) -> list[_Row]:
+    """Return the rows of `_ratios` from top to bottom.
+
+    Rules that are decided come first, and then those about which the paper says
+    something. If a second panel is about another claim, only rules with a claim about
+    speed have a row.
+    """
+    rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
+    if curves.configuration["walk"]:
+        rules = list(CLAIMED[name])
+    target = curves.configuration["targets"][-1]
+    missed_by_reference = np.isinf(_steps(curves, REFERENCE, target))
+    rows = []
+    for rule in rules:
+        verdict = "no claim"
+        if rule in CLAIMED[name]:
+            verdict = _speed(curves, rule, name).verdict
+        missed_by_rule = np.isinf(_steps(curves, rule, target))
+        row = _Row(
+            rule=rule,
+            ratio=_ratio(curves, rule, target),
+            missed=missed_by_reference | missed_by_rule,
+            verdict=verdict,
+            word=CLAIMED[name].get(rule),
+        )
+        rows.append(row)
+    rows.sort(key=lambda row: (not row.decided, row.word is None, row.ratio.estimate))
+    return rows
+
+
 def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     """Draw each rule's steps to the last target divided by SGD's, with the verdicts.
 
     Each dot is one seed. It is hollow if its run or SGD's missed the target. A large
     mark is hollow if the claim is undecided. The shade of a row is the side on which
     the paper's claim wants the whole bar. If the bar lies where the protocol calls two
-    rules equally fast, the shade is that range. If a second panel is about another
-    claim, only rules with a claim about speed have a row.
+    rules equally fast, the shade is that range.
     """
-    rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
-    if curves.configuration["walk"]:
-        rules = list(CLAIMED[name])
-    *_, last = curves.configuration["targets"]
-    theirs = np.isinf(_steps(curves, REFERENCE, last))
-    both = {rule: _ratio(curves, rule, last) for rule in rules}
-    verdict = dict.fromkeys(rules, "no claim")
-    for rule in CLAIMED[name]:
-        verdict[rule] = _speed(curves, rule, name).verdict
-    decided = (verdicts.REPRODUCED, verdicts.NOT_REPRODUCED)
-    # Rules that are decided come first, and then those about which the paper says
-    # something.
-    rules.sort(
-        key=lambda rule: (
-            verdict[rule] not in decided,
-            rule not in CLAIMED[name],
-            both[rule].estimate,
-        )
-    )
-    drawn = [(each.low, each.high, *each.values) for each in both.values()]
-    inside = [value for values in drawn for value in values if 0.01 < value < 100]
-    ends = min(0.72, 0.85 * min(inside)), 1.18 * max(1.25, *inside)
-    right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
-    for row, rule in enumerate(rules):
-        ratio = both[rule]
-        colour = plots.look(rule).colour
-        word = CLAIMED[name].get(rule)
-        _shade(ax, row, ratio, word, ends)
+    rows = _rows(curves, name)
 
-        # The interval, its mean and the seeds.
-        how = {"color": colour, "alpha": 1 if word else PALE}
-        low, high = np.clip([ratio.low, ratio.high], *ends)
-        ax.plot([low, high], [row, row], lw=4, solid_capstyle="butt", **how)
-        for out, end, arrow in (
-            (ratio.low < low, low, "<"),
-            (ratio.high > high, high, ">"),
-        ):
-            if out:
-                ax.plot(end, row, arrow, ms=7, clip_on=False, **how)
-        face = colour if verdict[rule] in decided else plots.PAPER
-        mark = {"marker": plots.look(rule).marker, "ms": 8, "mew": 1.6}
-        ax.plot(ratio.estimate, row, ls="", color=colour, mfc=face, **mark)
-        missed = theirs | np.isinf(_steps(curves, rule, last))
-        for value, bounded in zip(ratio.values, missed, strict=True):
-            face = "none" if bounded else colour
-            ax.plot(value, row - 0.3, "o", ms=3.5, mfc=face, **how)
+    # The ends of the axis, which contain all ratios that are not extreme.
+    inside = []
+    for row in rows:
+        ratio = row.ratio
+        for value in (ratio.low, ratio.high, *ratio.values):
+            if 0.01 < value < 100:
+                inside.append(value)
+    left_end = min(0.72, 0.85 * min(inside))
+    right_end = 1.18 * max(1.25, *inside)
+    ends = (left_end, right_end)
 
-        # The words at the right.
-        span = f"({ratio.low:.2f} to {ratio.high:.2f})"
-        style = {"color": plots.BLACK if word else plots.GREY}
-        ax.text(1.02, row - 0.18, f"{ratio.estimate:.2f} {span}", **right | style)
-        if verdict[rule] in decided:
-            style = {"color": plots.look(verdict[rule]).colour, "fontweight": "bold"}
-        else:
-            style = {"color": plots.GREY}
-        word = f"{verdict[rule]}, uncorrected" if word else verdict[rule]
-        ax.text(1.02, row + 0.2, word, **right | style)
+    # The rows, and the value at which a rule is as fast as SGD.
+    for height, row in enumerate(rows):
+        _shade(ax, height, row.ratio, row.word, ends)
+        _draw_ratio(ax, height, row, ends)
+        _write_ratio(ax, height, row)
     ax.axvline(1.0, color=plots.BLACK, linewidth=1.2)
 
-    # The axes.
+    # The names of the rules, with what the paper says about them.
     names = []
-    for rule in rules:
-        word = CLAIMED[name].get(rule)
-        names.append(kept_curves.shown(rule) + (f"\n{SAYS[word]}" if word else ""))
-    ax.set_yticks(range(len(rules)), names, fontsize=9)
-    for label, rule in zip(ax.get_yticklabels(), rules, strict=True):
-        label.set_color(plots.look(rule).colour)
-    ax.set(xscale="log", xlim=ends, ylim=(len(rules) - 0.5, -0.5))
-    ticks = RATIOS if ends[0] < 0.5 else NEAR_ONE
-    _tick(ax, [tick for tick in ticks if ends[0] <= tick <= ends[1]])
+    for row in rows:
+        rule_name = kept_curves.shown(row.rule)
+        if row.word is not None:
+            rule_name += f"\n{SAYS[row.word]}"
+        names.append(rule_name)
+    ax.set_yticks(range(len(rows)), names, fontsize=9)
+    for label, row in zip(ax.get_yticklabels(), rows, strict=True):
+        label.set_color(plots.look(row.rule).colour)
+
+    # The axes.
+    ax.set(xscale="log", xlim=ends, ylim=(len(rows) - 0.5, -0.5))
+    ticks = RATIOS if left_end < 0.5 else NEAR_ONE
+    _tick(ax, [tick for tick in ticks if left_end <= tick <= right_end])
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
-    steps = f"steps to the training loss {last:g}, divided by SGD's"
-    left = "\N{LEFTWARDS ARROW} faster than SGD"
-    ax.set_xlabel(f"{left}      {steps}      slower \N{RIGHTWARDS ARROW}")
+    target = curves.configuration["targets"][-1]
+    steps = f"steps to the training loss {target:g}, divided by SGD's"
+    faster = "\N{LEFTWARDS ARROW} faster than SGD"
+    ax.set_xlabel(f"{faster}      {steps}      slower \N{RIGHTWARDS ARROW}")
+
+
+def _draw_ratio(ax: Axes, height: float, row: _Row, ends: tuple[float, float]) -> None:
+    """Draw the interval of a row, its mean and the seeds."""
+    look = plots.look(row.rule)
+    ratio = row.ratio
+    style = {"color": look.colour, "alpha": 1 if row.word else PALE}
+
+    # The interval, with an arrow if it continues beyond an end of the axis.
+    low, high = np.clip([ratio.low, ratio.high], *ends)
+    ax.plot([low, high], [height, height], lw=4, solid_capstyle="butt", **style)
+    if ratio.low < low:
+        ax.plot(low, height, "<", ms=7, clip_on=False, **style)
+    if ratio.high > high:
+        ax.plot(high, height, ">", ms=7, clip_on=False, **style)
+
+    # The mean.
+    face = look.colour if row.decided else plots.PAPER
+    mark = {"marker": look.marker, "ms": 8, "mew": 1.6, "mfc": face}
+    ax.plot(ratio.estimate, height, ls="", color=look.colour, **mark)
+
+    # The seeds.
+    for value, is_bound in zip(ratio.values, row.missed, strict=True):
+        face = "none" if is_bound else look.colour
+        ax.plot(value, height - 0.3, "o", ms=3.5, mfc=face, **style)
+
+
+def _write_ratio(ax: Axes, height: float, row: _Row) -> None:
+    """Write the ratio of a row and the verdict on it to the right of the panel."""
+    ratio = row.ratio
+    right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
+    number = f"{ratio.estimate:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    colour = plots.BLACK if row.word else plots.GREY
+    ax.text(1.02, height - 0.18, number, color=colour, **right)
+    verdict = row.verdict
+    style = {"color": plots.GREY}
+    if row.decided:
+        verdict = f"{row.verdict}, uncorrected"
+        style = {"color": plots.look(row.verdict).colour, "fontweight": "bold"}
+    ax.text(1.02, height + 0.2, verdict, **style, **right)
 
 
 def _shade(
@@ -462,54 +518,82 @@ def _losses(ax: Axes, curves: Curves) -> None:
     counted, and ends in a dot. The mark on the line of the target is the geometric mean
     of the steps of a rule's runs, so that the marks have the ratios of the upper panel.
     """
-    *_, last = curves.configuration["targets"]
+    target = curves.configuration["targets"][-1]
+
+    # The runs, up to the target.
+    highest = target
     marks = []
-    highest = last
     for rule in curves.configuration["rates"]:
-        look = plots.look(rule)
-        steps = _steps(curves, rule, last)
+        steps = _steps(curves, rule, target)
         for run, end in zip(curves.runs(rule), steps, strict=True):
-            at = run.clock["at"]
-            shown = at <= end
-            loss = _growing_mean(run.clock["loss"])
-            highest = max(highest, loss.max())
-            ax.plot(at[shown], loss[shown], color=look.colour, lw=0.9, alpha=0.7)
-            if np.isfinite(end):
-                dot = loss[shown][-1]
-                ax.plot(end, dot, "o", ms=2.5, color=look.colour, alpha=0.6)
-        missed = int(np.isinf(steps).sum())
-        if missed:
-            words = f": {missed} of {len(steps)} runs miss it"
-            middle = float(curves.configuration["horizon"])
-        else:
-            middle = float(np.exp(np.log(steps).mean()))
-            words = f": {middle:,.0f} steps"
-        marks.append((middle, rule, kept_curves.shown(rule) + words))
+            largest = _loss_until(ax, run, end, plots.look(rule).colour)
+            highest = max(highest, largest)
+        middle, words = _mean_steps(curves, steps)
+        marks.append((middle, rule, f" {kept_curves.shown(rule)}: {words}"))
     marks.sort(reverse=True)
 
     # Below the target there is room for one label per rule.
+    top = 1.08 * highest
     share = LABEL * (len(marks) + 0.3)
-    depth = share / (1 - share) * np.log(1.08 * highest / last)
-    right = 1.42 * marks[0][0]
-    ax.axhline(last, color=plots.BLACK, linewidth=1.2)
-    pieces.beside(ax, right, last, f"target {last:g}", place=(-2, 3))
-    ax.set(yscale="log", xlim=(0, right), ylim=(last * np.exp(-depth), 1.08 * highest))
-    both = ax.get_xaxis_transform()
+    depth = share / (1 - share) * np.log(1.08 * highest / target)
+    latest_mark = marks[0][0]
+    right = 1.42 * latest_mark
+    ax.axhline(target, color=plots.BLACK, linewidth=1.2)
+    pieces.beside(ax, right, target, f"target {target:g}", place=(-2, 3))
+    ax.set(yscale="log", xlim=(0, right), ylim=(target * np.exp(-depth), top))
+
+    # A mark for each rule, joined to its label.
+    below = {"transform": ax.get_xaxis_transform()}
     for place, (middle, rule, words) in enumerate(marks):
         look = plots.look(rule)
         height = share - LABEL * (place + 0.75)
-        ax.plot([middle] * 2, [share, height], transform=both, color=look.colour, lw=1)
-        ax.plot(middle, last, ms=7, **look.mark, zorder=5)
+        ax.plot([middle, middle], [share, height], color=look.colour, lw=1, **below)
+        ax.plot(middle, target, ms=7, **look.mark, zorder=5)
         style = {"fontsize": 9, "color": look.colour, "va": "center"}
-        ax.text(middle, height, f" {words}", transform=both, **style)
-    if highest < WIDE * last:
-        ticks = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(last, highest)
+        ax.text(middle, height, words, **style, **below)
+
+    # The axes.
+    if highest < WIDE * target:
+        locator = MaxNLocator(4, steps=[1, 2, 5, 10])
     else:
-        ticks = LogLocator(subs=(1, 2, 5)).tick_values(last, highest)
-    ticks = [tick for tick in ticks if last * (1 - ROUNDING) <= tick <= highest]
+        locator = LogLocator(subs=(1, 2, 5))
+    lowest_tick = target * (1 - ROUNDING)
+    ticks = [
+        tick
+        for tick in locator.tick_values(target, highest)
+        if lowest_tick <= tick <= highest
+    ]
     ax.set_yticks(ticks, [f"{tick:.4g}" for tick in ticks])
     ax.set_yticks([], minor=True)
-    ax.set(title=f"Training loss, each run up to the target {last:g}", xlabel="step")
+    ax.set(title=f"Training loss, each run up to the target {target:g}", xlabel="step")
+
+
+def _loss_until(ax: Axes, run: Curve, end: float, colour: str) -> float:
+    """Draw the loss of a run up to step `end`, with a dot there unless it is infinite.
+
+    Returns the largest loss of the whole run.
+    """
+    at = run.clock["at"]
+    loss = _growing_mean(run.clock["loss"])
+    is_drawn = at <= end
+    drawn = loss[is_drawn]
+    ax.plot(at[is_drawn], drawn, color=colour, lw=0.9, alpha=0.7)
+    if np.isfinite(end):
+        ax.plot(end, drawn[-1], "o", ms=2.5, color=colour, alpha=0.6)
+    return loss.max()
+
+
+def _mean_steps(curves: Curves, steps: np.ndarray) -> tuple[float, str]:
+    """Return the geometric mean of a rule's steps to the target, and it in words.
+
+    If runs missed the target, it is the step at which all runs end.
+    """
+    missed = int(np.isinf(steps).sum())
+    if missed:
+        horizon = float(curves.configuration["horizon"])
+        return horizon, f"{missed} of {len(steps)} runs miss it"
+    mean = float(np.exp(np.log(steps).mean()))
+    return mean, f"{mean:,.0f} steps"
 
 
 def _growing_mean(readings: np.ndarray) -> np.ndarray:
@@ -530,28 +614,43 @@ def _matrices(ax: Axes, curves: Curves) -> None:
     """
     fails = plots.look(verdicts.NOT_REPRODUCED).colour
     rules = list(curves.configuration["rates"])
+    dots = {"ms": 5, "mec": plots.PAPER, "mew": 0.5, "clip_on": False}
+    rings = {"ms": 5.5, "mec": fails, "mew": 1.6, "mfc": plots.PAPER, "clip_on": False}
     right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
     largest = 0.0
     for row, rule in enumerate(rules):
-        look = plots.look(rule)
-        seeds, walks = growth(curves, rule)
-        grown = 100 * seeds.mean(1)
-        less = grown <= 100 * walks.mean(1)
-        largest = max(largest, *grown)
-        dots = {"ms": 5, "mec": plots.PAPER, "mew": 0.5, "clip_on": False}
-        ax.plot(grown[~less], [row] * (~less).sum(), "o", mfc=look.colour, **dots)
-        rings = {"ms": 5.5, "mec": fails, "mew": 1.6, "mfc": plots.PAPER}
-        if less.any():  # an empty line would be at the corner of the figure
-            ax.plot(grown[less], [row] * less.sum(), "o", clip_on=False, **rings)
-        median = 100 * np.median(seeds, axis=0).mean()
-        ax.plot([median] * 2, [row - 0.3, row + 0.3], color=look.colour, lw=2.5)
-        style = {"fontsize": 9, "color": look.colour, "va": "bottom"}
+        colour = plots.look(rule).colour
+
+        # The growth of each matrix in per cent, averaged over the seeds.
+        growths, walks = growth(curves, rule)  # (matrices, seeds)
+        grown = 100 * growths.mean(1)
+        walked = 100 * walks.mean(1)
+        is_less = grown <= walked
+        largest = max(largest, grown.max())
+        growing = (grown > 0).sum()
+        fewer = is_less.sum()
+
+        # A dot for each matrix, or a ring.
+        heights = np.full(len(grown), row)
+        ax.plot(grown[~is_less], heights[~is_less], "o", mfc=colour, **dots)
+        if fewer > 0:  # an empty line would be at the corner of the figure
+            ax.plot(grown[is_less], heights[is_less], "o", **rings)
+
+        # The median over the matrices.
+        median = 100 * np.median(growths, axis=0).mean()
+        ax.plot([median, median], [row - 0.3, row + 0.3], color=colour, lw=2.5)
+        style = {"fontsize": 9, "color": colour, "va": "bottom"}
         ax.text(median, row - 0.32, f" median +{median:.0f} %", **style)
-        words = f"{(grown > 0).sum()} of {len(grown)} grow"
-        ax.text(1.02, row - 0.18, words, color=look.colour, **right)
-        words = f"{less.sum() or 'none'} less than at random"
-        colour = fails if less.any() else plots.GREY
-        ax.text(1.02, row + 0.2, words, color=colour, **right)
+
+        # The words at the right.
+        words = f"{growing} of {len(grown)} grow"
+        ax.text(1.02, row - 0.18, words, color=colour, **right)
+        if fewer > 0:
+            words = f"{fewer} less than at random"
+            ax.text(1.02, row + 0.2, words, color=fails, **right)
+        else:
+            words = "none less than at random"
+            ax.text(1.02, row + 0.2, words, color=plots.GREY, **right)
     names = [kept_curves.shown(rule) for rule in rules]
     ax.set_yticks(range(len(rules)), names, fontsize=9)
     for label, rule in zip(ax.get_yticklabels(), rules, strict=True):

@@ -75,3 +75,46 @@ def test_equal_tokens_have_a_way_out_that_works():
     mask[0, other] = False
     hidden = attention.token_set(twice, Y, u=U, opt=OPT, mask=mask)
     assert svm.token_svm(hidden).duals.shape == (1, 3, 3)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda X: attention.logits(X, W),
+        lambda X: attention.weights(X, W),
+        lambda X: attention.scores(X, DATA.u),
+        lambda X: attention.gradients(X, W, DATA.u),
+        attention.minimal,
+        svm.token_svm,
+        svm.head_svm,
+        svm.feasible,
+        lambda X: dynamics.train(X, dynamics.NGD(0.1), 1),
+    ],
+)
+def test_an_array_in_place_of_a_token_set_is_refused(use):
+    with pytest.raises(TypeError, match="tokens = ndarray; it must be a TokenSet"):
+        use(X)
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        ({"start": "gaussian"}, "start is str .*; it needs real numbers"),
+        ({"targets": {"V": "W_mm"}}, "target 'V' is str .*; it needs real numbers"),
+        ({"targets": {"V": None}}, "target 'V' is NoneType .*; it needs real numbers"),
+        ({"rules": [dynamics.NGD(0.1)]}, "or a dict of rules by their names"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_by_name(more, words):
+    with pytest.raises(TypeError, match=words):
+        dynamics.train(DATA, **{"rules": dynamics.NGD(0.1), "steps": 1} | more)
+
+
+def test_a_head_in_place_of_its_training_is_refused():
+    with pytest.raises(ValueError, match='head must be "fixed" or "joint", not array'):
+        dynamics.train(DATA, dynamics.NGD(0.1), 1, head=U)
+
+
+def test_the_query_is_the_first_token_unless_it_is_given():
+    first = attention.token_set([X[0], X[1, :2], X[2]], Y, u=U)
+    np.testing.assert_array_equal(first.z[0], X[:, 0])

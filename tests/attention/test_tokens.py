@@ -124,6 +124,10 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
             dict(X=[[[1, 2], [3]]]),
             "sample 0 of run 0 has tokens of different dimensions",
         ),
+        (
+            dict(X=[np.ma.masked_less(X[0], 0), X[1, :2], X[2]]),
+            "sample 0 of run 0 has masked entries",
+        ),
         (dict(X=X * np.longdouble("1e400")), "X holds NaN or infinite"),
         (dict(X=np.ma.masked_less(X, 0)), "X has masked entries"),
         (dict(y=None), "y holds text or objects such as None"),

@@ -1136,6 +1136,15 @@ def test_a_run_begins_anew_and_one_that_fails_leaves_the_last_results(
     assert (job.results / job.executed).exists() == (error is None)
 
 
+def test_a_time_out_of_the_system_is_told_without_a_limit_for_cells(job, monkeypatch):
+    def execute(*given, **options):
+        raise TimeoutError("the file system did not answer")
+
+    monkeypatch.setattr(papermill, "execute_notebook", execute)
+    error = work.run(job, threads=1, timeout=None).error
+    assert error == "TimeoutError: the file system did not answer"
+
+
 def ended(job, **changes):
     """Return the job after a run that saved the record SAVED with `changes`."""
     files.write(job.work / job.executed, b"{}")

@@ -5,6 +5,7 @@ A failure means that a claim that fails counts as holding, or is printed as if i
 
 import json
 import math
+import re
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -279,6 +280,16 @@ def test_html_shows_a_cell_whole_and_never_runs_it():
     html = claims.html(claims.frame([most(0.5, id=long)]))
     assert "&lt;b&gt;" + ("word " * 99).strip() in html and "<b>" not in html
     assert '<span class="verdict holds">holds</span>' in html
+
+
+def test_no_word_of_a_record_opens_html_in_a_page_of_markdown():
+    words = "<script>alert(1)</script> <img src=x onerror=alert(2)> $a<b$ and 1 < 2"
+    claim = claims.at_most("x", words, "ours", 1.0, 0.5, why=words, setting=words)
+    about = {"paper": "A", "slug": "fig", "figure": words, "scale": "demo"}
+    record = about | {"notebook": "10_fixed", "claims": [claim.as_dict()]}
+    page = ledger.failures([record])
+    assert page.count("script>alert(1)") == page.count("$a< b$ and 1 < 2") == 4
+    assert not re.search("<[A-Za-z/!?]", page)  # how a tag begins in Markdown
 
 
 def test_failures_of_records_are_collected_with_their_digits():

@@ -4,6 +4,7 @@ A failure means that `make notebooks` changes files that nobody edited.
 """
 
 import nbformat
+import pytest
 
 from companion import stored
 
@@ -37,3 +38,10 @@ def test_a_copy_has_one_kernel_numbered_cells_and_no_trace_of_its_run(tmp_path):
     assert output["data"]["text/plain"] == stored.NO_WIDGET
     stored.store(target, target)
     assert target.read_bytes() == content
+
+
+@pytest.mark.parametrize("rate", ["? steps/s", "3.00it/s", "2.00s/it", "2.00s/ steps"])
+def test_bars_of_tqdm_are_left_out(rate):
+    data = {stored.WIDGET: {}, "text/plain": f"training: 0 steps [00:00, {rate}]"}
+    bar = nbformat.v4.new_output("display_data", data)
+    assert stored.without_widgets([bar]) == []

@@ -122,6 +122,37 @@ def test_a_damaged_file_is_compiled_anew_and_mended(loops, tmp_path):
         assert results == ["2.0", "0", "2.0", "1"], form
 
 
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_folder_in_place_of_a_file_is_one_sentence_until_it_is_removed(
+    loops, tmp_path, ending
+):
+    run, _ = loops
+    assert run(CACHED) == (2.0, 0)
+    (path,) = (tmp_path / "cache").rglob(f"loop.run-*.{ending}")
+    path.unlink()
+    path.mkdir()
+    env = os.environ | {
+        "PYTHONPATH": str(tmp_path),
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CACHED],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "2.0 0\n"
+    assert done.stderr == (
+        f"{path} cannot be written (Is a directory): its function is compiled again "
+        f"in every process; remove {path.parent}\n"
+    )
+    assert not list(path.parent.glob("*.tmp.*"))
+    path.rmdir()
+    assert run(CACHED) == (2.0, 0)
+    assert run(CACHED) == (2.0, 1)
+
+
 def test_two_processes_may_compile_at_once(loops, tmp_path):
     env = os.environ | {
         "PYTHONPATH": str(tmp_path),

@@ -416,6 +416,18 @@ def test_a_hub_that_fails_after_its_first_answer_is_one_sentence(
     assert bert.weights().source == "package"
 
 
+def test_a_copy_of_bert_that_lacks_a_file_is_not_used(nowhere, monkeypatch, tmp_path):
+    monkeypatch.delenv("BERT_DIR", raising=False)
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path)
+    )
+    for name in bert.FILES[:-1]:
+        (tmp_path / name).write_text("{}")
+    assert bert.weights().source == "package"
+    (tmp_path / bert.FILES[-1]).write_bytes(b"")
+    assert bert._hub_folder() == tmp_path
+
+
 def test_a_silent_hub_is_given_up_and_what_to_do_is_said(hub, monkeypatch):
     monkeypatch.setattr(places, "PROBE_SECONDS", 0.3)
     hub.pieces = BADLY["stays silent"]

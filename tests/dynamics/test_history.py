@@ -169,3 +169,119 @@ def test_w_of_zero_has_no_margin_ratio():
     run = dynamics.train(tokens, dynamics.NGD(0.5), 10)
     assert np.isnan(run.margin_ratio(tokens, k=0)).all()
     assert 0 < run.margin_ratio(tokens)[0] < 1
+
+
+# In these data training selects another token than the best one in one sample.
+ELSEWHERE = attention.unit_tokens([0, 1], n=6, T=8, d=10)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [dynamics.NGD(0.5), dynamics.Muon(0.05), dynamics.MirrorDescent(3.0)],
+    ids=repr,
+)
+@pytest.mark.parametrize("norm", ["frobenius", 3.0])
+@pytest.mark.parametrize("started", [False, True])
+def test_a_run_is_measured_against_other_tokens_as_if_trained_again(
+    rule, norm, started
+):
+    start = None
+    if started:  # with a part outside the span of the queries
+        start = 0.3 * np.random.default_rng(0).standard_normal((2, 10, 10))
+    run = dynamics.train(ELSEWHERE, rule, 4000, start=start)
+    if started and norm == 3.0 and run.coordinates == "minimal":
+        with pytest.raises(ValueError, match="both leave the span"):
+            run.against(ELSEWHERE, norm=norm)
+        return
+    selected = run.selected(ELSEWHERE)
+    assert (selected != ELSEWHERE.opt).any()
+    target = svm.token_svm(ELSEWHERE, selected, norm)
+    again = dynamics.train(
+        attention.token_set(
+            ELSEWHERE.X, ELSEWHERE.y, ELSEWHERE.z, ELSEWHERE.u, opt=selected
+        ),
+        rule,
+        4000,
+        start=start,
+        targets={"W_mm": target},
+    )
+    found = run.against(ELSEWHERE, norm=norm)
+    np.testing.assert_array_equal(found.selected, selected)
+    np.testing.assert_allclose(found.margins, again.margins, rtol=1e-6, atol=1e-6)
+    for name in ("direction_error", "alignment"):
+        expected = getattr(again, name)["W_mm"]
+        np.testing.assert_allclose(getattr(found, name), expected, atol=1e-7)
+
+
+def test_the_part_of_the_start_outside_the_span_counts_in_the_direction():
+    tokens = attention.unit_tokens([0, 1], n=2, T=3, d=9)
+    start = np.random.default_rng(0).standard_normal((2, 9, 9))
+    targets = {"W_mm": svm.token_svm(tokens)}
+    run = dynamics.train(tokens, dynamics.NGD(0.5), 50, start=start, targets=targets)
+    assert (run.norm_outside > 1).all()
+    found = run.against(tokens, tokens.opt)
+    np.testing.assert_allclose(found.margins, run.margins, rtol=1e-12)
+    expected = run.direction_error["W_mm"]
+    np.testing.assert_allclose(found.direction_error, expected, rtol=1e-9)
+
+
+def test_masked_tokens_have_no_margin_against_other_tokens_either():
+    lengths = (4, 3, 2)
+    X = [
+        attention.unit_tokens(0, n=3, T=4, d=6).X[0, i, :t]
+        for i, t in enumerate(lengths)
+    ]
+    tokens = attention.token_set(X, [1, -1, 1], u=np.ones(6), opt=[0, 0, 0])
+    run = dynamics.train(tokens, dynamics.NGD(0.5), 200)
+    found = run.against(tokens, np.array([[1, 1, 1]]))
+    logits = attention.logits(tokens, attention.minimal(tokens).expand(run.weights(-1)))
+    for i, t in enumerate(lengths):
+        own = logits[0, i, 1] - np.delete(logits[0, i], 1)[: t - 1]
+        np.testing.assert_allclose(found.margins[0, -1, i, : t - 1], own, rtol=1e-9)
+        assert np.isnan(found.margins[0, -1, i, t - 1 :]).all()
+
+
+OTHER = attention.unit_tokens([2, 3], n=6, T=8, d=10)
+SHORTER = attention.unit_tokens([0, 1], n=6, T=7, d=10)
+
+
+@pytest.mark.parametrize("method", ["selected", "against", "margin_ratio"])
+@pytest.mark.parametrize("rule", [dynamics.NGD(0.5), dynamics.Adam(0.05)], ids=repr)
+def test_the_tokens_of_another_run_are_refused(method, rule):
+    run = dynamics.train(ELSEWHERE, rule, 20)
+    with pytest.raises(ValueError, match=r"tokens has .*\(2, 6, 7\), and the run was"):
+        getattr(run, method)(SHORTER)
+    with pytest.raises(TypeError, match="tokens = ndarray; it must be a TokenSet"):
+        getattr(run, method)(ELSEWHERE.X)
+    if method != "selected":
+        with pytest.raises(ValueError, match="trained on other tokens, or with other"):
+            getattr(run, method)(OTHER)
+
+
+def test_a_record_is_named_by_its_place():
+    run = dynamics.train(ELSEWHERE, dynamics.NGD(0.5), 20)
+    with pytest.raises(TypeError, match="k = 2.5; it must be the place of a record"):
+        run.selected(ELSEWHERE, 2.5)
+    with pytest.raises(IndexError, match="k is a place in run.iterations"):
+        run.weights(20_000)
+
+
+def test_a_divergence_takes_the_solution_itself():
+    run = dynamics.train(ELSEWHERE, dynamics.MirrorDescent(3.0), 20)
+    target = svm.token_svm(ELSEWHERE, norm=3.0)
+    np.testing.assert_array_equal(
+        run.divergence(target, 3.0), run.divergence(target.W, 3.0)
+    )
+
+
+def test_only_rules_along_the_gradient_record_a_momentum(tmp_path):
+    rules = {"NGD": dynamics.NGD(0.1, momentum=0.7), "Muon": dynamics.Muon(0.1)}
+    runs = dynamics.train(DATA, rules, 5)
+    assert runs["NGD"].momentum.tolist() == [0.7, 0.7]
+    assert np.isnan(runs["Muon"].momentum).all()
+    # A file of a version that did not record it.
+    runs["NGD"].save(tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as file:
+        arrays = {name: file[name] for name in file.files if name != "momentum"}
+    np.savez(tmp_path / "old.npz", **arrays)
+    assert np.isnan(History.load(tmp_path / "old.npz").momentum).all()

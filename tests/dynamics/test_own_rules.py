@@ -171,3 +171,87 @@ def test_a_run_without_gradient_does_not_stop_the_others():
     assert run.status.tolist() == ["stalled", "completed"]
     alone = dynamics.train(tokens.run(1), Normalised(), 50)
     np.testing.assert_array_equal(run.norm[1], alone.norm[0])
+
+
+class Plain(dynamics.Rule):
+    """A plain class that sets the momentum as an attribute."""
+
+    def __init__(self, momentum):
+        self.momentum = momentum
+
+    def log_step(self, t, log_gap, log_norm):
+        return np.log(0.3) - log_norm
+
+
+class OfClass(dynamics.Rule):
+    """A plain class whose momentum is an attribute of the class."""
+
+    momentum = 0.9
+
+    def log_step(self, t, log_gap, log_norm):
+        return np.log(0.3) - log_norm
+
+
+@dataclass(frozen=True, repr=False)
+class Fields(dynamics.Rule):
+    """A dataclass with fields of the names that every rule has, without a default."""
+
+    momentum: float
+    decay: float
+    step_size: float
+
+    def log_step(self, t, log_gap, log_norm):
+        shrink = self.decay * np.log(t + 1.0)
+        return np.log(self.step_size) - shrink - log_norm
+
+
+@pytest.mark.parametrize(
+    "rule, decay",
+    [(Plain(0.9), 0.0), (OfClass(), 0.0), (Fields(0.9, 0.5, 0.3), 0.5)],
+    ids=["plain", "of the class", "dataclass"],
+)
+def test_a_rule_sets_its_momentum_as_it_sets_anything_else(rule, decay):
+    run = dynamics.train(DATA, rule, 30)
+    expected = dynamics.train(DATA, dynamics.NGD(0.3, momentum=0.9, decay=decay), 30)
+    np.testing.assert_allclose(run.W, expected.W, atol=1e-10)
+    assert run.momentum.tolist() == [0.9, 0.9]
+
+
+def test_a_field_without_a_default_has_to_be_given():
+    with pytest.raises(TypeError, match="'decay' and 'step_size'"):
+        Fields(0.9)
+
+
+@pytest.mark.parametrize(
+    "momentum, kind, words",
+    [
+        (1.0, ValueError, r"momentum = 1.0; it must be in \[0, 1\)"),
+        ("0.9", TypeError, "momentum = '0.9'; it must be a number"),
+    ],
+)
+def test_the_settings_of_a_plain_rule_are_checked_before_training(
+    momentum, kind, words
+):
+    with pytest.raises(kind, match=words):
+        dynamics.train(DATA, Plain(momentum), 3)
+
+
+def test_rules_of_a_plain_class_differ_by_what_they_set():
+    assert Plain(0.1) != Plain(0.2)
+    assert Fields(0.1, 0.0, 1.0) == Fields(0.1, 0.0, 1.0)
+
+
+class AdamAlong(dynamics.Adam):
+    def log_step(self, t, log_gap, log_norm):
+        return np.log(0.3) - log_norm
+
+
+class MirrorAlong(dynamics.MirrorDescent):
+    def log_step(self, t, log_gap, log_norm):
+        return np.log(0.3) - log_norm
+
+
+@pytest.mark.parametrize("kind, setting", [(AdamAlong, 0.1), (MirrorAlong, 3.0)])
+def test_a_step_size_that_a_compiled_rule_would_not_use_is_refused(kind, setting):
+    with pytest.raises(TypeError, match=f"{kind.__name__} defines log_step.*lib.Rule"):
+        kind(setting)

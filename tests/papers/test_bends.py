@@ -406,15 +406,17 @@ def test_pulls_are_the_gradient_and_their_first_order_knows_the_settled_margins(
     W = np.random.default_rng(0).standard_normal((data.shape[-1], data.z.shape[-1]))
     grad = attention.gradients(data, W[None], data.u)[1][0]
     margins = rows @ W.ravel()
-    down = np.exp(-margins.min()) / len(of.best) * of.pull(margins) @ rows
+    down = np.exp(-margins.min()) / len(of.opt_scores) * of.pull(margins) @ rows
     assert np.allclose(down, -grad.ravel())
     pull = np.exp(
         saturated_slopes(data)[0].ravel() - rows @ (of.law.coefficients.ravel() @ rows)
     )
-    level = pull[of.on] / of.law.duals[0].ravel()[of.on]
+    level = pull[of.on_support] / of.law.duals[0].ravel()[of.on_support]
     assert np.allclose(level, level[0])
     excess = rows @ of.W_mm[0].ravel() - 1
-    w = np.where(of.on, 0.0, pull / level[0] / np.where(of.on, 1.0, excess))
+    w = np.where(
+        of.on_support, 0.0, pull / level[0] / np.where(of.on_support, 1.0, excess)
+    )
     assert np.isclose(of.first_order(), of.size(w))
     # Its steps are `steps`
     rule = dynamics.NGD(zero_duals.STEPS[1] * of.law.longest_step()[0])
@@ -454,9 +456,9 @@ def test_bound_by_hand():
 
 def test_bound_is_that_of_its_convex_problem():
     of = zero_duals._Pulls(zero_duals.PROBLEMS["class means"](100))
-    on = of.on
-    slopes = of.slopes
-    beta = of.beta[of.on]
+    on = of.on_support
+    slopes = of.log_kappa
+    beta = of.beta[of.on_support]
     total = np.logaddexp.reduce(slopes)
     row = np.linalg.solve(of.K[np.ix_(on, on)], of.K[np.ix_(on, ~on)])[:, 0]
     within = [

@@ -624,3 +624,74 @@ def test_the_runs_of_figure_2_take_the_steps_that_their_names_say(monkeypatch):
     # Early on the growing cap binds.
     capped = far["Polyak, growing cap"][0].log_step(1, math.log(gap), math.log(norm))
     assert math.exp(capped) == pytest.approx(10 * math.exp(0.8))
+
+
+def test_the_momentum_of_a_run_is_read_off_it():
+    data = GAUSSIAN.run(0)
+    history = dynamics.train(data, dynamics.NGD(0.5, momentum=0.5), 2000)
+    found = prediction.predict(data, history)
+    assert prediction.predict(data, history, momentum=0.5) == found
+    with pytest.raises(ValueError, match="momentum = 0.0, but .* has 0.5: leave"):
+        prediction.predict(data, history, momentum=0.0)
+    unknown = replace(history, momentum=np.full(1, np.nan))
+    with pytest.raises(ValueError, match="does not say the momentum of its rule"):
+        prediction.predict(data, unknown)
+    assert prediction.predict(data, unknown, momentum=0.5) == found
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [dynamics.NGD(0.5), dynamics.NGD(0.05, momentum=0.9), dynamics.Polyak()],
+    ids=repr,
+)
+def test_a_run_of_the_steps_needed_is_just_settled(rule):
+    for data in (GAUSSIAN.run(0), GAUSSIAN.run(2)):
+        short = prediction.predict(data, dynamics.train(data, rule, 1000))
+        assert short.remaining[0, -1] > 0.05
+        steps = int(short.steps_needed[0])
+        assert f"train for about {steps:.2g} steps" in repr(short)
+        longer = prediction.predict(data, dynamics.train(data, rule, steps))
+        assert 0.005 < longer.remaining[0, -1] < 0.02
+        much_longer = prediction.predict(data, dynamics.train(data, rule, 2 * steps))
+        assert "settled" not in repr(much_longer)
+        # read off the records, which are up to a sixth apart
+        assert 0.8 < much_longer.steps_needed[0] / steps < 1.2
+
+
+def test_steps_needed_under_a_constant_step_size():
+    data = tokens.two_examples()
+    rule = dynamics.GD(1.0)
+    short = prediction.predict(data, dynamics.train(data, rule, 300))
+    assert short.remaining[0, -1] > 0.05
+    steps = int(short.steps_needed[0])
+    longer = prediction.predict(data, dynamics.train(data, rule, steps))
+    assert 0.005 < longer.remaining[0, -1] < 0.02
+    far = prediction.predict(
+        GAUSSIAN.run(0), dynamics.train(GAUSSIAN.run(0), rule, 4000)
+    )
+    assert far.steps_needed[0] > 1e12 and "train with NGD" in repr(far)
+
+
+@pytest.mark.parametrize("decay", [0.25, 0.5])
+def test_steps_needed_under_steps_that_decay_like_a_power(decay):
+    data = tokens.two_examples()
+    rule = dynamics.NGD(0.1, decay=decay)
+    short = prediction.predict(data, dynamics.train(data, rule, 600))
+    assert short.remaining[0, -1] > 0.02
+    steps = int(short.steps_needed[0])
+    longer = prediction.predict(data, dynamics.train(data, rule, steps))
+    assert 0.005 < longer.remaining[0, -1] < 0.02
+
+
+def test_a_settled_run_needs_no_more_steps_than_it_has():
+    data = tokens.two_examples()
+    history = dynamics.train(data, dynamics.NGD(0.1), 2000, [2000])
+    assert prediction.predict(data, history).steps_needed == 2000
+
+
+def test_no_number_of_steps_is_given_where_none_is_known():
+    data = GAUSSIAN.run(0)
+    one_record = dynamics.train(data, dynamics.NGD(0.5), 1000, [1000])
+    found = prediction.predict(data, one_record)
+    assert np.isnan(found.steps_needed).all()
+    assert "double the steps until it is below 0.01" in repr(found)

@@ -97,7 +97,7 @@ def drawn(seed, **sizes):
 
 def at(of, level, x, omega):
     """Return the W of (1) as a vector."""
-    return level * of.V + of.rest + of.basis @ x + omega
+    return level * of.V + of.rho_perp + of.basis @ x + omega
 
 
 def around(of, draw, size):
@@ -192,6 +192,24 @@ def test_step_1_delta_decays_with_the_level(seed):
             omega + off_span(of, draw, share * tau),
         )
         assert np.log(small(of, of.A @ W)) <= bound - of.r * level + 1e-9
+
+
+@given(SEEDS)
+@FEW
+def test_step_1_delta_0_is_delta_at_the_lowest_margins_that_the_region_allows(seed):
+    _, of, draw = drawn(seed)
+    R, tau, omega = *draw.uniform(0, 2, 2), off_span(of, draw, draw.uniform(0, 3))
+    P = dict.fromkeys(of.sample, 0.0)
+    N = 0.0
+    for m, A_m in enumerate(of.A):
+        across = np.linalg.norm(A_m - (A_m @ of.V) / of.norm**2 * of.V)
+        moved = R if of.on[m] else np.hypot(R, tau)
+        lowest = A_m @ (of.rest + omega) - across * moved
+        P[of.sample[m]] += np.exp(-lowest)
+        if not of.on[m]:
+            N += np.exp(of.log_nu[m] - lowest - of.lowest)
+    expected = np.log(of.B * max(P.values()) + N)
+    assert of.log_small(omega, R, tau) == pytest.approx(expected, abs=1e-6)
 
 
 @given(SEEDS)
@@ -554,10 +572,10 @@ def test_momentum_the_region_of_16_is_never_left(seed, mu):
 
 def test_another_rho_perp_is_refused():
     _, _, of = problem(8, n=2, T=3, d=12)
-    g = of.A @ (100 / of.r * of.V + of.rest)
+    g = of.A @ (100 / of.r * of.V + of.rho_perp)
     rule = dynamics.NGD(0.01)
     for scale, tilted in ((1.0, False), (1.001, True)):
-        other = but(of, rest=scale * of.rest)
+        other = but(of, rho_perp=scale * of.rho_perp)
         both = (
             theorem.prove(other, rule, g),
             theorem.prove_with_momentum(other, rule, 0.9 * g, g),

@@ -157,7 +157,9 @@ def outside(data):
         "pull": of.pull(margins),
         "flow": of.flow(3.0),
         "first order": of.first_order(),
-        "bound": zero_duals._bound(of.K, of.on, of.beta, of.margins, of.slopes),
+        "bound": zero_duals._bound(
+            of.K, of.on_support, of.beta, of.margins, of.log_kappa
+        ),
         "measured": zero_duals._left(of, 500).measured,
     }
 
@@ -182,7 +184,7 @@ def theorem(data):
         "across": of.across,
         "log kappa": of.log_kappa,
         "log nu": of.log_nu,
-        "best": of.best,
+        "best": of.opt_scores,
         "delta": of.log_small(np.zeros(of.A.shape[1]), 1.0, 0.1),
         "curvature": of.curvature(0.5),
     }

@@ -15,7 +15,7 @@ from scipy.linalg import eigh
 from lib import regression, seeds
 from lib.regression import manifold
 from papers import fits
-from papers.b import experiments, landscape, scaling
+from papers.b import experiments, landscape, ledger_rows, scaling
 from papers.b.statements import PAPER
 
 PROBLEM = regression.random_regression(0, d=2, k=4)
@@ -170,6 +170,17 @@ def test_the_smoothness_of_lemma_4_is_the_best_that_any_error_allows():
         _, beta = landscape._best_constants(G, shrunk, np.eye(4), error=0.0)
         assert beta == pytest.approx(exact)
     assert landscape._best_constants(G, 2 * shrunk, np.eye(4), 1.0)[1] == np.inf
+
+
+@pytest.mark.parametrize("sizes", [(2, 4), (3, 5)])
+def test_the_point_that_needs_the_best_smoothness_lies_at_the_radius(sizes):
+    problem = regression.random_regression(0, *sizes)
+    space = manifold.of(problem)
+    radius = space.constants("left_right").radius
+    beta, _, Z = landscape._steepest(problem)
+    assert space.distance(Z, "left_right") == pytest.approx(radius)
+    slope = manifold.dual_norm(space, manifold.gradient(problem, Z), "left_right")
+    assert slope / radius == pytest.approx(beta)
 
 
 def test_a_search_returns_the_end_that_is_farthest_from_the_minima(monkeypatch):
@@ -341,6 +352,35 @@ def test_a_tenfold_gain_is_asked_of_the_worst_draw_and_growth_is_an_exponent():
     ]
 
 
+def test_the_gain_is_that_at_the_last_condition_number():
+    slow = np.array([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
+    left = slow * [[0.9, 0.8], [0.5, 0.4], [0.03, 0.07]]
+    iterations = {"none": slow, "left": left, "left_right": slow**0}
+    gain, _ = experiments.gains([1.0, 10.0, 100.0], iterations)
+    assert gain.measured == pytest.approx(max(3 / 100, 14 / 200))
+
+
+def test_ten_parts_share_the_draws_and_each_draw_is_in_one_of_them():
+    sizes = [np.arange(23.0)[:, None], 100 + np.arange(40.0)[:, None]]
+    found = ledger_rows._in_parts(sizes, lambda part: part.sum((1, 2)))
+    expected = np.zeros((10, 2))
+    for size, values in enumerate(sizes):
+        for draw in range(len(values) // 10 * 10):
+            expected[draw % 10, size] += values[draw, 0]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_quantile_that_is_not_exceeded_is_that_of_each_quarter():
+    values = np.random.default_rng(0).standard_normal((2, 20, 3))
+    found = ledger_rows._not_exceeded(values)
+    assert found.shape == (2, 4, 3)
+    for quarter in range(4):
+        drawn = values[:, 5 * quarter : 5 * quarter + 5]
+        np.testing.assert_allclose(
+            found[:, quarter], np.quantile(drawn, 0.9, axis=1), rtol=1e-12
+        )
+
+
 def plain_gradients(X, Y, A, B):
     """Return the gradients of Eq. 1 by torch: the mean over queries of |A c - y|^2
     / 2.
@@ -489,3 +529,8 @@ def test_algorithm_1_is_compared_with_sgd_seed_by_seed():
     # The median of 1/4, 2/10 and 30/5.
     assert (row.id, row.measured, row.holds) == ("other.sgd", 0.25, True)
     assert not experiments.against_best_sgd({"Algorithm 1": sgd, "SGD": ours}).holds
+
+
+def test_the_largest_self_logit_of_one_dimension_is_that_of_its_two_minima():
+    line = regression.random_regression(0, d=1, k=2)
+    assert landscape.largest_self_logit(line) == pytest.approx(1.0, abs=1e-9)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lib import dynamics, mirror, svm
+from lib import attention, dynamics, mirror, svm
 from lib.attention import coordinates, tokens
 from lib.mirror import geometry
 from papers.c import figures, ledger_rows, lemmas, predecessor, section5
@@ -237,6 +237,56 @@ def test_lemma_27_fails_inside_the_cone_around_a_rotated_target(p, notices):
     assert bool(claim.remark) != notices
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_eq_25_is_measured_by_the_gradient_and_the_losses_themselves(p):
+    selection = SMALL[p]
+    tokens = selection.tokens
+    shape = selection.solution.W.shape
+    draw = np.random.default_rng(0)
+    target = selection.direction.reshape(shape)
+    W = 12 * selection.solution.norm[:, None, None] * target
+    later = W + 0.3 * draw.standard_normal(shape)
+    size, size_later = (geometry.norm(one.reshape(2, -1), p) for one in (W, later))
+
+    def loss(W):
+        scores = attention.scores(tokens, tokens.u)
+        weights = np.exp(attention.logits(tokens, W))
+        weights /= weights.sum(-1, keepdims=True)
+        return np.logaddexp(0, -(weights * scores).sum(-1)).mean(-1)
+
+    gradient = attention.gradients(tokens, W, tokens.u, "logistic")[1]
+    eta = 0.1 / geometry.norm(gradient.reshape(2, -1), p / (p - 1))
+    left = -eta * (gradient * target).sum((1, 2))
+    grown = size_later ** (p - 1) - size ** (p - 1)
+    right = grown / 1.5 + eta * (loss(later) - loss(W)) / size
+    history = SimpleNamespace(W=np.stack([W, later], 1))
+    least = np.zeros(2)
+    _, slack = lemmas._turning(selection, history, 0, 0.1, 0.5, least, least)
+    np.testing.assert_allclose(slack, (left - right) / np.abs(left), rtol=1e-3)
+
+
+def test_the_bound_of_lemma_18_is_that_of_each_run_by_a_plain_loop():
+    drawn = tokens.unit_tokens([0, 1, 2], n=3, T=3, d=4)
+    W = np.random.default_rng(1).standard_normal((2, 3, 4, 4))
+    q = 1.5
+    widths = lemmas.spread(drawn, q)
+    for matrices, ratio in zip(
+        W, lemmas._gradient_over_bound(drawn, W, q), strict=True
+    ):
+        gradient = attention.gradients(drawn, matrices, drawn.u, "logistic")[1]
+        for run in range(3):
+            bounds = []
+            for sample in range(3):
+                scores = [
+                    drawn.y[run, sample] * drawn.u[run] @ x
+                    for x in drawn.X[run, sample]
+                ]
+                range_of_scores = max(scores) - min(scores)
+                bounds.append(range_of_scores * widths[run, sample] / 4)
+            size = (np.abs(gradient[run]) ** q).sum() ** (1 / q)
+            assert ratio[run] == pytest.approx(size / np.mean(bounds))
+
+
 def test_lemma_27_says_nothing_of_a_run_that_starts_outside_the_cone():
     near = FOUND[2]
     runs, step_size = near_runs(near)
@@ -371,6 +421,27 @@ def test_lemma_20_has_no_more_room_than_the_margins_of_its_cone(p):
     assert 0 <= rate.measured <= multiples[1] - multiples[0] + 1
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_lemma_20_measures_its_constant_by_the_gradient_itself(p):
+    selection = SMALL[p]
+    tokens = selection.tokens
+    multiples = np.array([1.0, 1.5, 2.0])  # the loss of p = 1.3 underflows soon
+    mu = lemmas.radius(selection)
+    W, V = (lemmas.on_the_edge(selection, mu, 3, seed) for seed in (1, 2))
+    delta = lemmas._nearness(selection)
+    log_c = np.full((len(multiples), len(delta)), np.inf)
+    for k, multiple in enumerate(multiples):
+        size = multiple / delta  # ||W|| / ||W_mm||
+        for w, v in zip(W, V, strict=True):
+            shape = selection.solution.W.shape
+            at = (w * (size * selection.solution.norm)[:, None]).reshape(shape)
+            gradient = attention.gradients(tokens, at, tokens.u, "logistic")[1]
+            descent = -(gradient * v.reshape(shape)).sum((1, 2))
+            log_c[k] = np.minimum(log_c[k], np.log(descent) + (1 + delta / 2) * size)
+    _, rate = lemmas.lemma20(selection, multiples, 3)
+    assert rate.measured == pytest.approx((log_c[1:] - log_c[0]).min(), rel=1e-6)
+
+
 @pytest.mark.parametrize("p, exponent", [(1.3, -0.6), (2, -2.0), (3, -2.0)])
 def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
     history = dynamics.train(HAND, dynamics.MirrorDescent(p), 3, loss="logistic")
@@ -474,3 +545,11 @@ def test_the_rate_in_k_is_the_last_share_of_the_bound_in_the_worst_run(
     sizes = ledger_rows.Sizes(rate_steps=1000)
     # 1/4, 3/5 and 4.5/9.
     assert ledger_rows.rate_in_k(sizes, p) == pytest.approx((0.6, 7.0, 3 * bounds[-1]))
+
+
+def test_lemma_19_holds_of_the_support_alone_if_there_are_no_other_tokens():
+    data = tokens.unit_tokens([0, 1], n=2, T=2, d=6)
+    solution = svm.token_svm(data)
+    assert solution.support.all()
+    claim = lemmas.lemma19(lemmas.Selection(data, solution, 2))
+    assert claim.holds and np.isfinite(claim.measured)

@@ -6,6 +6,7 @@ what does not fit.
 
 import numpy as np
 import pytest
+import torch
 
 from lib import regression
 
@@ -78,3 +79,9 @@ def test_words_are_no_numbers(door):
     given[0] = given[0].astype(str).astype(object) + "?"
     with pytest.raises(ValueError, match="real numbers|could not convert"):
         work(*given)
+
+
+def test_tensors_of_integers_are_refused():
+    integers = torch.ones((5, 4), dtype=torch.int64)
+    with pytest.raises(ValueError, match="A is a tensor of torch.int64; give A.double"):
+        regression.excess_loss(PROBLEM, integers, torch.ones((4, 4)))

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import shutil
+import subprocess
 import sys
 
 import bs4
@@ -30,7 +31,6 @@ def loaded(name):
 
 
 build = loaded("build")
-conf = loaded("conf")
 
 
 @pytest.fixture
@@ -87,56 +87,61 @@ def test_set_up_is_folded_and_a_picture_is_described_by_its_figure(figure):
     assert "../figures/demo/fastrates_by_hand.md" in page.cells[-1].source
 
 
-@pytest.mark.parametrize(
-    ("link", "led"),
-    [
-        ("[a](figures/desk/law.png)", "[a](figures/desk/law.md)"),
-        ("[a](../figures/demo/x.json)", "[a](../figures/demo/x.md)"),
-        ("![a](figures/desk/law.png)", "![a](figures/desk/law.png)"),
-        ("[a](other.png)", "[a](other.png)"),
-        (
-            '<a href="figures/demo/x.png"><img src="x.png" alt="a"></a>',
-            '[<img src="x.png" alt="a">](figures/demo/x.md)',
-        ),
-        ("[a](words.md)", "[a](words.md)"),
-    ],
-)
-def test_links_to_a_picture_lead_to_its_page_and_pictures_stay(link, led):
-    source = [link]
-    conf.lead_to_figures(None, "index", source)
-    assert source == [led]
+def test_links_to_a_picture_lead_to_its_page_and_pictures_stay(figure, tmp_path):
+    source = tmp_path / "source"
+    build.collect(source)
+    start = (source / "index.md").read_text("utf-8")
+    assert "<a href" not in start
+    assert re.search(r"\[<img [^>]*>\]\(figures/desk/law_diagonal\.md\)", start)
+    assert re.search(r"!\[[^]]*\]\(figures/demo/poster\.png\)", start)
+    readme = (source / "readme.md").read_text("utf-8")
+    assert "[Figure](figures/demo/fastrates_fig3.md)" in readme
+    assert "(notebooks/40_law_of_margins.ipynb)" in readme
+    beside = (source / "figures" / "beside.md").read_text("utf-8")
+    assert "[fastrates_fig2](demo/fastrates_fig2.md)" in beside
 
 
-WORDS = "<script>alert(1)</script> ``` a $x < y$ & [b](javascript:c)"
+WORDS = "<script>alert(1)</script> ``` a $x < y$ & [b](javascript:c) *d* | {e}`f`"
 
 
-def shown(place):
-    """What a reader sees of a filled template's HTML, and the HTML."""
-    text = place.read_text("utf-8")
-    _, _, rest = text.partition("```{raw} html\n")
-    html, fence, after = rest.rpartition("\n```")
-    assert fence and not after.strip()  # no word of a record ends the HTML early
-    assert "```" not in html
-    return bs4.BeautifulSoup(html, "html.parser")
-
-
-@pytest.mark.parametrize(
-    "place",
-    ["figures/demo/fastrates_by_hand.md", "ledger_a.md"],
-    ids=["page", "ledger"],
-)
-def test_what_a_record_says_is_text_on_every_page_that_shows_it(
-    figure, tmp_path, place
-):
+def test_what_a_record_says_is_text_on_every_page_that_shows_it(figure, tmp_path):
     saved = json.loads(figure.read_text("utf-8"))
     saved["caption"] = WORDS
     saved["claims"][0]["statement"] = WORDS
     saved["claims"][0]["setting"] = ""
     figure.write_text(json.dumps(saved), "utf-8")
+    build.collect(tmp_path / "collected")
+    source = tmp_path / "source"
+    source.mkdir()
+    for place in ("ledger_a.md", "figures/demo/fastrates_by_hand.md"):
+        shutil.copy(tmp_path / "collected" / place, source)
+    command = [sys.executable, "-m", "sphinx", "-Q", "-c", str(DOCS)]
+    options = ["-D", "root_doc=ledger_a", str(source), str(tmp_path / "site")]
+    subprocess.run([*command, *options], check=True)
+    before, formula, after = WORDS.partition("$x < y$")
+    for name in ("ledger_a", "fastrates_by_hand"):
+        page = parsed(tmp_path / "site" / f"{name}.html").article
+        assert before + r"\(x < y\)" + after in page.text, name
+        assert not page.select("script, [href^=javascript]"), name
+
+
+def test_what_a_record_says_is_no_html_on_the_page_of_a_figure_without_an_entry(
+    figure, tmp_path
+):
+    index = figure.parents[1] / "index.toml"
+    text = index.read_text("utf-8")
+    assert "fastrates_by_hand" in text
+    index.write_text(text.replace("fastrates_by_hand", "another_figure"), "utf-8")
+    saved = json.loads(figure.read_text("utf-8"))
+    saved["caption"] = saved["figure"] = WORDS
+    figure.write_text(json.dumps(saved), "utf-8")
     build.collect(tmp_path / "source")
-    page = shown(tmp_path / "source" / place)
-    assert WORDS in page.text
-    assert not page.select("script, [href^=javascript]")
+    place = tmp_path / "source" / "figures" / "demo" / "fastrates_by_hand.md"
+    markdown = place.read_text("utf-8").partition("```{raw} html")[0]
+    # The text of the picture becomes an attribute, which Sphinx escapes.
+    markdown = re.sub("^:alt:.*$", "", markdown, flags=re.M)
+    assert markdown.count("alert(1)") == 2
+    assert not re.search(r"(?<!\\)<[A-Za-z/!?]", markdown)
 
 
 def parsed(path):
@@ -160,6 +165,26 @@ def test_every_figure_has_a_page_with_its_picture_and_the_page_that_explains_it(
         back = pages[f"notebooks/{one.record['notebook']}.html"]
         place = f"../figures/{one.scale}/{one.slug}.html"
         assert place in {link.get("href") for link in back.article.select("a")}
+
+
+def test_every_page_has_an_icon_and_the_poster_opens_at_its_size(pages):
+    for name, page in pages.items():
+        assert page.select_one("link[rel~=icon]"), name
+    poster = pages["index.html"].select_one("article a[href$='poster.png'] > img")
+    assert poster["src"] == poster.parent["href"]
+
+
+def test_the_papers_figures_have_a_column_of_verdicts(pages):
+    overview, *others = pages["figures/beside.html"].article.select("table")
+    assert overview.select("th")[1].text == "verdicts"
+    (row,) = [row for row in overview.select("tr") if "A, Figure 7" in row.text]
+    assert "not reproduced: 3" in row.select("td")[1].text
+    assert {table.select("th")[2].text for table in others} == {"verdict"}
+
+
+def test_the_losses_are_described(pages):
+    assert "names of the losses" in pages["api/lib.LOSSES.html"].article.text
+    assert "names of the losses" in pages["api.html"].article.text
 
 
 def test_every_claim_of_a_figure_is_on_its_page_with_its_verdict(pages):

@@ -249,3 +249,18 @@ FAR = token_sets.token_set([[[1.5e308], [-1.5e308]]], [1.0], z=[[1.0]], opt=[0])
 def test_bad_input_is_named(solve, message):
     with pytest.raises(ValueError, match=message):
         solve()
+
+
+@pytest.mark.parametrize("norm", [0.5, 0, -1, np.nan, True, "l1", None, [1]])
+def test_what_is_no_norm_is_refused_by_norm_of_as_by_the_solver(norm):
+    words = r"norm = .*; it must be 'frobenius', .* an exponent p >= 1"
+    with pytest.raises(ValueError, match=words):
+        svm.norm_of(np.eye(2), norm)
+    with pytest.raises(ValueError, match=words):
+        svm.token_svm(tokens.two_examples(), norm=norm)
+
+
+def test_norm_of_takes_lists_of_rows_and_no_single_row():
+    assert svm.norm_of([[1, -2], [3, 4]], 1) == 10
+    with pytest.raises(ValueError, match=r"W has shape \(3,\); it needs"):
+        svm.norm_of(np.ones(3), 2)

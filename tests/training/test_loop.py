@@ -520,6 +520,13 @@ def test_an_optimiser_that_never_calls_the_closure_is_named(monkeypatch, optimis
         run("own")
 
 
+def test_a_function_that_makes_an_optimiser_is_not_taken_for_one():
+    network = torch.nn.Linear(4, 2)
+    batches = Batches(torch.eye(4), torch.tensor([0, 1, 0, 1]), size=4, seed=0)
+    with pytest.raises(TypeError, match=r"must be a torch.optim.Optimizer.* got <func"):
+        Trainer(network, lambda parameters: None, batches, steps=1, cpu=True)
+
+
 def test_an_optimiser_that_trains_a_part_of_the_network_is_refused():
     network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
     batches = Batches(torch.eye(4), torch.tensor([0, 1, 0, 1]), size=4, seed=0)

@@ -25,6 +25,7 @@ from lib.training import studies
 from lib.training.batches import Batches
 from lib.training.curves import load
 from lib.training.problem import Problem
+from lib.training.rules import optimiser
 from lib.training.study import Study
 from lib.training.work import OutOfTime, Run, Work, race
 from papers.studies import smoke
@@ -455,6 +456,35 @@ def test_runs_of_a_changed_rule_are_not_taken_up(tmp_path):
     assert folder(typed["rule"]) != folder(typed["rule"])
 
 
+def as_if_a_list(parameters, rate):
+    return torch.optim.SGD(parameters, rate)
+
+
+class NamedRate(torch.optim.SGD):
+    def __init__(self, params, *, lr):
+        super().__init__(params, lr)
+
+
+def test_a_function_gets_a_dict_by_name_and_a_class_a_list():
+    network = torch.nn.Linear(3, 2)
+    seen = []
+
+    def rule(parameters, rate):
+        seen.append(parameters)
+        return torch.optim.SGD(parameters.values(), rate)
+
+    class Rule(torch.optim.SGD):
+        def __init__(self, params, lr):
+            seen.append(params)
+            super().__init__(params, lr)
+
+    for own in (rule, Rule):
+        assert optimiser(own, network, 0.25).param_groups[0]["lr"] == 0.25
+    by_name, members = seen
+    assert by_name == {"weight": network.weight, "bias": network.bias}
+    assert members[0] is network.weight and members[1] is network.bias
+
+
 @pytest.mark.parametrize(
     ("rules", "error", "sentence"),
     [
@@ -462,9 +492,24 @@ def test_runs_of_a_changed_rule_are_not_taken_up(tmp_path):
         ({"my/rule": torch.optim.SGD}, ValueError, "named in files, so not 'my/rule'"),
         ({"mine": "RMSprop"}, TypeError, "class of torch optimisers or a function"),
         ({"mine": lambda parameters, rate: None}, TypeError, "returned NoneType"),
+        ({"mine": as_if_a_list}, TypeError, r"the list of its values\(\)"),
+        ({"mine": NamedRate}, TypeError, r"with \(list of parameters, rate\)"),
     ],
 )
 def test_what_is_no_rule_is_refused(rules, error, sentence):
     (name,) = rules
     with pytest.raises(error, match=sentence):
         race(STUDY, {name: [0.1]}, rules=rules, say=lambda sentence: None)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"targets": ()}, "targets is empty; .* give at least one training loss"),
+        ({"rates": {"SGD": ()}}, r"rates\['SGD'\] = \(\); it must be a list"),
+        ({"rates": {"SGD": 0.1}}, r"rates\['SGD'\] = 0.1; it must be a list"),
+    ],
+)
+def test_a_study_without_what_its_trials_need_is_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(STUDY, **change)

@@ -1,4 +1,4 @@
-"""The numbers by which the compiled loop knows the kind and the settings of a rule."""
+"""The codes that tell the compiled loop the kind and the settings of a rule."""
 
 import math
 from typing import NamedTuple

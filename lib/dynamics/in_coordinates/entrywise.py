@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials
-from lib.compiled.status import LONGEST
+from lib.compiled.status import LOG_LONGEST
 
 REORDER = {"reassoc", "contract", "nsz"}
 SMALL = 1e-60  # a mantissa is rescaled once its largest entry is below this
@@ -22,14 +22,18 @@ SMALL = 1e-60  # a mantissa is rescaled once its largest entry is below this
 @numba.njit
 def log(value):
     """Return log value, or -inf unless the value is above zero."""
-    return math.log(value) if value > 0.0 else -math.inf
+    if value > 0.0:
+        return math.log(value)
+    return -math.inf
 
 
 @numba.njit
-def add_logs(a, b):
-    """Return the sum a + b of two logs, or -inf if one of them is -inf."""
-    if a > -math.inf and b > -math.inf:
-        return a + b
+def log_product(log_a, log_b):
+    """Return log(a b) = log a + log b, or -inf if one of them is -inf (even if the
+    other is inf).
+    """
+    if log_a > -math.inf and log_b > -math.inf:
+        return log_a + log_b
     return -math.inf
 
 
@@ -76,8 +80,8 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
     y_log is that of y, or that of y^2 if `squared`. x is changed in place. If it
     becomes zero, the new log is -inf.
     """
-    old = add_logs(x_log, log(a))
-    new = add_logs(y_log, log(b))
+    old = log_product(x_log, log(a))
+    new = log_product(y_log, log(b))
     top = max(old, new)
     if top == -math.inf:
         x[:] = 0.0
@@ -103,7 +107,12 @@ def mix(x, x_log, a, y, y_log, b, squared=False):
 def sign(G, D):
     """Fill D (m,) with sgn(G), which is 0 for an entry of 0."""
     for j in range(G.size):
-        D[j] = 1.0 if G[j] > 0.0 else (-1.0 if G[j] < 0.0 else 0.0)
+        if G[j] > 0.0:
+            D[j] = 1.0
+        elif G[j] < 0.0:
+            D[j] = -1.0
+        else:
+            D[j] = 0.0
 
 
 @numba.njit(fastmath=REORDER)
@@ -170,10 +179,10 @@ def signed_power(x, exponent, work, out):
     """Fill `out` (m,) with sgn(x) |x|^exponent; return the log of its largest entry.
 
     The exponent is above zero, and `work` (2, m) is work space. If this log exceeds
-    LONGEST, `out` is not filled.
+    LOG_LONGEST, `out` is not filled.
     """
     top = exponentials.power(x, exponent, work[0], work[1])
-    if top <= LONGEST:
+    if top <= LOG_LONGEST:
         for j in range(x.size):
             out[j] = math.copysign(work[1, j], x[j])
     return top
@@ -190,7 +199,9 @@ def sign_momentum(rule, G, top, m, logs, D):
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
     logs[0] = mix(m, logs[0], rule.momentum, G, top, 1.0 - rule.momentum)
     sign(D, D)
-    return 0.0 if log_mixed > -math.inf else -math.inf
+    if log_mixed > -math.inf:
+        return 0.0
+    return -math.inf
 
 
 @numba.njit(fastmath=REORDER)
@@ -242,8 +253,13 @@ def adaptive(rule, t, G, top, m, v, logs, D):
     beta = rule.momentum
     memory = rule.memory
     logs[0] = mix(m, logs[0], beta, G, top, 1.0 - beta)
-    a, b = (1.0, 1.0) if rule.summed else (memory, 1.0 - memory)
-    logs[1] = mix(v, logs[1], a, G, 2.0 * top, b, True)
+    if rule.summed:
+        weight_v = 1.0
+        weight_G = 1.0
+    else:
+        weight_v = memory
+        weight_G = 1.0 - memory
+    logs[1] = mix(v, logs[1], weight_v, G, 2.0 * top, weight_G, True)
     m_log = logs[0]
     v_log = logs[1]
     if rule.corrected:

@@ -207,7 +207,7 @@ def _decompose(s, scale, made, first, last):
     """Decompose the block of the columns from `first` up to `last`, without its factor
     e^{scale_first}. Its singular values go to s.sigma, unsorted. The rows of s.block
     become the left singular vectors times these values, and the rows of s.V the right
-    ones. Returns the largest value. `scale` and `made` follow the order of the columns.
+    ones. Returns the largest value. `scale` and `made` are indexed like the columns.
     """
     before = made[first]
     count = last - first

@@ -38,7 +38,9 @@ def zeros(kind: Any, **sizes: int) -> Any:
         if not hasattr(hint, "__metadata__"):
             return zeros(hint, **sizes)
         size = [sizes[letter] for letter in hint.__metadata__[0].split()]
-        return np.full(size, -math.inf if name == "logs" else 0.0)
+        if name == "logs":
+            return np.full(size, -math.inf)
+        return np.full(size, 0.0)
 
     hints = get_type_hints(kind, include_extras=True)
     return kind(**{name: made(name, hint) for name, hint in hints.items()})
@@ -118,7 +120,10 @@ def keep(graded, first, size):
     more = math.log(n / size)
     for i in range(n):
         inside = first <= i < first + size
-        graded.logs[i] = graded.logs[i] + more if inside else -math.inf
+        if inside:
+            graded.logs[i] += more
+        else:
+            graded.logs[i] = -math.inf
 
 
 @numba.njit
@@ -132,13 +137,18 @@ def reduce(anchor, graded, first, size):
         now = graded.logs[i]
         then = anchor.logs[i]
         inside = first <= i < first + size
-        top = max(now, then) if inside else then
+        top = then
+        if inside:
+            top = max(now, then)
         graded.logs[i] = top
         if inside and now > -math.inf:
             of_now = more * math.exp(now - top)
         else:
             of_now = 0.0
-        of_then = math.exp(then - top) if then > -math.inf else 0.0
+        if then > -math.inf:
+            of_then = math.exp(then - top)
+        else:
+            of_then = 0.0
         if inside:
             of_then *= 1.0 - more
         for j in range(graded.b.shape[1]):
@@ -147,15 +157,18 @@ def reduce(anchor, graded, first, size):
 
 
 @numba.njit
-def mix(into, a, other, b, graded):
-    """Fill `into` with a other + b graded, sample by sample, for a, b >= 0. `into` may
-    be the same object as `other`.
+def mix(into, alpha, other, beta, graded):
+    """Fill `into` with alpha other + beta graded, sample by sample.
+
+    All three are Graded, with parts b (n, d) and their logs (n,); `into` may be the
+    same object as `other`. The scalars alpha and beta are zero or above. The result is
+    scaled as by `unit`.
     """
-    log_a = entrywise.log(a)
-    log_b = entrywise.log(b)
+    log_alpha = entrywise.log(alpha)
+    log_beta = entrywise.log(beta)
     for i in range(into.logs.size):
-        old = entrywise.add_logs(other.logs[i], log_a)
-        new = entrywise.add_logs(graded.logs[i], log_b)
+        old = entrywise.log_product(other.logs[i], log_alpha)
+        new = entrywise.log_product(graded.logs[i], log_beta)
         into.logs[i] = top = max(old, new)
         if top > -math.inf:
             old = math.exp(old - top)

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from lib.compiled import exponentials, softmax
-from lib.compiled.status import COMPLETED, DIVERGED, LONGEST, STALLED
+from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.compiled.threads import LAST, STEP, STOP
 from lib.dynamics.in_coordinates import (
     codes,
@@ -220,7 +220,7 @@ def _rescale(rule, t, largest, W):
     """Scale W_{t+1}, flat and in place, into the ball of phase k = (t + 1) // every. If
     iteration t + 1 is the first of a phase k > 0, it is scaled onto the sphere.
     `largest` is the largest absolute value in W. Returns the log of the norm of W, or
-    inf if radius or factor exceed e^LONGEST.
+    inf if radius or factor exceed e^LOG_LONGEST.
     """
     phase = (t + 1) // int(rule.every)
     log_radius = rule.log_radius + phase * rule.log_growth
@@ -229,7 +229,7 @@ def _rescale(rule, t, largest, W):
         total += (W[j] / largest) ** 2
     log_norm = math.log(largest) + 0.5 * math.log(total)
     begins = phase > 0 and (t + 1) % int(rule.every) == 0
-    if begins and not max(log_radius, log_radius - log_norm) <= LONGEST:
+    if begins and not max(log_radius, log_radius - log_norm) <= LOG_LONGEST:
         return math.inf
     if begins or log_norm > log_radius:
         factor = math.exp(log_radius - log_norm)
@@ -257,7 +257,7 @@ def _record(problem, lanes, graded, G, W, path, logs):
     top = gradients.dense(graded, problem.z, G)
     size = math.sqrt(entrywise.dot(G.ravel(), G.ravel()))
     logs[0] = softmax.log_gap(0, len(problem.z), lanes, problem.logistic, True)
-    logs[1] = entrywise.add_logs(top, entrywise.log(size))
+    logs[1] = entrywise.log_product(top, entrywise.log(size))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -279,7 +279,7 @@ def run_job(problem, rule, times, W, path, logs, s, signals):
     S = np.zeros((len(basis), len(basis)))
     record = 0
     if rule.kind == codes.MIRROR and not (
-        entrywise.signed_power(W.ravel(), rule.p - 1.0, w.work, w.first) <= LONGEST
+        entrywise.signed_power(W.ravel(), rule.p - 1.0, w.work, w.first) <= LOG_LONGEST
     ):
         return DIVERGED, 0
     signals[LAST] = times[-1]
@@ -302,15 +302,15 @@ def run_job(problem, rule, times, W, path, logs, s, signals):
         log_eta = rule.log_step_size
         if rule.decay != 0.0:
             log_eta -= rule.decay * math.log(t + 1.0)
-        step = entrywise.add_logs(lacks, log_eta)
+        step = entrywise.log_product(lacks, log_eta)
         shrink = 1.0
         if rule.weight_decay > 0.0:
             shrink -= rule.weight_decay * math.exp(log_eta)
-        if not step < LONGEST:  # false for NaN
+        if not step < LOG_LONGEST:  # false for NaN
             return DIVERGED, t
         length = math.exp(step)
         moved = _move(rule, t, shrink, length, w.D.ravel(), w.first, w.work, W.ravel())
-        if not moved <= LONGEST:
+        if not moved <= LOG_LONGEST:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]
 
@@ -378,10 +378,10 @@ def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, si
         if max(a, b) == -math.inf:
             return STALLED, t
         more = rule.log_step_size - rule.decay * math.log(t + 1.0)
-        if not max(a, b) + more < LONGEST:  # false for NaN
+        if not max(a, b) + more < LOG_LONGEST:  # false for NaN
             return DIVERGED, t
         size_K = _move_factor(K.ravel(), of_K.D.ravel(), a + more)
         size_Q = _move_factor(Q.ravel(), of_Q.D.ravel(), b + more)
-        if not max(size_K, size_Q) <= LONGEST / 2:
+        if not max(size_K, size_Q) <= LOG_LONGEST / 2:
             return DIVERGED, t + 1
     return COMPLETED, times[-1]

@@ -71,7 +71,10 @@ def _gather(rule, graded, z, answers):
     weight = np.zeros(len(z))
     size = np.zeros(len(z))
     count = 0
-    log_seen = math.log(rule.batch if rule.batch > 0.0 else float(len(z)))
+    if rule.batch > 0.0:
+        log_seen = math.log(rule.batch)
+    else:
+        log_seen = math.log(float(len(z)))
     for i in range(len(z)):
         weight[i] = log_seen + answers[i]
         size[i] = graded.logs[i] + 0.5 * weight[i]
@@ -102,12 +105,12 @@ def _scale(rule, C, logs, weight):
         for i in range(len(C)):
             y = logs[i] + 0.5 * weight[i]
             trace = exponentials.add_logs(trace, 2.0 * y + math.log(C[i, i]))
-        damping = entrywise.add_logs(damping, trace)
+        damping = entrywise.log_product(damping, trace)
     half = np.zeros(len(C))
     right = np.zeros(len(C))
     top = -math.inf
     for i in range(len(C)):
-        added = entrywise.add_logs(damping, -2.0 * (logs[i] + 0.5 * weight[i]))
+        added = entrywise.log_product(damping, -2.0 * (logs[i] + 0.5 * weight[i]))
         half[i] = -0.5 * exponentials.add_logs(math.log(C[i, i]), added)
         right[i] = half[i] - logs[i] - weight[i]
         top = max(top, right[i])
@@ -181,7 +184,12 @@ def _accumulate(rule, G, top, sides):
     """Add one more gradient to the sums or means L and R, in place. G (d, d_z) is the
     mantissa of the gradient, and `top` its log.
     """
-    a, b = (1.0, 1.0) if rule.summed else (rule.memory, 1.0 - rule.memory)
+    if rule.summed:
+        a = 1.0
+        b = 1.0
+    else:
+        a = rule.memory
+        b = 1.0 - rule.memory
     left = product(G, G.T).ravel()
     right = product(G.T, G).ravel()
     logs = sides.logs
@@ -280,7 +288,8 @@ def _turned(M, sides):
     turned = product(product(sides.left_basis.T, M), sides.right_basis).ravel()
     least = FLOOR * entrywise.largest(turned)
     for j in range(turned.size):
-        turned[j] = 0.0 if abs(turned[j]) <= least else turned[j]
+        if abs(turned[j]) <= least:
+            turned[j] = 0.0
     return turned
 
 
@@ -327,8 +336,13 @@ def span(problem, wanted):
     n, S, d = problem.delta.shape
     size = d * problem.z.shape[1]
     rank = 0
-    basis = np.zeros((min(n * S, size) if wanted else 0, size))
-    for i in range(n if wanted else 0):
+    largest_rank = 0
+    samples = 0
+    if wanted:
+        largest_rank = min(n * S, size)
+        samples = n
+    basis = np.zeros((largest_rank, size))
+    for i in range(samples):
         for t in range(S):
             vector = product(
                 problem.delta[i, t : t + 1].T, problem.z[i : i + 1]

@@ -30,6 +30,16 @@ def _need_number(
         raise ValueError(f"{name} = {value}; it must be {needed}")
 
 
+def _need_no_log_step(rule: Rule) -> None:
+    """Raise TypeError if a subclass of a compiled rule defines `log_step`."""
+    if rule.steps_along_gradient:
+        name = type(rule).__name__
+        raise TypeError(
+            f"{name} defines log_step, but derives from a rule whose compiled loop "
+            "does not call it: define direction instead, or derive it from lib.Rule"
+        )
+
+
 def _is_size(value: float) -> bool:
     """Return whether a number can be a step size: positive and finite."""
     return 0 < value < inf
@@ -93,6 +103,10 @@ class MirrorDescent(Rule):
     normalised: bool = field(default=True, kw_only=True)
     batch_size: int = field(default=0, kw_only=True)
 
+    def _check_methods(self) -> None:
+        """Raise TypeError if the rule defines `log_step`."""
+        _need_no_log_step(self)
+
     def _check(self) -> None:
         """Raise TypeError or ValueError if a setting is not a number in its range."""
         _need_number("p", self.p, lambda p: 1 < p < inf, "above 1 and finite")
@@ -130,6 +144,10 @@ class InCoordinates(Rule, ABC):
     weight_decay: float = field(default=0.0, kw_only=True)
     batch_size: int = field(default=0, kw_only=True)
     variance_reduced: bool = field(default=False, kw_only=True)
+
+    def _check_methods(self) -> None:
+        """Raise TypeError if the rule defines `log_step`."""
+        _need_no_log_step(self)
 
     def _check(self) -> None:
         """Raise TypeError or ValueError if a setting is not a number in its range."""
@@ -551,9 +569,9 @@ class FullAdaGrad(InCoordinates):
 
     Notes
     -----
-    Duchi, Hazan and Singer (2011). Each step computes an eigendecomposition of a matrix
-    with as many rows as the span of all gradients has dimensions, at most n (T - 1) and
-    at most d d_z. The negative power is that of the pseudo-inverse.
+    Duchi, Hazan and Singer (2011). Each step computes an eigendecomposition of a square
+    matrix. Its size is the dimension of the span of all gradients, which is at most
+    min(n (T - 1), d d_z). The negative power is that of the pseudo-inverse.
 
     Examples
     --------
@@ -722,9 +740,9 @@ class Muon(InCoordinates):
     nesterov : bool, optional
         Whether D is the polar factor of mu M + (1 - mu) G, instead of that of M.
     newton_schulz : int, optional
-        The number of steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X that replace
-        the exact polar factor. They start from the matrix divided by its Frobenius
-        norm. Zero means the exact polar factor.
+        How many steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X are taken in
+        place of the exact polar factor. They start from the matrix divided by its
+        Frobenius norm. Zero means the exact polar factor.
     blocks : int, optional
         The number of equal parts of W's rows, each of which moves by itself. The
         heads of a layer are such parts. `blocks` must divide the number of rows.
