@@ -135,8 +135,7 @@ def draw() -> Figure:
         f"Seeds of {assumptions['seeds']} that reach the largest margin,\n"
         "with 95 % intervals.",
         f"Steps divided by SGD's, 95 %, {pairs['seeds']:.0f} paired seeds. Right: the"
-        " paper.\nUncorrected, blue agrees; orange does not. Corrected, none is"
-        " decided.",
+        " paper.\nBlue agrees, orange does not (uncorrected).",
         "Loss above the optimum from a random\n"
         f"start, median of {start['seeds']} seeds.",
     )
