@@ -35,6 +35,9 @@ const svg = {
       event.preventDefault();
       handle.focus();
     });
+    // Without this a finger on the handle scrolls the page, which ends the drag.
+    const stay = (event) => event.preventDefault();
+    handle.addEventListener("touchstart", stay, { passive: false });
     handle.addEventListener("pointermove", (event) => {
       if (!held) return;
       const place = new DOMPoint(event.clientX, event.clientY);

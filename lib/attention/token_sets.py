@@ -493,7 +493,7 @@ def _samples(sets: Sequence) -> list[np.ndarray]:
     return samples
 
 
-def _is_ragged(X: Sequence) -> bool:
+def _is_ragged(X: ArrayLike) -> bool:
     """Tell whether nested sequences are of different lengths."""
     try:
         np.asarray(X)

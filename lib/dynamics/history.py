@@ -222,9 +222,10 @@ class History(Shapes):
         The recorded iterations, ascending.
     status : ndarray of str (runs,)
         How each run ended. A "completed" run took all its steps; a "stalled" run
-        reached a gradient of zero; a "diverged" run left the range of float64. The opt
-        tokens need not lead in a completed run: `repr` names up to three runs in which
-        they do not at the last record. `margins` says by how much.
+        reached a gradient of zero; a "diverged" run left the range of float64 (at
+        iteration 0 if the head gives scores of many hundreds: divide it by 100). The
+        opt tokens need not lead in a completed run: `repr` names up to three runs in
+        which they do not at the last record. `margins` says by how much.
     ended : ndarray of int (runs,)
         The iteration at which each run ended. A completed run ends at the last recorded
         iteration.

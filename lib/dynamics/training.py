@@ -8,7 +8,6 @@ import numpy as np
 from lib import attention
 from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
-from lib.compiled.status import LOG_LONGEST
 from lib.dynamics import gradient_descent, in_coordinates, mirror_descent, own_rules
 from lib.dynamics.history import History, Weights
 from lib.dynamics.in_coordinates.rules import InCoordinates, MirrorDescent
@@ -118,12 +117,11 @@ def train(
         lacks a rule; if `record`, `start` or a target has the wrong shape or order, or
         numbers that are not finite; if a target is zero, or was solved for other
         tokens; if the sizes of tokens, queries or head lie outside 1e-100 ... 1e100; if
-        the head is fixed and gives scores above 600 in size; if a target and W_0 (or a
-        head target and u_0) both leave the span of tokens and queries, where their
-        angle is not known; if a rule does not accept the given loss, head, start or
-        kind of tokens, has batches larger than n, or blocks that do not divide the rows
-        of W; if a rule of your own returns a step of the wrong shape, or NaN at the
-        first step.
+        a target and W_0 (or a head target and u_0) both leave the span of tokens and
+        queries, where their angle is not known; if a rule does not accept the given
+        loss, head, start or kind of tokens, has batches larger than n, or blocks that
+        do not divide the rows of W; if a rule of your own returns a step of the wrong
+        shape, or NaN at the first step.
     TypeError
         If `rules` contains anything that is not a Rule; if `tokens` is neither a
         TokenSet nor a Minimal; if targets are not a mapping; if a start, a target, or
@@ -169,8 +167,6 @@ def train(
     engines = {name: _engine(rule) for name, rule in named.items()}
     times = {name: _times(name, steps, record) for name in named}
     data = coordinates.token_set_of(tokens)
-    if head == "fixed":
-        _check_scores(data)
     ends = checked_targets(targets, data)
     head_ends = checked_targets(head_targets, data, of_head=True)
     measured = {
@@ -223,18 +219,6 @@ def _engine(rule: Any) -> str:
     if isinstance(rule, InCoordinates | MirrorDescent):
         return COMPILED
     return ALONG_GRADIENT
-
-
-def _check_scores(data: TokenSet) -> None:
-    """Raise ValueError if scores are so large that a first step could not be stored."""
-    largest = np.abs(attention.scores(data, data.u)).max()
-    if largest > LOG_LONGEST:
-        power = 10 ** np.floor(np.log10(largest))
-        raise ValueError(
-            f"u gives scores of up to {largest:.3g} in size, and the loss changes like "
-            f"e^score, beyond what a float holds: divide u by {power:g}, which keeps "
-            "the order of the scores"
-        )
 
 
 def _times(

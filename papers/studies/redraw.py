@@ -244,7 +244,7 @@ def _block(
         elif adjusted <= 1 - verdicts.LEVEL:
             word = "decided"
         else:
-            word = "undecided"
+            word = "not decided"
         axis.text(CORRECTED, row, word, color=plots.INKS["shade"], **right)
     axis.axvline(block.zero, color=plots.BLACK, linewidth=1)
     axis.set_ylim(len(claims) - 0.4, -0.6)

@@ -204,7 +204,7 @@ def test_step_1_delta_0_is_delta_at_the_lowest_margins_that_the_region_allows(se
     for m, A_m in enumerate(of.A):
         across = np.linalg.norm(A_m - (A_m @ of.V) / of.norm**2 * of.V)
         moved = R if of.on[m] else np.hypot(R, tau)
-        lowest = A_m @ (of.rest + omega) - across * moved
+        lowest = A_m @ (of.rho_perp + omega) - across * moved
         P[of.sample[m]] += np.exp(-lowest)
         if not of.on[m]:
             N += np.exp(of.log_nu[m] - lowest - of.lowest)
