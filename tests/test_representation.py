@@ -67,6 +67,8 @@ def test_records_of_a_history_are_counted_from_both_ends():
     for k in (3, -4):
         for part in (record.weights, record.head):
             with pytest.raises(
-                IndexError, match=f"k = {k} is not there: k runs from -3 to 2"
+                IndexError,
+                match=f"k = {k} is not there: k is a place in run.iterations, "
+                "from -3 to 2",
             ):
                 part(k)

@@ -184,7 +184,7 @@ def theorem(data):
         "across": of.across,
         "log kappa": of.log_kappa,
         "log nu": of.log_nu,
-        "best": of.opt_scores,
+        "best": of.best,
         "delta": of.log_small(np.zeros(of.A.shape[1]), 1.0, 0.1),
         "curvature": of.curvature(0.5),
     }
