@@ -494,16 +494,15 @@ def _least_entropy(
 
     value, pi = at(y)
     for _ in range(steps):
-        if pi.min() < SHARE:
-            return np.where(pi < SHARE, 0.0, pi)
         centred = H - pi @ H
         step = np.linalg.lstsq(
             centred.T @ (pi[:, None] * centred), H.T @ pi, rcond=None
         )[0]
         decrement = (H.T @ pi) @ step
         size = 1.0
+        # A small share is set to zero only now: the others have to converge, too.
         if decrement < 1e-28:
-            return pi
+            return np.where(pi < SHARE, 0.0, pi)
         while (
             decrement > 1e-9 and at(y + size * step)[0] > value - size * decrement / 4
         ):
