@@ -595,9 +595,11 @@ def number(value: float) -> str:
 
 
 def _breaks(measured: float | str, bound: str) -> bool:
-    """Return whether the printed `measured` violates the printed `bound`.
+    """Return whether `measured`, a number or its printed text, violates `bound`.
 
-    The result is also True if one of the two is not a number.
+    The bound is printed as "≤ x", "≥ x" or "m ± tolerance". A number that is equal to
+    its bound does not violate it. The result is also True if a number cannot be read or
+    is NaN.
     """
     relation, _, rest = bound.partition(" ")
     try:  # decimals are exact: in float64 -1.1 is further than 0.1 from -1

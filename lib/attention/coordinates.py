@@ -344,11 +344,12 @@ def differences(
 ) -> np.ndarray:
     """Compute delta_{i,t} = x_{i,selected} - x_{i,t}, (runs, n, T-1, d).
 
-    Here t runs over the tokens that are not selected, in ascending order. The caller
-    makes sure that each selected index is in 0 ... T-1 and is not masked; this is not
-    checked. The difference to another token that is masked has no meaning. With
-    `masked_as_zero` it is zero, and the caller has to leave out these pairs, which
-    `shown_pairs` does not list. Without it, a token set with a mask raises ValueError.
+    The integer array `selected` (runs, n) has one token per sample, and t runs over the
+    other tokens in ascending order. The caller makes sure that each selected index is
+    in 0 ... T-1 and is not masked; this is not checked. The difference to another token
+    that is masked has no meaning. With `masked_as_zero` it is zero, and the caller has
+    to leave out these pairs: those at which `shown_pairs` is False. Without it, a token
+    set with a mask raises ValueError.
     """
     if tokens.mask is not None and not masked_as_zero:
         raise ValueError(

@@ -42,7 +42,8 @@ MEASURED_OF_TARGETS = (  # fields that map each target's name to such an array
 # and the margins that its W has on the same tokens. Over a million steps, these drift
 # apart by less than 1e-9.
 SAME_RUN = 1e-6
-# A part of W_0 outside minimal coordinates counts as zero below this share of ||W||.
+# The part of W_0 outside minimal coordinates counts as zero if ||W|| exceeds the norm
+# of the part inside by at most this share of ||W||. Then it is below 1.5e-6 ||W||.
 ROUNDING = 1e-12
 
 
@@ -369,8 +370,10 @@ class History(Shapes):
     def norm_outside(self) -> np.ndarray:
         """The norm of W_0's part outside minimal coordinates, (runs,).
 
-        No step changes this part. It is read off the first record, in which it is the
-        largest share of W. It is zero if W is in the coordinates of the tokens.
+        No step changes this part. It is read off the first record, since W grows and
+        the part is a smaller share of every later W. If it is below 1.5e-6 of ||W||
+        there, the result is zero. It is also zero if the run trained in the coordinates
+        of the tokens, and NaN if the run ended before its first record.
         """
         if not isinstance(self.path, Coefficients):
             return np.zeros(len(self.norm))

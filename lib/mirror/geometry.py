@@ -139,6 +139,9 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     >>> float(geometry.bregman(V, W, p=3.0).round(3))
     2.333
     """
+    p = check_exponent(p)
+    # <nabla psi(V), V> is |V|^p, summed over the entries. Together with -psi(V), which
+    # is -|V|^p/p, this is the middle term.
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)
 

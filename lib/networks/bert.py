@@ -304,7 +304,11 @@ class _Classifier(nn.Module):
         return f"{self.origin}, {size}, {millions:.1f} M weights{read}"
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Compute the logits (b, classes) of inputs int (b, 2, T)."""
+        """Compute the logits (b, classes) of inputs int (b, 2, T).
+
+        The two parts of an input are its token ids, of which 0 is padding, and its
+        segment ids.
+        """
         ids, segments = inputs.long().unbind(1)
         mask = (ids != 0).long()
         encoder = self.network.bert if self.mean else self.network

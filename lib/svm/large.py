@@ -568,7 +568,7 @@ def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray
         size = np.linalg.norm(rows.weights(x)) / x.sum()
         if size <= NULL:
             return x
-        if size > PROGRESS * last:
+        if not size <= PROGRESS * last:  # NaN ends here, too
             return None
         last = size
         theta = STIFF * x / x.max()
@@ -586,7 +586,9 @@ def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray
 def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> np.ndarray | None:
     """Return the lower Cholesky factor, or None if the matrix is not positive definite.
 
-    Only the lower triangles of the matrix and of the factor have a meaning.
+    Only the lower triangles of the matrix and of the factor have a meaning. With
+    `overwrite` a matrix in Fortran order is lost, even if the result is None. NaN is
+    not noticed: the factor then contains NaN.
     """
     try:
         factor, _ = cho_factor(

@@ -1,9 +1,9 @@
 """The rules of the atlas, each with its step size, its predicted norm and its claims.
 
 Predictions and criteria are those of notebooks/atlas_protocol.md. The function `step`
-returns the step size with which one step raises the margins by GROWTH, on unit tokens
-with n = 6, T = 8, d = 10. On such tokens the largest margin of a W with norm 1 is about
-GAMMA.
+returns the step size with which a step towards the W of the largest margin raises the
+smallest margin by GROWTH, on unit tokens with n = 6, T = 8, d = 10. On such tokens the
+largest margin of a W with norm 1 is about GAMMA.
 """
 
 import re
@@ -55,7 +55,11 @@ class Row:
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
-    """Return the step size, in a norm, that raises the margins by about `growth`."""
+    """Return the length of a step, in a norm, that can raise all margins by `growth`.
+
+    It does so in the direction of the largest margin, which is about GAMMA. A step of
+    the same length in another direction raises the smallest margin by less.
+    """
     return growth / GAMMA[norm]
 
 
@@ -63,13 +67,13 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
     """Return steepest descent in every norm of the atlas except "head-wise".
 
     Each is predicted to reach the largest margin in its own norm. Its step sizes fall
-    like t^-decay, and the first raises the margins by about `growth`.
+    like t^-decay, and the first of them is `step(name, growth)`.
     """
     return {
         f"steepest, {name}": Row(
             dynamics.SteepestDescent(norm, step(name, growth), decay=decay),
-            name,
-            name,
+            reached=name,
+            highest=name,
             source=MULTICLASS,
         )
         for name, norm in NORMS.items()

@@ -381,9 +381,15 @@ def in_words(verdict: Verdict) -> str:
 
 
 def _shown(value: Any) -> str:
+    """Write an entry of `Verdict.beside`.
+
+    A float has three digits, the items of a list are separated by commas, and those of
+    a mapping are written as "name: item" and separated by semicolons. Other values are
+    written as str writes them.
+    """
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_shown(each)}" for name, each in value.items())
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(_shown(each) for each in value)
     if isinstance(value, float):
         return f"{value:.3g}"

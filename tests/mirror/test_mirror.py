@@ -162,11 +162,12 @@ REFUSED = [
     ("Select another token", lambda: svm.token_svm(LINE, norm=3)),
     *(
         ("must be above 1 and finite", lambda use=use, p=p: use(p))
-        for p in (1, 0.5, np.inf, np.nan, -2)
+        for p in (1, 0.5, 0, np.inf, np.nan, -2)
         for use in (
             MirrorDescent,
             geometry.dual_exponent,
             lambda p: geometry.to_mirror(START, p),
+            lambda p: geometry.bregman(START, START, p),
         )
     ),
 ]
