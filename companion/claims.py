@@ -206,7 +206,8 @@ def at_most(
     bound : float
         The largest value with which the claim holds.
     **more : Any
-        Further fields of `Claim`, and `why`, the remark of a claim that fails.
+        Further fields of `Claim`, and `why`. If the claim fails, `why` takes the place
+        of `remark`.
 
     Returns
     -------

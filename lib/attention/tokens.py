@@ -114,9 +114,9 @@ def gaussian_tokens(
     signal: float = 2.0,
     noise: float | None = None,
 ) -> TokenSet:
-    """Draw Gaussian tokens; the opt token is longer than the other tokens.
+    """Draw Gaussian tokens, of which the opt token is multiplied by `signal`.
 
-    Every token is N(0, noise^2 I); then the opt token is multiplied by `signal`. Which
+    Every token is N(0, noise^2 I) before the opt token is multiplied. Which
     token it is, and the label, are random. The head u is the least-norm solution of
     y_i u^T x_{i,opt} = 1 and u^T x_{i,t} = 0 for the other tokens, which satisfies
     Assumption 2: all other tokens of a sample have one score. The query is the first
@@ -153,7 +153,7 @@ def gaussian_tokens(
     -----
     We added this data model as a second one for paper A. In high dimension any two
     tokens are nearly orthogonal, also two opt tokens. As we read it, Assumption 1
-    requires less than that.
+    requires less: it does not bound the inner product of two opt tokens.
 
     Examples
     --------
@@ -169,7 +169,8 @@ def gaussian_tokens(
     n, T, d = _sizes(n, T, d)
     if n * T > d:
         raise ValueError(
-            f"n T = {n * T} exceeds d = {d}: equal scores of others need n T <= d"
+            f"n T = {n * T} exceeds d = {d}: a head that scores only the opt "
+            "tokens needs n T <= d"
         )
     noise = d**-0.5 if noise is None else noise
     _positive(signal=signal, noise=noise)

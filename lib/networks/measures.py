@@ -39,14 +39,15 @@ def predict(
     rows : Tensor (N, ...)
         The rows.
     transform : callable
-        What is done to the rows first, on the network's device. Default: nothing.
+        What is done to each part of the rows first, on the network's device. Default:
+        nothing.
     size : int, default 250
         Number of rows at a time.
 
     Returns
     -------
     Tensor (N, ...)
-        The answers, on the CPU.
+        What the network returns for every row, such as its logits, on the CPU.
     """
     device = next(model.parameters()).device
     parts = [model(transform(part.to(device))) for part in rows.split(size)]

@@ -560,9 +560,11 @@ def modes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the rates at which descent contracts around a minimum, and their directions.
 
-    The minimum is the one with the rotation R = I. The rates and directions are the
-    eigenvalues lambda and eigenvectors of the linearised P grad(L + R), with P the
-    preconditioner.
+    The minimum is the one whose rotation is the identity. The rates and directions are
+    the eigenvalues lambda and eigenvectors of the linearised P grad F, with P the
+    preconditioner and F the loss plus the regulariser. The preconditioner "left"
+    multiplies the rows of B by Sigma^{-1} from the left. The preconditioner
+    "left_right" also multiplies all rows by Sigma^{-1} from the right.
 
     Parameters
     ----------
@@ -575,7 +577,7 @@ def modes(
     -------
     rates : ndarray (modes,)
         Rates lambda, ascending, without the d (d - 1) / 2 rotations, whose rate is
-        zero.
+        zero. So there are (k + d) d - d (d - 1) / 2 modes.
     directions : ndarray (modes, k + d, d)
         The direction of every mode, A above B, of Frobenius norm 1 and either sign.
 
@@ -588,9 +590,11 @@ def modes(
     -----
     With the step size eta, each iteration on the population loss multiplies a mode of
     Z_t - Z_pi by 1 - eta lambda. So the excess loss finally falls like (1 - eta
-    lambda_min)^{2t}. The linear map is found by central differences at the minimum with
-    R = I, to which the spectral start is near. With "left_right" all minima have these
-    rates. With "left" and "none" they depend on R, unless Sigma is a multiple of I.
+    lambda_min)^{2t} if eta is at most 2 / (lambda_min + lambda_max); with longer steps
+    the mode of lambda_max is the slowest. The linear map is found by central
+    differences at this minimum, to which the spectral start is near. With "left_right"
+    all minima have these rates. With "left" and "none" they depend on the rotation,
+    unless Sigma is a multiple of I.
 
     Examples
     --------
@@ -621,6 +625,8 @@ def modes(
         slope[:, k:] = inverse @ slope[:, k:]
     if preconditioner == "left_right":
         slope = slope @ inverse
+    # P times the Hessian is similar to a symmetric matrix, so its eigenvalues are real;
+    # imaginary parts are rounding.
     rates, vectors = np.linalg.eig(slope.reshape(len(slope), -1).T)
     order = np.argsort(rates.real)[d * (d - 1) // 2 :]
     return rates.real[order], vectors.real.T[order].reshape(-1, k + d, d)

@@ -478,10 +478,11 @@ def _held(
 
 
 def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
-    """Move the weights x (n, S) of a small combination of rows to ones that give zero.
+    """Move weights with which the sum of rows is nearly zero to ones that make it zero.
 
-    Returns weights (n, S) of sum 1, or x itself if it is zero or has too many rows. The
-    caller has to check whether the combination is now zero.
+    The weights x (n, S) are at least zero. Returns weights (n, S) of sum 1. If x is
+    zero or its rows have more than `large.ENTRIES` entries, x itself is returned,
+    unscaled. The caller has to check whether the weighted sum is now zero.
     """
     held = _held(rows, x)
     if held is None:

@@ -44,6 +44,8 @@ class Local:
     their span.
 
     `selected` is (1, n). Masked tokens have no pair. S denotes the support, V = W_mm.
+    `spanned` is a basis of the span of the A_m with m in S. `basis` is one of its part
+    orthogonal to V, and `rho_perp` is the law's constant, a vector in that part.
     """
 
     def __init__(
@@ -151,10 +153,11 @@ class Local:
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
 
     def split(self, g: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Split the W with margins g (n, T-1) into the parts of equation (1).
+        """Split the W with margins g (n, T-1), as equation (1) does.
 
-        W is the shortest matrix with these margins. Returns the level a, the deviation
-        x (u,) in `basis`, and omega (k,), the part outside the support's span.
+        W = a V + rho_perp + basis x + omega. W is the shortest matrix with these
+        margins, so it lies in the span of the A_m. Returns the level a, the deviation x
+        (u,) and omega (k,), the part outside the span of the A_m on the support.
         """
         of_pairs = np.reshape(g, self.shown.shape)[self.shown]
         w = np.linalg.lstsq(self.A, of_pairs, rcond=None)[0]

@@ -111,13 +111,20 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
     plan
         The plan of a speed study.
     curves
-        {rule: {seed: run}}, with the first six seeds of every rule that a claim
-        compares.
+        {rule: {seed: run}}, with the first six seeds of the reference and of every rule
+        that a claim compares with it.
 
     Returns
     -------
     Look
         The deviation, the planned one and the number of seeds.
+
+    Raises
+    ------
+    ValueError
+        If the study is not about speed.
+    KeyError
+        If one of these runs is missing.
     """
     last_target = plan.first_round.targets[-1]
     steps = {}
@@ -125,6 +132,7 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
         counted = [
             centred_steps(curves[rule][seed], last_target) for seed in first_seeds(plan)
         ]
+        # A run that missed its target has infinite steps; it counts as the horizon.
         steps[rule] = np.minimum(counted, plan.horizon)
     deviation = pooled_deviation(steps)
     return Look(deviation, planned_deviation(plan), seeds_needed(plan, deviation))

@@ -88,7 +88,7 @@ def expand(vector, basis, rank, coefficients):
 @numba.njit
 def descending(values):
     """Return the indices that sort `values` (k,) from large to small; equal values stay
-    in their order.
+    in their order. No value may be NaN.
     """
     order = np.arange(values.size)
     for k in range(1, values.size):
