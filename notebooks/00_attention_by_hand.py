@@ -18,7 +18,7 @@
 #
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and where does its weight matrix go?
 #
-# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$; its length is drawn on a logarithmic scale. The arrow turns towards the dashed ray, whose direction you can compute with a pencil by the end of this page.
+# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$; its length is drawn on a logarithmic scale. The arrow turns towards the dashed ray, whose direction you will compute with a pencil.
 #
 # ![In each example an arrow turns towards a dashed ray, while one token grows and the others shrink](../figures/turning.gif)
 
@@ -163,7 +163,7 @@ first_look
 #
 # This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the shortest $W$ has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
-# We can find $W_{mm}$ with a pencil. Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
+# A pencil will do: since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
 # * *Column 1.* The differences $x_{opt} - x_t$ are $(-1, 1)$ and $(-2, 1)$. The shortest vector whose product with the first is at least 1 is $(-\frac12, \frac12)$. Its product with the second is $\frac32$, so this constraint holds with room to spare.
 # * *Column 2.* The differences are $(1, -2)$ and $(-1, -2)$. Mirroring the plane in the vertical axis swaps the two constraints, so the shortest vector lies on this axis: it is $(0, -\frac12)$. Both products are exactly 1. Pairs whose margin is exactly 1 are called *support vectors*.
@@ -269,7 +269,7 @@ true_length
 # %% [markdown]
 # Column 1 runs beside its ray. Its distance of 0.46 is the same at steps 1,000 and 10,000, while the arrow becomes twelve times as long. So its angle to the ray falls to a twelfth. Column 2 reaches its ray.
 #
-# Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The columns' lengths count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.462^2+0.490^2+0.693^2\approx0.966^2$. Why the columns are too long or too short is told on page 40, with the numbers: example 2 needs weaker pulls in the end, so its margin stays ahead.
+# Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The columns' lengths count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.462^2+0.490^2+0.693^2\approx0.966^2$.
 #
 # [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.490^2+0.693^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare: the pulls of the other pairs never move column 1 in this direction.
 
@@ -292,7 +292,7 @@ pieces.end_labels(error_axis, [(error[-1], f"$t^{{{slope:.2f}}}$", blue)], 8.5)
 plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a wrong start")
 
 # %% [markdown]
-# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so in the end $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$: in the last decade $\lVert W_t\rVert$ grows 12-fold, not 10-fold, because early steps turned $W_t$ instead.
+# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so in the end $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$, because $\lVert W_t\rVert$ grows 12-fold in the last decade: early steps turned it instead.
 #
 # ## Why this matrix?
 #
@@ -337,8 +337,6 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 # </details>
 #
 # ## Change this
-#
-# Predict first, then run.
 #
 # 1. Use a step size that is ten times as large. *Prediction:* do you get the same direction after one tenth as many iterations?
 
@@ -396,7 +394,7 @@ print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
 #
 # </details>
 #
-# **Next.** [Notebook 10](10_fixed_decoder.ipynb) trains on random data in 300 dimensions. [Notebook 01](01_explorer.ipynb) has sliders.
+# [Page 01](01_explorer.ipynb) has sliders.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -131,7 +131,7 @@ beyond = paper_figures.figure2_beyond(free, about_beyond)
 beyond
 
 # %% [markdown]
-# Every rule turns towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, with the exponent printed beside it, while the curve of GD flattens.
+# Every rule turns towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, while the curve of GD flattens.
 #
 # ## Why should training find this matrix?
 #
@@ -145,9 +145,7 @@ beyond
 #
 # ## The target in three lines of code
 #
-# On page 00 we found $W_{mm}$ with a pencil. How does a computer find it?
-#
-# By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimum has these conditions? That of $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: its derivative by $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
+# How does a computer find $W_{mm}$? By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimum has these conditions? That of $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: its derivative by $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
 #
 # Up to a scale, the same weights solve a problem for which scipy has a solver, non-negative least squares: minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ over $b\ge0$. Again by the derivatives, at the minimum
 #
@@ -187,7 +185,7 @@ for k in (0, early, len(recorded) - 1):
     print(f"step {recorded[k]:4}: margins {g.min():6.2f} to {g.max():6.2f}; angle between pulls and duals {angle:4.1f}°")
 
 # %% [markdown]
-# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they settle where the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$. (At step 0 all pulls are nearly equal. So the first angle only shows that the duals are not far from equal.)
+# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they settle where the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$. (The first angle only says that the duals are not far from equal.)
 #
 # ## How fast?
 #
@@ -209,7 +207,7 @@ for length in (4, 8, 45, 100, 400):
     print(f"{row}{error * norm[k]:26.2f}")  # the last rule is Polyak's
 
 # %% [markdown]
-# From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. (At length 4, after only 16 steps, NGD-mom still lags: its last directions have not yet had their full effect.) NGD only reaches length 50, so it does not yet show its final exponent.
+# From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. NGD only reaches length 50, so it does not yet show its final exponent.
 #
 # So, late in training, the error is nearly a constant divided by $\lVert W_t\rVert$, and the length of the steps decides how it falls in $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, with some $s>0$,
 #
@@ -341,8 +339,6 @@ for std in (start_std, 1000 * start_std):
 # </details>
 #
 # ## Checking the paper
-#
-# The rest only compares this run with the paper's text.
 #
 # <details><summary>Do the theorems apply?</summary>
 #

@@ -18,9 +18,11 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# By the end of training, the layer reads one token of each sample, the *selected token*. Its *margin* over another token is the difference of their logits. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([notebook 10](10_fixed_decoder.ipynb)).
+# Trained attention reads one token of each sample, the *selected token*. A *margin* is the lead of its logit over that of another token. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([page 10](10_fixed_decoder.ipynb)).
 #
 # **Question.** Can another update rule reach the largest margin of another norm?
+#
+# It matters because many matrices select the same tokens, and the norm decides which one we get.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -49,83 +51,42 @@ steps = dict(zip(exponents, iterations, strict=True))
 update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 
 # %% [markdown]
-# ## The problem
+# ## What you need
 #
 # We train the weights $W$ of one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss
 # $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. Here $X_i$ holds the tokens $x_{i,t}$ of sample $i$ as rows, $z_i$ is the query, $y_i=\pm1$ the label, and $u$ the fixed head.
 #
-# Let $\alpha_i$ be the selected token, which has the most weight at the last step. Its margin over token $t$ is $g_m=\langle A_m,W\rangle$ with $m=(i,t)$ and $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
+# The selected token $\alpha_i$ has the most weight at the last step. Its margin over token $t$ is $g_m=\langle A_m,W\rangle$ with $m=(i,t)$ and $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
 #
-# Doubling $W$ doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. The norm is a price: the vector $(1,0)$ costs 1 for every $p$, and $(\frac12,\frac12)$ costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper.
+# ## The goal: the SVM in another norm
+#
+# **The problem.** Doubling $W$ doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. The norm is a price: the vector $(1,0)$ costs 1 for every $p$, and $(\frac12,\frac12)$ costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper. The *SVM in $\ell_p$* asks for the cheapest matrix whose margins are all at least 1:
+#
+# $$W_{mm}=\arg\min_W\,\psi(W)\quad\text{subject to}\quad\langle A_m,W\rangle\ge1\ \text{ for every }m,\qquad\psi(W)=\tfrac1p\lVert W\rVert_p^p .$$
+#
+# Divided by its norm, $W_{mm}$ has the smallest margin $1/\lVert W_{mm}\rVert_p$. No other matrix of norm 1 has a larger one: divided by its smallest margin, it would satisfy the constraints and be cheaper than $W_{mm}$.
 #
 # ![Balls of three norms grow until they touch the allowed matrices](drawings/balls.svg)
 #
-# *The drawing exaggerates: it shows $p=1.1$, 2 and 6, and this page uses 1.75, 2 and 3.*
+# *The drawing exaggerates with $p=1.1$, 2 and 6; this page uses 1.75, 2 and 3.*
 #
-# ## The rule
+# **The optimality condition.** The gradient of $\psi$ is the *mirror image* of $W$: entry by entry, $\nabla\psi(W)=|W|^{p-1}\,\mathrm{sgn}(W)$. A matrix $V$ with margins of at least 1 solves the SVM if
 #
-# Gradient descent adds its step to $W$. *Mirror descent* adds it to the *mirror image* $|W|^{p-1}\,\mathrm{sgn}(W)$, entry by entry, and then maps the result back:
+# $$\nabla\psi(V)=\sum_m\beta_mA_m\qquad\text{with }\beta_m\ge0,\text{ and }\beta_m=0\text{ if the margin of }m\text{ at }V\text{ is above }1 .$$
 #
-# $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
+# In words: the mirror image of the solution is a sum of the $A_m$ of the *tight* pairs, whose margin is 1, with nonnegative weights. For $p=2$ the mirror image is $V$ itself, and this is the condition of [page 00](00_attention_by_hand.ipynb).
 #
-# The map back takes an entry $v$ of the image to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
+# **Why is such a $V$ optimal?** Let $W\ne V$ also have margins of at least 1.
 #
-# *Why the $q$-norm?* The image of $W$ has the $\ell_q$ norm $\lVert W\rVert_p^{p-1}$, because $(p-1)q=p$. Each step adds a matrix of $\ell_q$ norm $\eta$ to it. So, from zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$. The norm grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so a larger $p$ needs more steps.
+# 1. By the condition, $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m$.
+# 2. At $V$, only tight pairs have a weight, so $\langle\nabla\psi(V),V\rangle=\sum\beta_m\langle A_m,V\rangle=\sum\beta_m$.
+# 3. A strictly convex function lies above its tangents. So $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$: every other $W$ costs more.
+#
+# So only the solution can satisfy the condition. Does it? On one data set, we let `lib.token_svm` find it, and fit weights $\beta_m\ge0$:
 
 # %%
-def descent(data, W):
-    return -lib.gradients(data, W[None], data.u, "logistic")[1][0]
-
-
 def image(W, p):
-    return np.sign(W) * np.abs(W) ** (p - 1)  # its inverse is image(., q)
-
-
-def mirror_step(W, downhill, p):
-    q = p / (p - 1)
-    # Gradients shrink exponentially, and then |downhill|^q underflows. So the largest entry becomes 1 first;
-    # the direction is the same. This ends when the gradient itself underflows; the library keeps logarithms.
-    downhill = downhill / np.abs(downhill).max()
-    moved = image(W, p) + step_size * downhill / (np.abs(downhill) ** q).sum() ** (1 / q)
-    return image(moved, q)
-
-
-# %%
-mirrored = np.linspace(-2, 2, 401)
-figure_map, (axis,) = plots.panels(1, 1, height=2.2)
-for p in exponents:
-    name = f"p = {p:g}"
-    axis.plot(mirrored, image(mirrored, p / (p - 1)), label=name, **plots.look(name).line)
-axis.set(xlabel="entry $v$ of the mirror image", ylabel="entry of $W$")
-figure_map = plots.legend(figure_map, axis)
-figure_map
-
-# %% [markdown]
-# A step of length 1 in the mirror image moves the entry of $W$ like this:
-#
-# | step of $v$ | $p=1.75$ | $p=2$ | $p=3$ |
-# |---|---|---|---|
-# | from 1 to 2 | from 1 to 2.52 | from 1 to 2 | from 1 to 1.41 |
-# | from 4 to 5 | from 6.35 to 8.55 | from 4 to 5 | from 2 to 2.24 |
-#
-# For $p=1.75$ the large entry gains more than the small one. For $p=3$ it gains less, so entries stay more equal.
-#
-# ## Where the rule should go
-#
-# The mirror image is the gradient $\nabla\psi(W)$ of $\psi(W)=\lVert W\rVert_p^p/p$. The *SVM in $\ell_p$* asks us to minimise $\psi(W)$ subject to $\langle A_m,W\rangle\ge1$ for every $m$. This problem is convex, and `lib.token_svm` solves it. Its solution $W_{mm}$ is the matrix of least $\ell_p$ norm with every $g_m\ge1$. Among matrices of norm 1, its direction has the largest smallest margin, $1/\lVert W_{mm}\rVert_p$. The *ratio*
-#
-# $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
-#
-# is the share of this *largest margin* that $W$ attains. We expect that mirror descent with exponent $p$ brings this ratio to 1.
-#
-# **Why?** Suppose that the direction of $W_t$ converges to a matrix $V$ with positive margins. We scale $V$ so that its smallest margin is 1.
-#
-# 1. Each step adds a positive multiple of $-\nabla L$ to $\nabla\psi(W)$. In $-\nabla L$ the weight of the pair $m$ is $e^{-g_m}$ times a bounded factor. ([Notebook 00](00_attention_by_hand.ipynb) derives this for the exponential loss and equal scores; the logistic loss and other scores change only the factor.) So, late in training, $\nabla\psi(W_t)$ grows along a sum of the *tight* $A_m$, those of smallest margin at $V$.
-# 2. The weights in this sum are positive if the selected token has the higher score in each of these pairs. (The paper calls such tokens [locally optimal](words.md).)
-# 3. $W_t$ grows without bound, so the initial value of $\nabla\psi(W_t)$ no longer matters. So, by steps 1 and 2, $\nabla\psi(W_t)/\lVert\nabla\psi(W_t)\rVert_q$ tends to a sum of tight $A_m$ with weights $\ge0$. It also tends to $\nabla\psi(V)/\lVert\nabla\psi(V)\rVert_q$, because $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$. So the two limits are equal: $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only if the margin of $m$ at $V$ is 1. (The $\beta_m$ are the weights times $\lVert\nabla\psi(V)\rVert_q$.) These are the optimality conditions (KKT) of the SVM.
-# 4. *Only $W_{mm}$ satisfies them.* Let $W\ne V$ also have margins of at least 1. Then $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m=\sum\beta_m\langle A_m,V\rangle=\langle\nabla\psi(V),V\rangle$. A strictly convex function lies above its tangents, so $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$. So $V$ has the least norm.
-#
-# Does the solution of the library satisfy the equation of step 3? We fit weights $\beta_m\ge0$ on one data set:
+    return np.sign(W) * np.abs(W) ** (p - 1)  # its inverse is image(., q), with q = p / (p - 1)
 
 # %%
 from scipy.optimize import nnls  # least squares with nonnegative weights
@@ -140,24 +101,67 @@ for p in exponents:
     print(f"p = {p:4g}: misfit {misfit:.6f}, {tight.sum()} of {len(A)} weights positive;", end=" ")
     print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
 
-
 # %% [markdown]
-# It does: only pairs of margin 1 have a positive weight.
+# It does: the misfit is zero, and only pairs of margin 1 have a weight.
+#
+# ## The rule
+#
+# So the goal is a matrix whose *mirror image* is a sum of $A_m$ with weights $\ge0$. Late in training, $-\nabla L$ is nearly such a sum (page 00). So *mirror descent* adds its steps to the mirror image, not to $W$:
+#
+# $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
+#
+# The map back takes an entry $v$ to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
+#
+# From zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$, because each step has the length $\eta$ in the image ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). So the norm grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, and a larger $p$ needs more steps.
 
 # %%
-def ratio(tokens, selection, W, p, svm):
-    """r_p of W (runs, records, d, d), for the selected tokens and their l_p SVM."""
-    return least_margins(tokens, selection, W) / lib.norm_of(W, p) * svm.norm[:, None]
+def descent(data, W):
+    return -lib.gradients(data, W[None], data.u, "logistic")[1][0]
 
+
+def mirror_step(W, downhill, p):
+    q = p / (p - 1)
+    # Gradients shrink exponentially, and then |downhill|^q underflows. So the largest entry becomes 1 first;
+    # the direction is the same. This ends when the gradient itself underflows; the library keeps logarithms.
+    downhill = downhill / np.abs(downhill).max()
+    moved = image(W, p) + step_size * downhill / (np.abs(downhill) ** q).sum() ** (1 / q)
+    return image(moved, q)
+
+# %%
+mirrored = np.linspace(-2, 2, 401)
+figure_map, (axis,) = plots.panels(1, 1, height=2.2)
+for p in exponents:
+    name = f"p = {p:g}"
+    axis.plot(mirrored, image(mirrored, p / (p - 1)), label=name, **plots.look(name).line)
+axis.set(xlabel="entry $v$ of the mirror image", ylabel="entry of $W$")
+figure_map = plots.legend(figure_map, axis)
+figure_map
 
 # %% [markdown]
+# A step of length 1 in $v$ moves the entry of $W$:
+#
+# | step of $v$ | $p=1.75$ | $p=2$ | $p=3$ |
+# |---|---|---|---|
+# | from 1 to 2 | from 1 to 2.52 | from 1 to 2 | from 1 to 1.41 |
+# | from 4 to 5 | from 6.35 to 8.55 | from 4 to 5 | from 2 to 2.24 |
+#
+# For $p=1.75$ the large entry gains more than the small one. For $p=3$ it gains less, so entries stay more equal.
+#
+# ## Why the rule should reach the goal
+#
+# Suppose that $W_t$ grows without bound, that its direction converges to that of a matrix $V$ whose smallest margin is 1, and that in every pair tight at $V$ the selected token has the higher score. (The paper calls such tokens [locally optimal](words.md).)
+#
+# 1. *Late steps are sums of tight $A_m$.* In $-\nabla L$, a pair $m$ has the weight $e^{-g_m}$ times a bounded factor, which tends to a positive number for tight pairs. (Page 00 derives this for the exponential loss; the logistic loss changes only the factor.) As $W_t$ grows, the tight pairs outweigh all others.
+# 2. *So is the mirror image in the end.* It is the sum of all steps and of its initial value, which counts less and less. So $\nabla\psi(W_t)$, divided by its norm, tends to a sum of tight $A_m$ with weights $\ge0$.
+# 3. *So $V$ satisfies the condition.* Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$, the limit in step 2 is $\nabla\psi(V)$ divided by its norm. Hence $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only for tight pairs. So $V=W_{mm}$.
+#
 # ## Two examples by hand
 #
-# We take the two examples of [notebook 00](00_attention_by_hand.ipynb), and move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Column 1 of $W$ then has one binding constraint, $c^\top w\ge1$ with $c = (-\frac12, 1)$, the best token minus the moved one. The vector $w$ of least $\ell_p$ norm has the entries
+# We take the two examples of page 00, with one token of example 1 moved from $(2,0)$ to $(\frac12, 0)$. Then column 1 of $W$, here $w$, has one tight pair, with the constraint $c^\top w\ge1$ for $c = (-\frac12, 1)$, the best token minus the moved one. So column 1 of the mirror image turns to $c$. Mapped back, the entries $w_j$ are proportional to
 #
-# $$w_j = \mathrm{sgn}(c_j)\,|c_j|^{q-1} \big/ \textstyle\sum_k |c_k|^q ,$$
+# $$\mathrm{sgn}(c_j)\,|c_j|^{q-1},\qquad\text{so}\qquad w_2/w_1=-2^{\,q-1}.$$
 #
-# because it attains equality in Hölder's inequality. As $p$ falls, $w$ turns towards the larger entry of $c$. *Prediction:* training from zero approaches the direction of $w$.
+# So for smaller $p$, $w$ turns towards the larger entry of $c$. We compare this with training from zero:
 
 # %%
 c = np.array([-0.5, 1.0])
@@ -189,7 +193,16 @@ figure_rays
 #
 # ## Which margin does each exponent reach?
 #
-# We take the setting of the authors' code, with 20 random data sets and starts of our own. For each run we solve one SVM per norm, for its selected tokens. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
+# The *ratio*
+#
+# $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
+#
+# is the share of the largest $\ell_p$ margin that $W$ attains; it is 1 at the goal. We take the setting of the authors' code, with 20 random data sets and starts of our own, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
+
+# %%
+def ratio(tokens, selection, W, p, svm):
+    """r_p of W (runs, records, d, d), for the selected tokens and their l_p SVM."""
+    return least_margins(tokens, selection, W) / lib.norm_of(W, p) * svm.norm[:, None]
 
 # %%
 data = lib.unit_tokens(range(seeds), n, T, d)
@@ -209,19 +222,21 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, whose norm grows only like $\sqrt t$. Because the gaps differ, do not compare down a column: for $p=2$, training with 1.75 is even ahead of training with 2 at this time (0.980 against 0.965), since its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished; $p=3$ lacks most, because its norm grows only like $\sqrt t$. Since the gaps differ, compare along a row, not down a column.
 #
-# ## Which signs show that a run chose its norm?
+# ## Could the map alone do this?
 #
-# After training with $p$ we can look for three signs:
+# The map back stretches or squeezes the entries, which may look like the right norm. As *controls*, we map matrices trained with $p$ back with another exponent $s$, and look for three signs:
 #
-# * (a) $W$ reaches a large share $r_p$ of the largest $\ell_p$ margin;
-# * (b) of the three ratios of $W$, $r_p$ is the largest;
-# * (c) of the three SVM solutions, that of $\ell_p$ is the nearest.
+# * (a) $W$ reaches a large share $r_s$ of the largest $\ell_s$ margin;
+# * (b) of the three ratios of $W$, $r_s$ is the largest;
+# * (c) of the three SVM solutions, that of $\ell_s$ is the nearest in the paper's *divergence* $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_s$ norms. (For $s=2$ this is one minus the cosine.)
 #
-# For (c), the paper measures distance by the *divergence* $D_\psi=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_p$ norms. This height of $\psi$ above its tangent is 0 only for $U=V$. Here $\psi(U)=\psi(V)=1/p$ and $\langle\nabla\psi(U),U\rangle=\lVert U\rVert_p^p=1$, so $D_\psi=1-\langle\nabla\psi(U),V\rangle$. For $p=2$ this is one minus the cosine.
+# <details><summary>Why this formula?</summary>
 #
-# A sign proves something only if it is absent without training in that norm. Perhaps (a), (b) and (c) come only from the map back, which stretches or squeezes the entries. Then a matrix that was trained with $p$, but mapped back with another exponent $s$, would show the signs of $s$, too. These matrices are our *controls*.
+# Paper C defines $D_\psi=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$, the height of $\psi$ above its tangent, which is 0 only for $U=V$. Our $\psi$ is that of $s$, so $\psi(U)=\psi(V)=1/s$ and $\langle\nabla\psi(U),U\rangle=\lVert U\rVert_s^s=1$.
+#
+# </details>
 
 # %% tags=["nbval-check-output"]
 def remap(trained, s):
@@ -247,7 +262,7 @@ for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # traini
     print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
 
 # %% [markdown]
-# The first three lines are training itself, with $s=p$. The controls show (b) and (c), too, with one exception, so the map alone produces these signs. Sign (a) is different: training with $s$ reaches more of the largest $\ell_s$ margin than both controls with this $s$.
+# The first three lines are training itself, with $s=p$. The controls show (b) and (c), too, with one exception: the map alone produces these signs. But (a) needs training, which reaches more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)
@@ -268,85 +283,19 @@ about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds
 plots.caption(figure_ratio, about_ratio)
 
 # %% [markdown]
-# The curve of training rises above the dotted controls (the numbers are exponents of training).
+# Training rises above the dotted controls (the numbers are exponents of training).
 #
-# ### One path
-#
-# Sign (c) is weak for a second reason: the divergence hardly sees an error. Here is one path per exponent, from $W_0=0$.
-
-# %%
-single = lib.unit_tokens(path_seed, n, T, d)
-paths = lib.train(single, update_rules, steps, loss="logistic")
-path_ends = section5.end_points(single, paths)
-print("trained | divergence from |       | the smallest margins, as shares of the")
-print(" with p | the SVM of p    |   r_p | largest possible smallest margin")
-for p, history in paths.items():
-    selection = lib.mirror.selected_tokens(single, history.W[:, -1])
-    D, W = divergence(path_ends[p][p].W[0], history.W[0, -1], p), history.W[:, -1:]
-    r = ratio(single, selection, W, p, path_ends[p][p])[0, 0]
-    A, _ = features(single, selection[0])
-    margins = np.sort((A * W[0, 0]).sum((1, 2))) / lib.norm_of(W[0], p) * path_ends[p][p].norm
-    print(f"{p:7g} | {D:15.4f} | {r:.3f} |", margins[:3].round(3))
-
-# %% [markdown]
-# For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error; margins are linear ([the note](mirror_descent.md) shows both).
-#
-# The next figure is the paper's comparison (c). In each panel the own exponent ends lowest.
-
-# %%
-divergences = section5.divergences(histories, ends)  # by exponent of training and of SVM
-about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: means, bands: 80 % of the runs"
-figure = figures.divergences(histories, divergences, about)
-figure
-
-# %% [markdown]
 # ## What we saw
 #
-# **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most. In every run $r_p$ is also the largest ratio, and the SVM of $\ell_p$ the nearest, but the map alone nearly always gives these two signs as well. No run is finished.
+# **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most.
+#
+# The reason in one sentence: late in training, the rule adds sums of tight $A_m$ to the mirror image, and only the solution of the SVM in $\ell_p$ has such a sum as its mirror image.
 #
 # <details><summary>What this does not show</summary>
 #
-# Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. Our copy of the paper contains no experiments. [With 100 seeds](../figures/desk/mirror_margins.json) training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most. For linear models the limit is known (arXiv 2205.12808).
+# Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. No run is finished. Our copy of the paper contains no experiments. [With 100 seeds](../figures/desk/mirror_margins.json) training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most. For linear models the limit is known (arXiv 2205.12808).
 #
-# </details>
-
-# %% [markdown]
-# ## One more step: head and attention together
-#
-# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$.
-
-# %%
-joint_data = section5.joint_instance()
-for X, z, y in zip(joint_data.X[0], joint_data.z[0], joint_data.y[0], strict=True):
-    print(f"label {y:+g}, query {z}, tokens", *X)
-recorded = np.union1d(np.arange(first + 1), np.geomspace(first, max(iterations), 80).astype(int))
-# From zero, which is the default. A parameter whose gradient is zero does not move.
-joint = lib.train(joint_data, update_rules, steps, recorded, head="joint", loss="logistic")
-joint_ends = section5.end_points(joint_data, joint)
-selected = {p: lib.mirror.selected_tokens(joint_data, history.W[:, -1]) for p, history in joint.items()}
-heads = {p: lib.head_svm(joint_data, selected[p], p) for p in joint}
-print("         | sample 1, scores after 1 step | logits after 2 steps | selected in the end")
-for p, history in joint.items():
-    after_one = joint_data.y[0, 0] * joint_data.X[0, 0] @ history.u[0, 1]
-    after_two = lib.logits(joint_data, history.W[:, 2])[0, 0]
-    print(f"p = {p:4g} | {after_one.round(2)!s:>29} | {after_two.round(2)!s:>20} | token {selected[p][0, 0]}")
-
-# %% [markdown]
-# If the prediction holds, all curves fall (left: $W$, right: $u$).
-
-# %%
-joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; float64"
-joint_figure = figures.joint(joint, joint_ends, heads, joint_about)
-joint_figure
-
-# %% [markdown]
-# At the end of training all curves are falling.
-#
-# <details><summary>Why do the curves on the right dip, and why does $p=3$ select another token of sample 1?</summary>
-#
-# A curve dips when the angle of $u$ passes that of the solution. The angle overshoots, so the curve rises again.
-#
-# Training with $p=3$ selects token 0, and the other exponents token 1 (counted from 0). In the first steps the head is hardly trained, and the map of $p=3$ lifts small entries most. It first lifts those of $u$, so that tokens 0 and 1 score almost alike (0.54 and 0.58). Then it lifts those of $W$, so that token 0 gets the larger logit (2.9 and 0.77). From then on the head trains mainly on this token.
+# In the table of ratios, training with 1.75 is even ahead of training with 2 in the norm of $p=2$ (0.980 against 0.965), since its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
 #
 # </details>
 #
@@ -380,9 +329,81 @@ for p, history in long_runs.items():
 #
 # </details>
 #
-# ## The small print
+# ## For checking: the paper's measure, joint training and theorem
 #
-# **The theorem.** Our copy of the paper contains a part of the appendix, without displayed formulas and without the main theorem. We restored this statement from the appendix's proofs, as far as they fix it; the rest is our reading. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. It does not cover our starts and normalised steps ([notebook 31](31_rates_and_basins.ipynb)).
+# The paper measures the divergence from each SVM. The own exponent ends lowest in each panel.
+
+# %%
+divergences = section5.divergences(histories, ends)  # by exponent of training and of SVM
+about = f"Paper C, authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64; lines: means, bands: 80 % of the runs"
+figure = figures.divergences(histories, divergences, about)
+figure
+
+# %% [markdown]
+# ### One path
+#
+# <details><summary>Why we do not rely on the divergence</summary>
+#
+# The controls show sign (c), too, and the divergence hardly sees an error. The next cell trains one path per exponent, from $W_0=0$. For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error; margins are linear ([the note](mirror_descent.md#two-measures-of-a-direction) shows both).
+#
+# </details>
+
+# %%
+single = lib.unit_tokens(path_seed, n, T, d)
+paths = lib.train(single, update_rules, steps, loss="logistic")
+path_ends = section5.end_points(single, paths)
+print("trained | divergence from |       | the smallest margins, as shares of the")
+print(" with p | the SVM of p    |   r_p | largest possible smallest margin")
+for p, history in paths.items():
+    selection = lib.mirror.selected_tokens(single, history.W[:, -1])
+    D, W = divergence(path_ends[p][p].W[0], history.W[0, -1], p), history.W[:, -1:]
+    r = ratio(single, selection, W, p, path_ends[p][p])[0, 0]
+    A, _ = features(single, selection[0])
+    margins = np.sort((A * W[0, 0]).sum((1, 2))) / lib.norm_of(W[0], p) * path_ends[p][p].norm
+    print(f"{p:7g} | {D:15.4f} | {r:.3f} |", margins[:3].round(3))
+
+# %% [markdown]
+# ### Head and attention together
+#
+# <details><summary>What the next two cells train, and what we predict</summary>
+#
+# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$. If the prediction holds, all curves fall (left: $W$, right: $u$). At the end of training they do.
+#
+# *Why do the curves on the right dip?* A curve dips when the angle of $u$ passes that of the solution. The angle overshoots, so the curve rises again.
+#
+# *Why does $p=3$ select another token of sample 1?* Training with $p=3$ selects token 0, and the other exponents token 1 (counted from 0). In the first steps the head is hardly trained, and the map of $p=3$ lifts small entries most. It first lifts those of $u$, so that tokens 0 and 1 score almost alike (0.54 and 0.58). Then it lifts those of $W$, so that token 0 gets the larger logit (2.9 and 0.77). From then on the head trains mainly on this token.
+#
+# </details>
+
+# %%
+joint_data = section5.joint_instance()
+for X, z, y in zip(joint_data.X[0], joint_data.z[0], joint_data.y[0], strict=True):
+    print(f"label {y:+g}, query {z}, tokens", *X)
+recorded = np.union1d(np.arange(first + 1), np.geomspace(first, max(iterations), 80).astype(int))
+# From zero, which is the default. A parameter whose gradient is zero does not move.
+joint = lib.train(joint_data, update_rules, steps, recorded, head="joint", loss="logistic")
+joint_ends = section5.end_points(joint_data, joint)
+selected = {p: lib.mirror.selected_tokens(joint_data, history.W[:, -1]) for p, history in joint.items()}
+heads = {p: lib.head_svm(joint_data, selected[p], p) for p in joint}
+print("         | sample 1, scores after 1 step | logits after 2 steps | selected in the end")
+for p, history in joint.items():
+    after_one = joint_data.y[0, 0] * joint_data.X[0, 0] @ history.u[0, 1]
+    after_two = lib.logits(joint_data, history.W[:, 2])[0, 0]
+    print(f"p = {p:4g} | {after_one.round(2)!s:>29} | {after_two.round(2)!s:>20} | token {selected[p][0, 0]}")
+
+# %%
+joint_about = "Paper C, the fixed instance of the authors' code: n=2, T=3, d=2, both from zero; float64"
+joint_figure = figures.joint(joint, joint_ends, heads, joint_about)
+joint_figure
+
+# %% [markdown]
+# ### The theorem
+#
+# <details><summary>How we read it</summary>
+#
+# Our copy of the paper contains a part of the appendix, without displayed formulas and without the main theorem. We restored this statement from the appendix's proofs, as far as they fix it; the rest is our reading. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. The theorem does not cover our starts and normalised steps ([page 31](31_rates_and_basins.ipynb)).
+#
+# </details>
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, convergence")

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.
-# Its Theorem 1 (quoted below) only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$, the distance between the two directions, by a multiple of $t^{-1/2}$, up to logarithms.
+# Its Theorem 1 only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$ by a multiple of $t^{-1/2}$, up to logarithms.
 #
 # **Question.** How large *is* the error? When can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
 #
@@ -90,7 +90,7 @@ figure_ray
 # %% [markdown]
 # Left: the path joins the dotted line, parallel to the dashed ray. Right: its distance from the ray converges to our prediction.
 #
-# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. (The direction error, $2\sin(\theta_t/2)$, is nearly $\sin\theta_t$.) So $W_t$ needs the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
+# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. So $W_t$ needs the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -125,7 +125,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 #
 # The path's distance from the ray is $\lVert\rho_t\rVert$. So:
 #
-# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the lengths of the steps have an infinite sum. Let the steps be short, so that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Let the run get far enough, to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ holds (the fold derives both). Then $\rho_t\to\rho_\perp$, and
+# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the lengths of the steps have an infinite sum. Let the steps be short, so that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Let the run get far enough, to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ holds. Then $\rho_t\to\rho_\perp$, and
 # $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
 # If the $A_m$ are independent, this linear system gives $\rho_\perp$.
 #
@@ -212,7 +212,13 @@ print(f"sqrt(C^2 + {omega:.3f}^2) = {np.hypot(np.linalg.norm(rho), omega):.3f};"
 print(f"||W_t|| x error = {np.linalg.norm(last) * error(last, V):.3f}")
 
 # %% [markdown]
+# Offsets and product are as predicted.
+#
+# <details><summary>Where the 0.49 and 0.69 of page 00 come from</summary>
+#
 # The duals of page 00 are $\frac12,\frac18,\frac18$, and $\kappa$ is twice as large in example 2. So $\log(\kappa/\beta)$ is $(1,4,4)\log2$ up to a constant. Its mean is $2\log2$, so the offsets are $(-1,2,2)\log2$. On page 00, column 1 of $W_t$ was $\log2/\sqrt2=0.49$ too short, and column 2 was $\log2=0.69$ too long. These are the offsets: along their rays, the columns are $g_1(-\frac12,\frac12)$ and $g_2(0,-\frac12)$. The part outside is left over from the start; the pair off the support turned its sign.
+#
+# </details>
 #
 # Six samples of eight random unit tokens:
 
@@ -240,11 +246,11 @@ print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[
 # %% [markdown]
 # The offsets follow the law. Most of the error is $\omega_\infty$, for which we know no formula.
 #
-# **Two iterates give the direction without this error.** $W_t-a_tW_{mm}$ converges, so in $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane, the printed difference is $22.3607\cdot(1,2)$.
+# **Two iterates give the direction without this error.** $W_t-a_tW_{mm}$ converges, so in $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$; in the plane, $22.3607\cdot(1,2)$.
 #
 # ## Many runs
 #
-# We compare runs in [five settings](law_of_margins.md#five-settings) with the law: page 10's data, the unit tokens, and three others.
+# We compare runs in [five settings](law_of_margins.md#five-settings) with the law.
 #
 # <details><summary>What the code checks</summary>
 #
@@ -316,9 +322,11 @@ table
 # %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2) all rules should fall on one line. Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still short and the law not yet valid. So we also let steps and cap grow.
+# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2) all rules should fall on one line. Two slow rules also run with growing steps.
 #
-# <details><summary>How fast?</summary>
+# <details><summary>Which, and how fast do they grow?</summary>
+#
+# Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still short and the law not yet valid. So we also let steps and cap grow.
 #
 # The steps of GD grow like $e^t$, and the cap of Polyak's rule grows like $e^{0.8t}$. Why these two? If the steps of GD grow like $e^t$, then $a_t$ comes to rise by 1 per step, because only then is $e^{t}e^{-a_t}$ constant. Without a cap, each step of Polyak's rule comes to raise $a_t$ by $\frac12$, so its factor grows like $e^{a_t}$, which is like $e^{t/2}$. A cap that grows faster than that soon has no effect; $e^{0.8t}$ is one example. The code stores logarithms, because $e^t$ overflows.
 #
@@ -352,7 +360,11 @@ collapse_table
 #
 # **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know which tokens the run selects and $\omega_\infty=0$, we know this constant before training. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$, not only like $t^{-1/2}$.
 #
+# <details><summary>Whose it is</summary>
+#
 # For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
+#
+# </details>
 #
 # ## Change this
 #

@@ -22,27 +22,46 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that gradient descent turns the attention weights $W$ towards the largest margin in the *Frobenius* norm. Most networks are trained with Adam.
 #
-# **Question.** In which norm does each optimiser maximise the margin of $W$? The norm tells you what to expect of $W$: few large entries for $\ell_1$, low rank for the nuclear norm, and many entries of equal size for $\ell_\infty$. We print this below.
+# **Question.** In which norm does each optimiser maximise the margin of $W$? The norm tells you what to expect of $W$: few large entries for $\ell_1$, low rank for the nuclear norm, and many entries of equal size for $\ell_\infty$.
+#
+# ## Why a norm decides the direction
+#
+# $W$ is the sum of its steps, so in every norm it is at most as long as all steps together. If each step gains as much margin for its length in one norm as the best matrix does, then $W$ ends with the largest margin for its length in that norm.
+#
+# The step that gains most for its length is the *steepest* in this norm. So we ask of ten rules: in which norm are their steps the steepest? $G=-\nabla L(W)$ is the downhill direction; $M$ and $v$ are running means of $G$ and $G^2$, which start at 0; squares, roots and quotients are entry by entry. The *polar factor* of $G=USV^\top$ (compact singular value decomposition) is $UV^\top$.
+#
+# | rule | one step, $W\leftarrow W+\eta D$ | steepest in | where it goes, by this page |
+# |---|---|---|---|
+# | normalised gradient descent | $D=G/\lVert G\rVert_F$ | Frobenius | Frobenius |
+# | sign descent | $D=\mathrm{sgn}(G)$ | $\ell_\infty$ | $\ell_\infty$ |
+# | mirror descent, $\ell_3$ | $D=G/\lVert G\rVert_{3/2}$, but added to $\mathrm{sgn}(W)\lvert W\rvert^2$ | none ([page 30](30_mirror_descent.ipynb)) | $\ell_3$, slowly |
+# | Muon, exact | $M\leftarrow0.95M+0.05\,G$; $D$ is the polar factor of $M$ | spectral, nearly | spectral |
+# | Signum | $M\leftarrow0.9M+0.1\,G$; $D=\mathrm{sgn}(M)$ | $\ell_\infty$, nearly | $\ell_\infty$ |
+# | Lion | $D=\mathrm{sgn}(0.9M+0.1\,G)$; then $M\leftarrow0.99M+0.01\,G$ | $\ell_\infty$, nearly | $\ell_\infty$ |
+# | RMSprop | $v\leftarrow0.99v+0.01\,G^2$; $D=G/\sqrt v$ | $\ell_\infty$, nearly | $\ell_\infty$ |
+# | Adam, $\epsilon=0$ | $M$ as in Signum; $v\leftarrow0.999v+0.001\,G^2$; $D=\hat M/\sqrt{\hat v}$ with $\hat M=M/(1-0.9^t)$, $\hat v=v/(1-0.999^t)$ | $\ell_\infty$, nearly | $\ell_\infty$, too slowly for a million steps |
+# | Adam, $\epsilon=10^{-8}$ | $D=\hat M/(\sqrt{\hat v}+\epsilon)$ | at first $\ell_\infty$; late Frobenius, with shrinking steps | nearest to $\ell_3$ after a million steps; on its way to Frobenius on the two data sets checked |
+# | Muon, Newton-Schulz | $M$ as in Muon; $X=M/\lVert M\rVert_F$; five times $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$; $D=X$ | none | elsewhere on one data set, undecided on another |
+#
+# The rest of the page derives and tests this map.
 #
 # ## What we measure
 #
-# We train one attention layer until it *selects* a token $\alpha_i$ in every sample $i$: its softmax weight tends to 1. The *margin* of a pair $m=(i,t)$, $t\ne\alpha_i$, is the logit of the selected token minus that of token $t$. With tokens $x$ and queries $z$, it is linear in $W$:
+# Trained attention *selects* a token $\alpha_i$ in every sample $i$: its softmax weight tends to 1. The *margin* of a pair $m=(i,t)$, $t\ne\alpha_i$, is the lead of its logit over that of token $t$. With tokens $x$ and queries $z$, it is linear in $W$:
 # $$g_m=\langle A_m,W\rangle,\qquad A_m=(x_{i,\alpha_i}-x_{i,t})\,z_i^\top .$$
 #
-# Doubling $W$ doubles every margin, so we divide the smallest one by a norm $N(W)$, and then by the largest value $\gamma_N$ of this quotient (not a score, as on earlier pages):
+# We divide the smallest margin by a norm $N(W)$, and then by the largest value $\gamma_N$ of this quotient (not a score):
 # $$r_N(W)=\frac{\min_mg_m}{N(W)\,\gamma_N},\qquad\gamma_N=\max_{N(Q)\le1}\min_m\langle A_m,Q\rangle .$$
 #
-# This *ratio* is at most 1, and it is 1 if $W$ maximises the margin in $N$. The *token SVM* gives $\gamma_N$ without training: it finds $W_{mm}$, the smallest matrix in $N$ whose margins are all at least 1, and $\gamma_N=1/N(W_{mm})$ by rescaling.
+# This *ratio* is at most 1, and it is 1 if $W$ maximises the margin in $N$. The *token SVM* gives $\gamma_N=1/N(W_{mm})$ without training; $W_{mm}$ is the smallest matrix in $N$ whose margins are all at least 1.
 #
-# We compare seven norms. Four are norms of the entries: $\ell_1$, $\ell_2$ (called *Frobenius*), $\ell_3$ and $\ell_\infty$. The *nuclear* norm is the sum of the singular values, and the *spectral* norm is the largest of them. The *head-wise* norm is the larger spectral norm of two halves of the rows.
+# We compare seven norms: $\ell_1$, Frobenius ($\ell_2$), $\ell_3$ and $\ell_\infty$ of the entries; the *nuclear* norm, which is the sum of the singular values; the *spectral* norm, the largest of them; and the *head-wise* norm, the larger spectral norm of two halves of the rows.
 #
-# This is the result for 28 rules on 20 random data sets, after 1,000,000 steps or [fewer, if steps are costly](optimisers.md#how-long-each-rule-runs) ([scale](words.md) desk, [record](../figures/desk/atlas_map.json)).
+# This is the result for [28 rules](optimisers.md) on 20 random data sets, after 1,000,000 steps, or [fewer if they are costly](optimisers.md#how-long-each-rule-runs) ([scale](words.md) desk, [record](../figures/desk/atlas_map.json)).
 #
 # ![Each optimiser's ratio in the predicted norm and in another](../figures/desk/atlas_map.png)
 #
-# *Filled: the ratio in the predicted norm, median and all runs (in grey rows we predicted none; the filled mark is our guess of the nearest). Hollow: the best ratio in another norm. Right: the worst run.*
-#
-# If a rule maximises the margin in its norm alone, the filled mark is at 1 and the hollow mark to its left. Why do only the upper rows show this?
+# If a rule maximises the margin in its norm alone, the filled mark is at 1 and the hollow mark to its left. (In grey rows, the filled mark is our guess of the nearest norm.) Why do only the upper rows show this?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -66,9 +85,9 @@ keep = files.folder("runs") / "atlas"  # run by run: a long map that is interrup
 times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 
 # %% [markdown]
-# ## Seven directions, four of them in code
+# ## The steepest steps, four of them in code
 #
-# *Steepest descent* in $N$ takes the step $D$ with $N(D)\le1$ that maximises $\langle G,D\rangle$, where $G=-\nabla L(W)$ is the downhill direction. Let $G=USV^\top$ be the compact singular value decomposition, with columns $U_k$ and $V_k$ and singular values $S_1\ge S_2\ge\dots$
+# The steepest step $D$ in $N$ maximises $\langle G,D\rangle$ subject to $N(D)\le1$. Let $G=USV^\top$ have the columns $U_k$, $V_k$ and the singular values $S_1\ge S_2\ge\dots$
 #
 # | norm | bound for $N(D)\le1$ | attained by |
 # |---|---|---|
@@ -76,7 +95,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # | $\ell_\infty$ | $\langle G,D\rangle\le\sum\lvert G_{jk}\rvert$, because $\lvert D_{jk}\rvert\le1$ (Hölder) | $D=\mathrm{sgn}(G)$ |
 # | $\ell_1$ | $\langle G,D\rangle\le\max\lvert G_{jk}\rvert$, because $\sum\lvert D_{jk}\rvert\le1$ (Hölder) | $D=\mathrm{sgn}(G_{jk})$ at the largest $\lvert G_{jk}\rvert$, else 0 |
 # | $\ell_3$ | $\langle G,D\rangle\le\lVert G\rVert_{3/2}$ (Hölder with the exponents $\frac32$ and 3) | $D=\mathrm{sgn}(G)\lvert G\rvert^{1/2}$, divided by its $\ell_3$ norm |
-# | spectral | $\langle G,D\rangle=\sum_kS_k\,U_k^\top DV_k\le\sum_kS_k$, because $U_k$ and $V_k$ have length 1 and $D$ lengthens no vector (von Neumann) | the *polar factor* $D=UV^\top$, because $U_k^\top UV^\top V_k=1$ |
+# | spectral | $\langle G,D\rangle=\sum_kS_k\,U_k^\top DV_k\le\sum_kS_k$, because $U_k$ and $V_k$ have length 1 and $D$ lengthens no vector (von Neumann) | $D=UV^\top$, because $U_k^\top UV^\top V_k=1$ |
 # | nuclear | $\langle G,D\rangle=\sum_k\sigma_k\,p_k^\top Gq_k\le S_1$, because $D=\sum_k\sigma_kp_kq_k^\top$ with unit vectors $p_k,q_k$ and $\sum\sigma_k\le1$, and $G$ lengthens no vector by more than $S_1$ | $D=U_1V_1^\top$ |
 # | head-wise | $\langle G,D\rangle$ is at most the sum of the spectral bounds of both halves, because each half of $D$ has its own constraint | the polar factor of each half |
 #
@@ -125,7 +144,7 @@ for norm in norms:
     assert np.allclose(descend(directions[norm], 50), by_lib.W[0, 0], rtol=0, atol=1e-9)
 
 # %% [markdown]
-# It is. No ratio is 1 yet, because in 800 steps the margins grow little. For your own rule, write `directions["mine"] = ...` above the loop.
+# It is. No ratio is 1 yet, because in 800 steps the margins grow little.
 #
 # ## Why the norm of the step is the norm of the margin
 #
@@ -134,14 +153,14 @@ for norm in norms:
 # Here $\kappa_m>0$ contains the difference of the two scores ([page 00](00_attention_by_hand.ipynb) derives both formulas). The shares $\pi_m$ sum to 1. We take both approximations for exact, so this is a *model*, not a proof. Let $a_m=\langle A_m,D\rangle$, and let $b$ bound all $\lvert a_m\rvert$ with $N(D)\le1$.
 #
 # 1. The step $\eta D$ multiplies each term of $Z$ by $e^{-\eta a_m}$, however small the term is.
-# 2. By Taylor, $e^{-\eta a_m}\le1-\eta a_m+c\,\eta^2$ with $c=\frac12b^2e^{\eta b}$. Averaging with the shares gives $Z_{t+1}/Z_t\le1-\eta\langle\sum\pi_mA_m,D\rangle+c\,\eta^2$. So by step 1 the error $c\,\eta^2$ is a share of $Z$; one of fixed size would soon exceed $Z$.
+# 2. By Taylor, $e^{-\eta a_m}\le1-\eta a_m+c\,\eta^2$ with $c=\frac12b^2e^{\eta b}$. Averaging with the shares gives $Z_{t+1}/Z_t\le1-\eta\langle\sum\pi_mA_m,D\rangle+c\,\eta^2$.
 # 3. By definition of $\gamma_N$, some $Q$ of norm 1 has $\langle A_m,Q\rangle\ge\gamma_N$ for every $m$. The steepest $D$ does at least as well as $Q$, so $\langle\sum\pi_mA_m,D\rangle\ge\gamma_N$.
 # 4. Since $1+x\le e^x$, the product over all steps is $Z\le\exp(c_0-\gamma_N\sum\eta_t+c\sum\eta_t^2)$, where $c_0$ is $\log Z$ at the start and $c$ belongs to the largest $\eta_t$. The pair of smallest margin gives $Z\ge(\min_m\kappa_m)\,e^{-\min_mg_m}$. So $\min_mg_m\ge\gamma_N\sum\eta_t-c\sum\eta_t^2-c_1$ with $c_1=c_0-\log\min_m\kappa_m$.
 # 5. From $W=0$ the triangle inequality gives $N(W)\le\sum\eta_t$. Dividing gives
 #
 # $$1\;\ge\;r_N(W)\;\ge\;1-\frac{c_1+c\sum\eta_t^2}{\gamma_N\sum\eta_t}.$$
 #
-# For $\eta_t=t^{-1/2}$ we have $\sum\eta_t\approx2\sqrt t$ and $\sum\eta_t^2\approx\log t$, so the bound tends to 1. For constant steps the sums are $\eta t$ and $\eta^2t$, so the bound tends to $1-c\,\eta/\gamma_N$. How large is this gap for $\eta=0.05$, and what does $W$ look like?
+# For $\eta_t=t^{-1/2}$ we have $\sum\eta_t\approx2\sqrt t$ and $\sum\eta_t^2\approx\log t$, so the bound tends to 1. For constant steps it tends to $1-c\,\eta/\gamma_N$. How large is this gap for $\eta=0.05$, and what does $W$ look like?
 
 # %%
 # The largest <A, D> over N(D) <= 1: the bounds of the table, with A in place of G.
@@ -165,44 +184,65 @@ for norm, gain in largest_gain.items():
     print(f"{norm!s:9} | {gap:15.2f} | {ratio(one, W, norm)[0]:12.3f} | {shape}")
 
 # %% [markdown]
-# The shapes are as promised, but the bound does not explain ratios near 0.99: its gaps are much larger, and for $\ell_\infty$ the gap exceeds 1, so the bound is empty.
+# The shapes are as promised. The ratios are nearer to 1 than the bound explains: its gaps are larger, for $\ell_\infty$ even above 1.
 #
-# **Why do the ratios rise further?** Step 2 assumes the worst. If all margins rise by the same $a_m=\gamma_N$, each step multiplies $Z$ by exactly $e^{-\eta\gamma_N}$, and nothing is lost. In most norms the smallest margins come to rise almost equally. In $\ell_1$ and the nuclear norm the steps raise different margins in turn, so something is lost. But a step gains more than $\gamma_N$ in step 3, which makes up for it. We [measured this](atlas_sources.md#why-the-norm-of-the-step-is-the-norm-of-the-margin), but did not prove it.
+# <details><summary>Why do the ratios rise further?</summary>
 #
-# ## What we predict
+# Step 2 assumes the worst. If all margins rise by the same $a_m=\gamma_N$, each step multiplies $Z$ by exactly $e^{-\eta\gamma_N}$, and nothing is lost. In most norms the smallest margins come to rise almost equally. In $\ell_1$ and the nuclear norm the steps raise different margins in turn, so something is lost. But a step gains more than $\gamma_N$ in step 3, which makes up for it. We [measured this](atlas_sources.md#why-the-norm-of-the-step-is-the-norm-of-the-margin), but did not prove it.
 #
-# If every step of a rule is nearly the steepest in $N$, we predict that it *reaches* $N$: in every run, the ratio in $N$ is at least 0.99 and the largest. $M$ and $v$ are running means, which start at 0. Squares, roots and quotients of $G$, $M$ and $v$ are entry by entry.
+# </details>
 #
-# | rule | step direction $D$ | reaches | why |
-# |---|---|---|---|
-# | steepest, $N$ | the steepest in $N$ | $N$ | The bound above holds. |
-# | mirror, $\ell_3$ | $G/\lVert G\rVert_{3/2}$, added to $\mathrm{sgn}(W)\lvert W\rvert^2$ | $\ell_3$ | [Page 30](30_mirror_descent.ipynb) derives it. |
-# | Muon | polar factor of $M\leftarrow0.95M+0.05\,G$ | spectral | $M$ forgets in 20 steps, and the shares $\pi_m$ change little meanwhile. So $M$ nearly points along $G$. |
-# | Signum | sign of $M\leftarrow0.9M+0.1\,G$ | $\ell_\infty$ | As for Muon, $M$ nearly points along $G$; it forgets in 10 steps. |
-# | Lion | sign of $0.9M+0.1\,G$, then $M\leftarrow0.99M+0.01\,G$ | $\ell_\infty$ | As for Signum, the sign is that of a mean of recent $G$. |
-# | RMSprop | $G/\sqrt v$ with $v\leftarrow0.99v+0.01\,G^2$ | $\ell_\infty$ | $v$ follows $G^2$, so $D$ is nearly a sign. |
+# ## What theory predicts
 #
-# Otherwise, or if the steps shrink like the gradient, we predict that the rule reaches *none* of the seven norms: in each, some run stays below 0.99. We also guess the *nearest* norm, which has the largest ratio in at least half of the runs.
+# A rule *reaches* $N$ if in every run the ratio in $N$ is at least 0.99 and the largest. Before the large runs, we predicted which norm each rule reaches. If we predicted *none* of the seven, we also guessed the *nearest*, whose ratio is the largest in at least half of the runs.
 #
-# There are two ways to reach none. A rule can be *too slow*: its ratio in some norm tends to 1, but takes more than a million steps. Or it *goes elsewhere*: no ratio tends to 1. The last column, which we added after the runs, says which holds in the model above.
+# | rule | predicted | why |
+# |---|---|---|
+# | steepest descent in $N$ | reaches $N$ | The bound above holds. |
+# | mirror descent, $\ell_3$ | reaches $\ell_3$ | [Page 30](30_mirror_descent.ipynb) derives it. |
+# | Muon, exact | reaches spectral | $M$ forgets in 20 steps, and the shares $\pi_m$ change little meanwhile. So $M$ nearly points along $G$. |
+# | Signum | reaches $\ell_\infty$ | As for Muon, $M$ nearly points along $G$; it forgets in 10 steps. |
+# | Lion | reaches $\ell_\infty$ | As for Signum, the sign is that of a mean of recent $G$. |
+# | RMSprop | reaches $\ell_\infty$ | $v$ follows $G^2$, so $D$ is nearly a sign. |
+# | Adam, $\epsilon=0$ | none; nearest $\ell_\infty$ | $D$ is nearly a multiple of a sign, but the long memory of $v$ keeps the steps small. We expected about 1 % to be missing at the end. |
+# | Adam, $\epsilon=10^{-8}$ | none; nearest $\ell_\infty$ | Where $\sqrt v$ is far below $\epsilon$, $D\approx M/\epsilon$, so the steps shrink. |
+# | Muon, Newton-Schulz | none; nearest spectral | The singular values of $X$ end between 0.7 and 1.2, not at 1. |
+#
+# <details><summary>Five more rules for which we predicted none</summary>
+#
+# The last column, added after the runs, says what holds in the model above.
 #
 # | rule | step direction $D$ | guessed nearest | why none | in the long run |
 # |---|---|---|---|---|
-# | Adam, $\epsilon=0$ | $\hat M/\sqrt{\hat v}$ with $\hat M=M/(1-0.9^t)$, $M$ as in Signum, and $\hat v=v/(1-0.999^t)$, $v\leftarrow0.999v+0.001\,G^2$ | $\ell_\infty$ | $D$ is nearly a multiple of a sign, but the long memory of $v$ keeps the steps small. We expected about 1 % to be missing at the end. | too slow for $\ell_\infty$ (derived and checked below) |
-# | Adam, $\epsilon=10^{-8}$ | $\hat M/(\sqrt{\hat v}+\epsilon)$ | $\ell_\infty$ | Where $\sqrt v$ is far below $\epsilon$, $D\approx M/\epsilon$, so the steps shrink. | too slow for Frobenius (checked below) |
 # | AdaGrad | $G/\sqrt{\sum G^2}$ | $\ell_\infty$ | The sum stops growing, so the steps shrink. | elsewhere: with a fixed sum it is gradient descent in rescaled entries, whose norm depends on its early gradients (not checked) |
 # | Shampoo, sums | $(\sum GG^\top)^{-1/4}\,G\,(\sum G^\top G)^{-1/4}$ | spectral | As for AdaGrad, the sums stop growing. | elsewhere, as AdaGrad (not checked) |
-# | Muon, Newton-Schulz | in place of the polar factor, five steps $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$ from $X=M/\lVert M\rVert_F$ | spectral | The singular values of $X$ end between 0.7 and 1.2, not at 1. | elsewhere on one data set, undecided on another (below, for the spectral norm) |
 # | steepest, Frobenius, per sample | $G/\lVert G\rVert_F$, where $G$ comes from one sample, in turn | Frobenius | Every sample gets a step of length 1, but the samples' parts of $W_{mm}$ have different lengths. | elsewhere (argued only) |
 # | Adam, $\epsilon=0$, per sample | as Adam, with such $G$ | Frobenius | $v$ averages squares of single samples, so $D$ is not a sign. | elsewhere ([proved for linear models](atlas_sources.md); not checked) |
 # | SOAP | Adam in the eigenvectors of running means of $GG^\top$ and $G^\top G$ | spectral | Division by $\sqrt v$ enlarges noise off the diagonal. | unknown |
 #
-# [The note](optimisers.md) explains the other rows.
+# [The note](optimisers.md#the-rules-in-the-order-of-the-map) explains the other rows of the map.
 #
-# ## What the map shows
+# </details>
 #
-# * *A norm is predicted* for 17 rules. In all 17 it leads in every run, and 16 reach it. Mirror descent misses 0.99 (worst run 0.978), because $\lVert W\rVert_3$ grows only like $\sqrt t$.
-# * *None is predicted* for 11 rules. None of the 11 reaches a norm. Six guesses of the nearest norm hold, and five are refuted:
+# ## What was measured
+#
+# For each rule we list the worst of its 20 large runs, in the predicted or guessed norm.
+#
+# | rule | norm $N$ | $r_N$ in the worst run | $r_N$ is the largest in | reached? |
+# |---|---|---|---|---|
+# | steepest descent, seven norms | its own | at least 0.991 | all runs | yes |
+# | mirror descent, $\ell_3$ | $\ell_3$ | 0.978 | all runs | no: $\lVert W\rVert_3$ grows only like $\sqrt t$ |
+# | Muon, exact | spectral | 0.998 | all runs | yes |
+# | Signum | $\ell_\infty$ | 0.999 | all runs | yes |
+# | Lion | $\ell_\infty$ | 0.995 | all runs | yes |
+# | RMSprop | $\ell_\infty$ | 0.996 | all runs | yes |
+# | Adam, $\epsilon=0$ | $\ell_\infty$ | 0.973 | all runs | no |
+# | Adam, $\epsilon=10^{-8}$ | $\ell_\infty$ | 0.575 | no run ($\ell_3$ is, in all) | no |
+# | Muon, Newton-Schulz | spectral | 0.650 | 12 of 20 runs | no |
+#
+# Of all 28 rules, 17 were predicted to reach a norm. In all 17 this norm leads in every run, and all but mirror descent reach it. The other 11 reach none, as predicted, but five guesses of the nearest are refuted.
+#
+# <details><summary>The refuted guesses</summary>
 #
 # | rule | guessed nearest | runs of 20 | nearest instead |
 # |---|---|---|---|
@@ -212,7 +252,11 @@ for norm, gain in largest_gain.items():
 # | Shampoo, sums | spectral | 6 | Frobenius, $\ell_3$ or spectral, by data set |
 # | Adam, $\epsilon=0$, per sample | Frobenius | 7 | $\ell_3$ in 13 runs |
 #
-# **Too slow, or elsewhere?** If a rule is only slow, its gap $1-r_N$ tends to 0. We test two rules on two data sets:
+# Why AdaGrad is nearest to $\ell_3$ we do not know.
+#
+# </details>
+#
+# **Too slow, or elsewhere?** A rule that reaches none may be *too slow*: its gap $1-r_N$ in some norm tends to 0, but takes more than a million steps. Otherwise it *goes elsewhere*. We test two rules on two data sets:
 
 # %%
 print("1 - r_N in the guessed norm | 100,000 steps | 300,000 steps")
@@ -223,11 +267,11 @@ for name in ("Adam, 0.999", "Muon, Newton-Schulz"):  # the first is Adam with ep
     print(f"{name:19} {row.highest:>7} | {early[0]:6.3f} {early[1]:6.3f} | {late[0]:6.3f} {late[1]:6.3f}")
 
 # %% [markdown]
-# Three times as many steps cut Adam's gap to about a third. With Newton-Schulz steps, the gap of the second data set stays. That of the first shrinks by less than a quarter, so we cannot tell whether it tends to zero.
+# Three times as many steps cut Adam's gap to about a third. With Newton-Schulz steps, the gap of the second data set stays. That of the first shrinks by less than a quarter, so we cannot tell.
 #
 # ## Adam limits its own speed
 #
-# Why is Adam without $\epsilon$ too slow? This is the rule, with step size $\eta$:
+# Why is Adam without $\epsilon$ too slow?
 
 # %%
 eta = atlas_rules.step("l_inf") / 50  # the step of the map
@@ -249,10 +293,10 @@ assert np.allclose(adam(300), by_lib.W[0, 0], rtol=0, atol=1e-9)
 # Suppose that the margins grow by $\delta$ per step, and that all entries of $G$ keep their signs and shrink like $e^{-\delta t}$. The square of $s$ steps ago was $e^{2\delta s}G^2$, so late in training $v$ is a geometric series, and $0.999\,e^{2\delta}\approx1-0.001+2\delta$:
 # $$v=0.001\sum_{s\ge0}(0.999\,e^{2\delta})^s\,G^2=\frac{0.001}{1-0.999\,e^{2\delta}}\,G^2\approx\frac{0.001}{0.001-2\delta}\,G^2=\frac{G^2}{1-2000\,\delta}\qquad\text{if }\delta<0.0005 .$$
 #
-# The step is $D\approx\mathrm{sgn}(G)\sqrt{1-2000\,\delta}$, because $M\approx G$. So in this model Adam is sign descent with shorter steps, and tends to $\ell_\infty$. Sign descent with step size $\eta$ would raise the margins by $\eta\gamma_N$ per step ($N=\ell_\infty$). So Adam's $\delta$ solves
+# The step is $D\approx\mathrm{sgn}(G)\sqrt{1-2000\,\delta}$, because $M\approx G$. So in this model Adam is sign descent with shorter steps, and tends to $\ell_\infty$. Sign descent would raise the margins by $\eta\gamma_N$ per step ($N=\ell_\infty$), so Adam's $\delta$ solves
 # $$\delta=\eta\gamma_N\,\sqrt{1-2000\,\delta}.$$
 #
-# This $\delta$ is below 0.0005 for *every* $\eta$: $v$ can lose only 0.1 % per step, so if $G^2$ falls faster, $D$ shrinks. RMSprop forgets ten times as fast: with 0.99 the denominator is $1-200\,\delta$, and the limit is 0.005. We test the formula with three step sizes:
+# This $\delta$ is below 0.0005 for *every* $\eta$: $v$ can lose only 0.1 % per step, so if $G^2$ falls faster, $D$ shrinks. We test the formula with three step sizes:
 
 # %%
 print("step size | growth of margins per step: sign descent, predicted, measured | gamma N(W) - min g")
@@ -267,9 +311,17 @@ for factor in (1, 4, 16):
     print(f"{factor:3} x eta | {by_sign:28.6f} {delta:16.6f} {(after - before) / 1000:13.6f} | {lacking:18.2f}")
 
 # %% [markdown]
-# The predictions are right to 2 %. The gap is $1-r_N=(\gamma_NN(W)-\min_mg_m)/(\gamma_NN(W))$. The numerator (last column) stays at a few units, and after a million steps of 0.0003 the denominator is 300. So in the first line 0.6 % would be missing; the worst of the 20 runs lacks 2.7 %.
+# The predictions are right to 2 %.
 #
-# **Why is Adam with $\epsilon=10^{-8}$ nearest to $\ell_3$?** Once $\sqrt v$ is far below $\epsilon$, it is gradient descent, which turns $W$ towards Frobenius. After 100,000 steps we go on with normalised gradient descent, which follows nearly the same path, but faster:
+# <details><summary>How large is the gap then? And RMSprop?</summary>
+#
+# The gap is $1-r_N=(\gamma_NN(W)-\min_mg_m)/(\gamma_NN(W))$. The numerator (last column) stays at a few units, and after a million steps of 0.0003 the denominator is 300. So in the first line 0.6 % would be missing; the worst of the 20 runs lacks 2.7 %.
+#
+# RMSprop forgets ten times as fast: with 0.99 the denominator is $1-200\,\delta$, and the limit is 0.005.
+#
+# </details>
+#
+# **And with $\epsilon=10^{-8}$?** Late, Adam is then gradient descent, which turns $W$ towards Frobenius. After 100,000 steps we go on with normalised gradient descent, which takes nearly the same path, but faster:
 
 # %%
 with_epsilon = lib.train(data, lib.Adam(eta, epsilon=1e-8), 100_000, record=[40_000, 100_000])
@@ -283,15 +335,21 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
         print(f"{title:27}{count:7,}|{margin[0]:8.1f}{margin[1]:8.1f} | {shares}")
 
 # %% [markdown]
-# So on these data sets $\ell_3$ is a stop on the way from $\ell_\infty$ to Frobenius. Gradient descent needs a time of order $e^g$ for the margin $g$, so a million steps end on the way. Why AdaGrad is nearest to $\ell_3$ we do not know.
+# So $\ell_3$ is a stop on the way to Frobenius. Gradient descent needs a time of order $e^g$ for the margin $g$, so a million steps end on the way.
 #
 # ## What we saw
 #
-# **Answer.** Steepest descent approaches the largest margin in its own norm: its ratio is at least 0.991 in all 20 runs, for all seven norms. Muon with an exact polar factor reaches the spectral norm, and Signum, Lion and RMSprop reach $\ell_\infty$. Of the rules that reach none of the seven norms,
+# **Answer.** Steepest descent approaches the largest margin in its own norm: its ratio is at least 0.991 in all 20 runs, for all seven norms. Muon with an exact polar factor reaches the spectral norm, and Signum, Lion and RMSprop reach $\ell_\infty$. Adam reaches none in a million steps: without $\epsilon$ it is too slow for $\ell_\infty$ (in our model; worst run 0.973), and with its usual $\epsilon=10^{-8}$ it is still on its way to Frobenius (on the two data sets that we checked).
 #
-# * Adam without $\epsilon$ is *too slow*: in our model it tends to $\ell_\infty$, which is nearest in every run (worst run 0.973);
-# * Adam with its usual $\epsilon=10^{-8}$ is *too slow* for another norm: it is on its way to Frobenius, on the two data sets that we checked;
-# * Muon with Newton-Schulz steps *goes elsewhere* on one of these data sets, and on the other we cannot tell.
+# <details><summary>What this does not show, and whose it is</summary>
+#
+# * Adam's step [changes during training](47_schedules_and_memory.ipynb), so a *fixed* norm may be the wrong question. On single samples, [the data choose](46_own_norms_and_decay.ipynb) its norm.
+# * Two worst runs are at 0.000. The undamped natural gradient raises the margins of one sample only, and in one run SOAP hardly separates the tokens that it selects.
+# * The tokens are random. [Notebook 45](45_atlas_of_networks.ipynb) trains keys and queries, and a small network.
+# * The bound above is a sketch; [page 40](40_law_of_margins.ipynb) proves the Frobenius case under its hypotheses.
+# * [The sources](atlas_sources.md) say who proved what, and [the protocol](atlas_protocol.md) what was committed before the runs.
+#
+# </details>
 #
 # ## Change this
 #
@@ -305,23 +363,17 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds, and the $\ell_4$ ratio is within 1 % of 1.
-#
-# </details>
-#
-# <details><summary>What this does not show, and whose it is</summary>
-#
-# * Adam's step [changes during training](47_schedules_and_memory.ipynb), so a *fixed* norm may be the wrong question. On single samples, [the data choose](46_own_norms_and_decay.ipynb) its norm.
-# * Two worst runs are at 0.000. The undamped natural gradient raises the margins of one sample only, and in one run SOAP hardly separates the tokens that it selects.
-# * The tokens are random. [Notebook 45](45_atlas_of_networks.ipynb) trains keys and queries, and a small network.
-# * The bound above is a sketch; [page 40](40_law_of_margins.ipynb) proves the Frobenius case under its hypotheses.
-# * [The sources](atlas_sources.md) say who proved what, and [the protocol](atlas_protocol.md) what was committed before the runs.
+# The prediction holds, and the $\ell_4$ ratio is within 1 % of 1. To test a rule of your own, write `directions["mine"] = ...` above the loop of the first code cell.
 #
 # </details>
 #
 # ## For checking: the small run
 #
-# This page trains all 28 rules on two data sets for at most 20,000 steps. That is too few: of 57 claims 15 fail here, 12 of them because the ratio still rises at the last step. In the large runs 51 hold.
+# <details><summary>What the next cells run, and why claims fail here</summary>
+#
+# This page trains all 28 rules on two data sets for at most 20,000 steps. That is too few: of 57 claims 15 fail here, 12 of them because the ratio still rises at the last step. In the large runs 51 hold. In the small run, too, the predicted norm leads in every upper row.
+#
+# </details>
 
 # %%
 rows = atlas_rules.rows()
@@ -352,8 +404,6 @@ figure_map = plots.caption(atlas_figures.dumbbells(rows, found), about_map)
 figure_map
 
 # %% [markdown]
-# In the small run, too, the predicted norm leads in every upper row.
-#
 # <details><summary>The claims of the next table</summary>
 #
 # A *claim* is a measured number beside the bound that the [protocol](atlas_protocol.md) sets. Adam is called "Adam, 0.999" there, and with $\epsilon=10^{-8}$ "Adam, 0.999, epsilon".
