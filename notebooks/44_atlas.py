@@ -40,7 +40,7 @@
 #
 # ![Each optimiser's ratio in the predicted norm and in another](../figures/desk/atlas_map.png)
 #
-# *The rows are the best-known rules; the other rules are in the record. Filled: the ratio in the predicted norm, median and all runs (in grey rows we predicted none; the filled mark is our guess of the nearest). Hollow: the best ratio in another norm. Right: the worst run.*
+# *Filled: the ratio in the predicted norm, median and all runs (in grey rows we predicted none; the filled mark is our guess of the nearest). Hollow: the best ratio in another norm. Right: the worst run.*
 #
 # If a rule maximises the margin in its norm alone, the filled mark is at 1 and the hollow mark to its left. Why do only the upper rows show this?
 
