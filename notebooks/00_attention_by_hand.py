@@ -282,7 +282,7 @@ for i, dash in enumerate(("-", "--")):
     place = (-4, 4) if i == 1 else (5, -4)
     pieces.beside(weight_axis, reached, 0.5, f"example {i + 1}", plots.look("best token").colour, place)
 plots.threshold(weight_axis, 1 / 3, "equal weights", at=0.02)
-weight_axis.set(title="Weight of the opt token", xscale="log", xlabel="iteration $t$", xlim=(1, steps))
+weight_axis.set(title="Weight of the best token", xscale="log", xlabel="iteration $t$", xlim=(1, steps))
 weight_axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
 error_axis.plot(iterations, error, color=blue)
 plots.slope(error_axis, (steps / 10, 0.9 * steps), -1, error[steps // 10 - 1] / 2, "$1/t$, slope only", (-5, -5))

@@ -72,17 +72,21 @@ verdict = speed.table(kept, "fig7")
 verdict
 
 # %% [markdown]
-# The claims are decided by the first of the next two figures:
-#
-# * **Steps to the training loss, divided by SGD's.** Each dot marks one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast.
-# * **Growth of the norm.** Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks their median. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths would.
-#
-# The second figure goes further than the paper. In its right panel, each mark shows one layer at the end of training. Layers above the thin line grew more than a random walk with steps of the same lengths. Layers below the line have hollow marks.
+# The first figure decides the claim about speed. Above, we divide the steps to the target by SGD's. Each dot marks one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast. Below, each line is the training loss of one run.
 
 # %%
 about = speed.caption(kept, "fig7", verdict)
 figure = kept_curves.captioned(speed.draw(kept, "fig7"), about)
 figure
+
+# %% [markdown]
+# The second figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks their median. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths would.
+
+# %%
+speed.matrices(kept)
+
+# %% [markdown]
+# The third figure goes further than the paper. In its right panel, each mark shows one layer at the end of training. Layers above the thin line grew more than a random walk with steps of the same lengths. Layers below the line have hollow marks.
 
 # %%
 speed.beside(kept)

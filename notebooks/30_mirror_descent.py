@@ -275,7 +275,7 @@ for axis, p in zip(axes, exponents, strict=True):
             axis.plot(histories[p].iterations[1:], course[1:], **look.line)
         else:
             axis.axhline(height, color=look.colour, linewidth=1, linestyle=":")
-        labels.append((height, f"{trained:g}", look.colour))
+        labels.append((height, "trained" if trained == p else f"from {trained:g}", look.colour))
     axis.set(title=f"norm with p = {p:g}", xscale="log", xlabel="iteration $t$", xlim=(100, iterations[exponents.index(p)]), ylim=(0, 1))
     pieces.end_labels(axis, labels, 8)
 axes[0].set_ylabel("share of the largest margin")
@@ -283,7 +283,7 @@ about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds
 plots.caption(figure_ratio, about_ratio)
 
 # %% [markdown]
-# Training rises above the dotted controls (the numbers are exponents of training).
+# The curve of training rises above the dotted controls ("from 2" is a run with $p=2$ that is mapped back with the exponent of the panel).
 #
 # ## What we saw
 #

@@ -166,11 +166,8 @@ reviews.sparsity_differences(kept)
 # %% [markdown]
 # ## Which tokens are selected
 #
-# In the lower panel of the next figure, each box shows one of the first words of a review. Its shade shows the weight that the first token gives to this word in the last layer, averaged over the heads, in the first seed. Both rows share one scale. Most of a review's
-# weight lies on later words. If $\ell_{1.1}$ attends more sharply, only a few boxes in its row are dark.
-#
 # How many tokens does a row of attention weights $a_t$ use? We compute $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of
-# tokens. The upper panel shows the mean of this number over 404 test reviews, as a percentage of their tokens. The two networks disagree. At the paper's size
+# tokens. The next figure shows the mean of this number over 404 test reviews, as a percentage of their tokens. The two networks disagree. At the paper's size
 # $\ell_{1.1}$ uses 7 % of the tokens and $\ell_2$ uses 32 %. In the reduced network $\ell_{1.1}$ uses 49 % and $\ell_2$ uses 18 %. We judge neither difference.
 
 # %%
@@ -180,6 +177,13 @@ verdicts[2]
 MARKS = "dots: seeds, marks: their means"
 attention = picture(reviews.attention_figure, "attention maps", MARKS, verdicts[2])
 attention[0]
+
+# %% [markdown]
+# Which words are these? In the next figure, each box shows one of the first words of a review, at the paper's size. Its shade shows the weight that the first token gives to this word in the last layer, averaged over the heads, in the first seed. Both rows share one scale. Most of a review's
+# weight lies on later words. If $\ell_{1.1}$ attends more sharply, only a few boxes in its row are dark.
+
+# %%
+reviews.words_figure(kept)
 
 # %% [markdown]
 # ## What we saw

@@ -79,14 +79,19 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# * **Test accuracy.** Each thin line shows one run, evaluated on a sample of the test images. For each seed, a black line joins the points at which the two rules reach the best accuracy that both attain. The coloured words give the accuracy after the last step, on all test images. How far apart do the two rules end?
-# * **Hoyer index.** For each seed, a grey line joins the indices of the two rules: above at the smallest training loss that both reach, below after the last step. Which rule is sparser above, and which below?
+# The first figure decides the first claim. Each thin line shows one run, evaluated on a sample of the test images. For each seed, a black line joins the points at which the two rules reach the best accuracy that both attain. The coloured words give the accuracy after the last step, on all test images. How far apart do the two rules end?
 
 # %%
-MARKS = "thin lines: runs; right: a mark for each seed"
+MARKS = "thin lines: runs"
 about = reviews.caption("vision experiment", kept, MARKS, verdict)
 figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure
+
+# %% [markdown]
+# The second figure decides the second claim. For each seed, a grey line joins the Hoyer indices of the two rules: above at the smallest training loss that both reach, below after the last step. Which rule is sparser above, and which below?
+
+# %%
+reviews.vision_sparsity(kept)
 
 # %% [markdown]
 # The next figure shows the accuracy on held-out pictures at each learning rate that we tried. A ring marks the learning rate that we chose. Is it inside the grid?

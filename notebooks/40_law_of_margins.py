@@ -307,7 +307,7 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagona
 figure_diagonal
 
 # %% [markdown]
-# Left: if the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). Right: a mark is open, and lies to the right of 1, if $\omega_\infty$ adds to the error.
+# If the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). A mark is open if $\omega_\infty$ adds to the error.
 #
 # <details><summary>The claims in the next table</summary>
 #

@@ -239,11 +239,16 @@ real_table
 stand_in = data_rows[1]["source"] == "demo"
 which = ("", ", private samples") if not stand_in else ("Stand-ins for ", "")
 about_real = f"Ours. {which[0]}MultiNLI and CivilComments{which[1]}; frozen MiniLM encoder; one line a run, on {sentence_count} sentences; runs a data set: {sentence_seeds}; NGD, steps {sentence_step}"
-figure_real = plots.caption(real_tokens.draw(readings, examples["sentence pairs"]), about_real)
+figure_real = plots.caption(real_tokens.draw(readings), about_real)
 figure_real
 
 # %% [markdown]
-# Above: each line ends on the dotted line, which we computed from the duals. Below: at first attention spreads over the sentence, and in the end it reads one word.
+# Each line is one run. It ends on the dotted line, which we computed from the duals. And what does the layer read? The next picture shows one sentence at three times, with darker words for more weight: at first attention spreads over the sentence, and in the end it reads one word.
+
+# %%
+real_tokens.draw_sentence(*examples["sentence pairs"])
+
+# %% [markdown]
 #
 # ## What we saw
 #

@@ -416,7 +416,7 @@ figure_map
 # | `nearest` (we predicted none) | the guessed norm has the largest ratio in at least half of the runs |
 # | `bounded` | no ratio exceeds 1 |
 #
-# Of the 15 claims that fail here, 12 are `own`. The two Adam rows coincide in the small run, because the gradients are still far above $\epsilon$. "Natural, damped by trace" fails with 0.98995, which the map rounds to 0.990. Two guesses that the large runs refute pass here, in one run of two (Adam with $\epsilon$; Shampoo with sums). Sources that begin with "ours, beyond" mark our own predictions.
+# Of the 15 claims that fail here, 12 are `own`. The two Adam rows coincide in the small run, because the gradients are still far above $\epsilon$. "Natural, damped by trace" fails with 0.98995, just below the bound. Two guesses that the large runs refute pass here, in one run of two (Adam with $\epsilon$; Shampoo with sums). Sources that begin with "ours, beyond" mark our own predictions.
 #
 # </details>
 

@@ -91,7 +91,6 @@ def strip(
     ends: tuple[float, float],
     looks: Sequence[plots.Look] | None = None,
     bound: float | None = None,
-    filled: Mapping[str, np.ndarray] | None = None,
     said: Sequence[str] = (),
     **names: Any,
 ) -> None:
@@ -100,21 +99,15 @@ def strip(
     Points beyond one of the two `ends` are drawn as an arrow at this end. Beside it is
     the value of the point, or the number of points if there are several or the point is
     infinite. NaN is not drawn. `looks` has an entry for each row. A line is drawn at
-    `bound`, the required value. `filled` says, for each row, which points are filled
-    (points,); by default none is. `said` has words to the right of each row. `names`
+    `bound`, the required value. `said` has words to the right of each row. `names`
     are passed to Axes.set.
     """
-    for row, (name, values) in enumerate(rows.items()):
+    for row, values in enumerate(rows.values()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
         height = row + np.linspace(-0.28, 0.28, len(values))
-        if filled:
-            full = filled[name]
-        else:
-            full = np.zeros(len(values), bool)
         inside = (values >= ends[0]) & (values <= ends[1])
-        for some, face in ((full & inside, like.colour), (~full & inside, "none")):
-            points = dict(markersize=3.5, markeredgewidth=0.8, markerfacecolor=face)
-            ax.plot(values[some], height[some], **like.mark, **points)
+        points = dict(markersize=3.5, markeredgewidth=0.8, markerfacecolor="none")
+        ax.plot(values[inside], height[inside], **like.mark, **points)
         beyond = (
             ("<", 6, ends[0], values < ends[0]),
             (">", -6, ends[1], values > ends[1]),

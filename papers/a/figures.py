@@ -89,7 +89,7 @@ def figure2(
         return {
             "Train loss $L(W_t)$": least_loss[:, None] + np.exp(run.log_gap),
             r"Norm $\|W_t\|$": run.norm,
-            "Mean softmax score of the opt token": run.opt_score,
+            "Mean softmax score of the best token": run.opt_score,
             "Alignment with $W_{mm}$": run.alignment["W_mm"],
         }
 

@@ -15,6 +15,27 @@ from papers.ours import BOUNDS
 
 LABELS = {name: name for name in NORMS}
 LABELS |= {"l_1": r"$\ell_1$", "l_3": r"$\ell_3$", "l_inf": r"$\ell_\infty$"}
+# The rules that the map draws: steepest descent, and the optimisers in common use. The
+# claims are about all rules.
+DRAWN = (
+    "steepest, l_1",
+    "steepest, nuclear",
+    "steepest, Frobenius",
+    "steepest, l_3",
+    "steepest, spectral",
+    "steepest, l_inf",
+    "mirror, l_3",
+    "Muon",
+    "Shampoo, 0.9",
+    "Signum",
+    "Lion",
+    "RMSprop, 0.99",
+    "Muon, Newton-Schulz",
+    "SOAP",
+    "Adam, 0.999",
+    "Adam, 0.999, epsilon",
+    "AdaGrad",
+)
 
 
 def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
@@ -23,21 +44,24 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
 
     The predicted norm is the norm `highest` of a row. Bars show the range over runs
     there, and its worst run is written at the right. A rule with a grey name was
-    predicted to stay below REACHED.
+    predicted to stay below REACHED. Only the rules of DRAWN have a row.
     """
     # Rules that were predicted to reach their norm come first. A line separates the
     # other rules from them.
     order = sorted(
-        rows, key=lambda name: (not rows[name].reached, column(rows[name].highest))
+        filter(rows.__contains__, DRAWN),
+        key=lambda name: (not rows[name].reached, column(rows[name].highest)),
     )
     reaching = sum(bool(rows[name].reached) for name in order)
-    figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.16 * len(rows))
+    figure, (axis,) = plots.panels(1, 1, height=1.1 + 0.2 * len(order))
     worst = []
+    norms_drawn = set()
     for place, name in enumerate(order):
         last = reached[name].last
         own = column(rows[name].highest)
         medians = np.median(last, 0)
         rival = int(np.where(np.arange(len(NORMS)) == own, -np.inf, medians).argmax())
+        norms_drawn |= {own, rival}
         looks = [plots.look(norm) for norm in NORMS]
         ends = last[:, own].min(), last[:, own].max()
         worst.append(f"{ends[0]:.3f}")
@@ -50,7 +74,8 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
         ring = dict(ms=7.5, mfc="none", clip_on=False)
         axis.plot(medians[rival], place, **ring, **looks[rival].mark)
     for norm in NORMS:
-        axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
+        if column(norm) in norms_drawn:
+            axis.plot([], [], label=LABELS[norm], **plots.look(norm).mark)
     axis.axvline(REACHED, **plots.LEVEL)
     words = f"line at {REACHED:g}: from here on, the margin counts as reached"
     pieces.beside(axis, 1.02, -0.6, words, plots.INKS["shade"], (-1, 3))
@@ -61,7 +86,7 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     pieces.beside(axis, *middle, words, plots.INKS["shade"], (1, 3))
     words = "\N{DOWNWARDS ARROW} predicted to fall short (grey names)"
     pieces.beside(axis, *middle, words, plots.INKS["shade"], (1, -3))
-    axis.set_yticks(range(len(order)), map(_written, order), fontsize="x-small")
+    axis.set_yticks(range(len(order)), map(_written, order), fontsize=8.5)
     for name, label in zip(order, axis.get_yticklabels(), strict=True):
         label.set_color(plots.BLACK if rows[name].reached else plots.GREY)
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, 1.02))
@@ -76,6 +101,9 @@ def _written(row: str) -> str:
     """Write the name of a row for a figure, with norm, beta_2 and Adam's epsilon."""
     for name, label in LABELS.items():
         row = row.replace(name, label)
+    if row == "Muon":
+        row = "Muon, exact"
+    row = row.replace("Shampoo, 0.9", r"Shampoo, $\beta=0.9$")
     row = row.replace("RMSprop, 0.99", r"RMSprop, $\beta_2=0.99$")
     row = row.replace("Adam, 0.999, epsilon", r"Adam, $\epsilon=10^{-8}$")
     return row.replace("Adam, 0.999", r"Adam, $\epsilon=0$")

@@ -239,19 +239,22 @@ def start_and_bias(
     exponents : mapping of str to tuple
         The fitted exponents of "start" and "bias", with their standard errors.
     """
-    figure, (distance, slope) = plots.panels(1, 2, height=2.7)
-    panels = (
-        (distance, start[0], start[1], -0.5, "start", "Distance of the spectral start"),
-        (slope, sizes, bias, -1, "bias", "Bias of the gradient"),
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
+    axis.set(xscale="log", yscale="log", xlabel="samples $n$")
+    axis.set_ylabel("distance, or bias")
+    quantities = (
+        (start[0], start[1], -0.5, "start", "spectral start", plots.SERIES[2]),
+        (sizes, bias, -1, "bias", "bias of the gradient", plots.look("measured")),
     )
-    blue = plots.look("measured")
-    for axis, n, values, power, name, title in panels:
-        height = 2.5 * np.median(values[:, 0])
-        _slope(axis, n, power, height, f"$n^{{{power:g}}}$, slope only")
-        plots.band(axis, n, values, name, blue, marker="o", markersize=3)
-        axis.set(title=title, xscale="log", yscale="log", xlabel="samples $n$")
-        words = f"measured: {_fitted(exponents[name])}"
-        pieces.note(axis, words, 0.05, colour=blue.colour)
+    for n, values, power, name, title, look in quantities:
+        middle = np.median(values, 0)
+        _slope(axis, n, power, 2.5 * middle[0], f"$n^{{{power:g}}}$, slope only")
+        plots.band(axis, n, values, name, look, marker="o", markersize=3)
+        # The words are beside the last point but one, above the line.
+        words = pieces.written(f"{title}:\n{_fitted(exponents[name])}")
+        style = {"color": look.colour, "fontsize": 9, "va": "bottom"}
+        at = n[-2], middle[-2]
+        axis.annotate(words, at, (8, 12), textcoords="offset points", **style)
     return figure
 
 

@@ -225,28 +225,25 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
     for m, like in zip(multiples, looks, strict=False):
         share = 100 * np.array(kept[p, m])
         axis.plot(widths, share, marker=like.marker, markersize=4, **like.line)
-        if m > 1:
-            length = f"{m} times $W_{{mm}}$"
-        else:
-            length = "as long as $W_{mm}$"
-        labels.append((share[-1], f"{length}:\n{share[-1]:.0f} % keep", like.colour))
+        words = f"starts {m}$\\times$: {share[-1]:.0f} %"
+        labels.append((share[-1], words, like.colour))
     # The last share is that of the longest starts.
     all_keep = np.cumprod(share == 100).astype(bool)
     if all_keep.any():
         near = np.array(widths)[all_keep][-1]
         axis.axvspan(0, near, color=like.colour, alpha=0.12, linewidth=0)
-        words = f"up to $D$ = {near:g}, all of\nthe longest starts do"
+        words = f"up to $D$ = {near:g}: 100 %\nof the starts {multiples[-1]}$\\times$"
         style = {"fontsize": 9, "color": like.colour, "va": "center"}
         axis.text(near + 0.02, 30, words, **style)
     first = [100 * kept[p, m][0] for m in multiples]
     if first[0] < 100:
-        words = f"{first[0]:.0f} % of the shortest starts"
+        words = f"{first[0]:.0f} % of the starts {multiples[0]}$\\times$"
         style = {"fontsize": 9, "color": looks[0].colour, "va": "top"}
         axis.text(0.02, first[0] - 6, words, **style)
     axis.set(xlim=(0, 1.0), ylim=(0, 105))
     axis.set_xlabel(
-        "start in the best direction \N{LEFTWARDS ARROW}   its divergence $D$ from it"
-        "   \N{RIGHTWARDS ARROW} far from it"
+        "\N{LEFTWARDS ARROW} the direction of $W_{mm}$   divergence $D$ of the start"
+        "   far from it \N{RIGHTWARDS ARROW}"
     )
     axis.set_ylabel("runs that end at the\ntokens of $W_{mm}$, %")
     for line in axis.lines:

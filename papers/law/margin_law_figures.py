@@ -18,14 +18,6 @@ from papers.law.margin_law_steps import Cycles, ratio_to_law
 from papers.law.tolerances import QUIET
 from papers.ours import BOUNDS
 
-# Names of the settings of page 40 in the figure of the diagonal.
-SETTINGS = {
-    "class means, NGD": "class means, normalised GD",
-    "antipodal, momentum, logistic": "opposite class means, momentum, logistic loss",
-    "Gaussian, Polyak": "Gaussian tokens, Polyak's rule",
-    "unequal scores, Gaussian start": "unequal scores, start not zero",
-    "unit tokens, partial support": "unit tokens, few pairs on the support",
-}
 # For each rule, the quantity that is constant, and the height of its label.
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
 # smaller relative deviations are rounding, which differs between processors
@@ -67,7 +59,7 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
     )
     plane.set(xlim=(-0.3, 6.5), ylim=(-0.7, 7.6))
     pieces.beside(plane, *(0.93 * ends[1]), "ray of $W_{mm}$", plots.GREY, (-6, 0))
-    words = "$W_t$ under NGD, on\nthe predicted path"
+    words = "$W_t$ on the\npredicted path"
     pieces.beside(plane, *(0.62 * ends[1] + rest), words, NGD.colour, (8, -6))
     along = np.outer(path @ W_mm, W_mm) / (W_mm @ W_mm)
     away = np.linalg.norm(path - along, axis=1)
@@ -144,42 +136,29 @@ def offsets(
 
     # All runs, in words.
     apart = max(np.abs(runs.offsets_missed(one)).max() for one in comparisons)
-    shares = [runs.dual_shares(one) for one in comparisons]
-    worst = max(np.abs(read / solved - 1).max() for read, solved in shares)
-    words = (
-        f"Worst pair of all {len(comparisons)} runs:\n"
-        f"margin {_off(apart)};\ndual read off the margins,\nrelative: {_off(worst)}"
-    )
-    pieces.note(bars, words, y=0.9, va="top")
+    words = pieces.written(f"worst pair of all {len(comparisons)} runs:\n{_off(apart)}")
+    right = {"ha": "right", "va": "top", "transform": bars.transAxes}
+    bars.text(0.98, 0.95, words, fontsize=9, **right)
     return figure
 
 
 def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
     """Draw each run's residual against its predicted constant C.
 
-    A second panel shows ||W_t|| times the whole direction error, divided by C, with one
-    row per setting. A mark is filled if C is the whole predicted residual.
+    A mark is filled if C is the whole predicted residual.
     """
-    figure, (line, whole) = plots.panels(1, 2, height=3.1)
-    title = {"fontweight": "bold", "loc": "left"}
+    figure, (line,) = plots.panels(1, 1, height=3.3)
     look = plots.look("measured")
     points = dict(markersize=4.5, markeredgewidth=0.9, **look.mark)
 
-    # The runs on the diagonal, and what the second panel shows.
-    ratios = {}
-    is_whole = {}
+    # The runs on the diagonal.
     worst = 0.0
-    for name, group, _ in _by_setting(comparisons):
+    for _, group, _ in _by_setting(comparisons):
         predicted = np.array([c.law.constant[0] for c in group])
         measured = np.array([c.measured.residual for c in group])
-        norm = np.array([c.measured.norm[-1] for c in group])
-        error = np.array([c.measured.error[-1] for c in group])
         filled = np.array([c.duals_alone for c in group])
         deviation = np.abs(measured / predicted - 1)
         worst = max(worst, deviation.max())
-        row = SETTINGS.get(name, name).replace(", ", ",\n", 1)
-        ratios[row] = norm * error / predicted
-        is_whole[row] = filled
         line.plot(
             predicted[filled], measured[filled], markerfacecolor=look.colour, **points
         )
@@ -187,25 +166,14 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
             predicted[~filled], measured[~filled], markerfacecolor="none", **points
         )
 
-    # The words of the first panel.
+    # The words.
     _logs(line, xlabel="predicted: $C$, from the duals of the SVM")
     pieces.diagonal(line)
-    line.set_title("Part in the span of the support", **title)
-    line.set_ylabel(r"measured: $\|W_t\|\times$ this part of the error")
-    small = {"fontsize": 8, "transform": line.transAxes}
-    line.text(0.05, 0.95, "dotted: measured = predicted", va="top", **small)
-    words = pieces.written(f"all {len(comparisons)} runs on it,\n{_off(worst)}")
-    line.text(0.97, 0.05, words, ha="right", **small)
-
-    # The second panel.
-    largest = max(values.max() for values in ratios.values())
-    looks = [look] * len(ratios)
-    pieces.strip(whole, ratios, (0.9, 1.2 * largest), looks, 1.0, is_whole)
-    whole.set_title("Whole error, compared with $C$", **title)
-    whole.set_xlabel(r"$\|W_t\|\times$ whole error, divided by $C$")
-    grey = {"fontsize": 8, "color": plots.GREY, "transform": whole.transAxes}
-    words = "at 1 (filled): $C$ is the whole error\nright of it: more, off the span"
-    whole.text(0.98, 0.98, words, ha="right", va="top", **grey)
+    line.set_ylabel(r"measured: $\|W_t\|\times$ error in the span")
+    words = {"fontsize": 9, "transform": line.transAxes}
+    line.text(0.03, 0.95, "dotted: measured = predicted", va="top", **words)
+    off = pieces.written(f"all {len(comparisons)} runs are on it,\n{_off(worst)}")
+    line.text(0.97, 0.05, off, ha="right", **words)
     return figure
 
 
@@ -288,7 +256,7 @@ def differences(fast: tuple, slow: tuple) -> Figure:
         labels = [
             (ends[0], f"$W_{{2t}}$:\n{ends[0]:.0e}", colour),
             (ends[1], f"$W_{{2t}}-W_t$:\n{ends[1]:.0e}", colour),
-            (np.sqrt(ends[0] * ends[1]), f"${nearer}$\nnearer", plots.GREY),
+            (np.sqrt(ends[0] * ends[1]), f"${nearer}$ times\nnearer", plots.GREY),
         ]
         axis.set_xlim(t[0], t[-1])
         pieces.end_labels(axis, labels)
@@ -600,7 +568,7 @@ def outside(left: Sequence) -> Figure:
     pieces.beside(axis, first[furthest], measured[furthest], words, stops, (0, 9))
     blue = plots.look("measured").colour
     at = flow[flow.argmax()], measured[flow.argmax()]
-    pieces.beside(axis, *at, "integrated path", blue, (-8, 4))
+    pieces.beside(axis, *at, "flow", blue, (-8, 4))
     return figure
 
 

@@ -192,17 +192,12 @@ def claims(readings: list[_Reading]) -> list[Claim]:
     ]
 
 
-def draw(
-    readings: dict[str, list[_Reading]], shown: tuple[_Sentences, _Reading]
-) -> Figure:
-    """Draw the measured constant divided by the predicted one, and the first sentence
-    of `shown`.
+def draw(readings: dict[str, list[_Reading]]) -> Figure:
+    """Draw the measured constant divided by the predicted one.
 
-    `readings` are by name, of at most two data sets; excluded runs are left out. The
-    colour of each word shows its softmax weight at several times of training.
+    `readings` are by name, of at most two data sets; excluded runs are left out.
     """
-    figure = Figure(figsize=(plots.WIDTH, 3.9), layout="constrained")
-    upper, lower = figure.subplots(2, 1, height_ratios=(1.9, 1))
+    figure, (axis,) = plots.panels(1, 1, height=3.0)
     ends = []
     off = []
     looks = [plots.SERIES[k] for k in (0, 2)]  # orange is for what fails
@@ -212,29 +207,36 @@ def draw(
             if one.refusal:
                 continue
             ratio = one.residual[1:] / one.law.constant
-            upper.plot(one.iterations[1:], ratio, lw=0.8, **like.line)
+            axis.plot(one.iterations[1:], ratio, lw=0.8, **like.line)
             last.append(ratio[-1])
             off.append(abs(one.ratio - 1))
         if last:
             ends.append((np.median(last), name.replace(" ", "\n", 1), like.colour))
-    upper.axhline(1, **plots.PREDICTED)
-    upper.set(xscale="log", yscale="log", xlabel="iteration $t$")
-    upper.set_title("Constant of the law: measured, divided by predicted")
-    upper.margins(x=0)
-    pieces.plain_ticks(upper.yaxis)
-    pieces.end_labels(upper, ends)
+    axis.axhline(1, **plots.PREDICTED)
+    axis.set(xscale="log", yscale="log", xlabel="iteration $t$")
+    axis.set_ylabel("constant of the law,\nmeasured / predicted")
+    axis.margins(x=0)
+    pieces.plain_ticks(axis.yaxis)
+    pieces.end_labels(axis, ends, 9)
     if off:
         words = f"{len(off)} runs end on the line,\noff by {max(off):.1e} at most"
-        pieces.note(upper, words, y=0.3)
-    sentences, reading = shown
-    lower.set(xlim=(0, 104), ylim=(-0.6, 2.8))
-    lower.set_title("One sentence as the layer reads it; darker: more weight")
-    lower.axis("off")
+        pieces.note(axis, words, y=0.3)
+    return figure
+
+
+def draw_sentence(sentences: _Sentences, reading: _Reading) -> Figure:
+    """Draw the first of `sentences` at several times of training.
+
+    The shade of each word is its softmax weight.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=1.2)
+    axis.set(xlim=(0, 104), ylim=(-0.6, 2.8))
+    axis.axis("off")
     plain = dict(fontsize=7.5, family="monospace", va="center", in_layout=False)
     records = (1, len(reading.iterations) // 2, len(reading.iterations) - 1)
     rows = [(0, k) for k in records]
     for height, (which, k) in zip((2.2, 1.2, 0.2), rows, strict=True):
-        lower.text(0, height, f"t = {reading.iterations[k]:,}", **plain)
+        axis.text(0, height, f"t = {reading.iterations[k]:,}", **plain)
         left = 13.0  # characters
         for word, weight in zip(
             sentences.words[which], reading.weights[k, which], strict=True
@@ -246,7 +248,7 @@ def draw(
                 facecolor=plots.look("NGD").colour, alpha=float(weight), lw=0, pad=1.0
             )
             colour = plots.PAPER if weight > 0.6 else plots.BLACK
-            lower.text(
+            axis.text(
                 left, height, word.replace("$", r"\$"), bbox=box, color=colour, **plain
             )
             left += len(word) + 1.2

@@ -629,8 +629,7 @@ def sparsity_differences(curves: Curves) -> Figure:
 
 
 def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
-    """Draw the share of tokens that the last layer uses, and its attention to the words
-    of a review.
+    """Draw the share of tokens that the last layer uses.
 
     Parameters
     ----------
@@ -642,13 +641,9 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     Returns
     -------
     Figure
-        Above, a row for each network and a mark for each norm. Below, the attention of
-        the first token to the words of one review, in the larger network, under l1.1
-        and under l2 on the same scale.
+        A row for each network and a mark for each norm.
     """
-    figure = Figure(figsize=(plots.WIDTH, 3.3), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(2.2, 1.1))
-    axis = upper.subplots()
+    figure, (axis,) = plots.panels(1, 1, height=2.4)
     studies = {"paper's size": curves}
     if reduced is not None:
         studies["reduced network"] = reduced
@@ -658,16 +653,34 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
             values = 100 * _tokens_used(one, rule)[..., -1].mean(1)
             axis.plot(values, [row + 0.22] * len(values), "o", ms=3, color=look.colour)
             axis.plot(values.mean(), row, ms=8, **look.mark)
-            words = f"{shown(rule)}: {values.mean():.0f} %"
-            pieces.beside(axis, values.mean(), row, words, look.colour, (0, 7))
+            words = f"{shown(rule)}\n{values.mean():.0f} %"
+            style = {"color": look.colour, "fontsize": 9, "ha": "center"}
+            axis.text(values.mean(), row - 0.16, words, va="bottom", **style)
     axis.set_yticks(range(len(studies)), studies)
-    axis.set(xlim=(0, 75), ylim=(len(studies) - 0.4, -0.55))
+    axis.set(xlim=(0, 75), ylim=(len(studies) - 0.6, -0.7))
     axis.set_xlabel(
         "\N{LEFTWARDS ARROW} sharper     tokens that the last layer uses, % of a review"
     )
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
-    _word_boxes(lower.subplots(), curves)
+    return figure
+
+
+def words_figure(curves: Curves) -> Figure:
+    """Draw the attention of the first token to the words of a review.
+
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of the study.
+
+    Returns
+    -------
+    Figure
+        A row under l1.1 and a row under l2, on the same scale.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=1.1)
+    _word_boxes(axis, curves)
     return figure
 
 
@@ -702,22 +715,16 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
 
 
 def vision_figure(curves: Curves) -> Figure:
-    """Draw the test accuracy over steps, and the sparsity at equal loss and at the end.
+    """Draw the test accuracy over steps.
 
-    Left: a thin line is a run. Black lines join, for each seed, the two points at which
-    both rules have the same accuracy; they are computed on these runs, so that they end
-    on their lines. Right: a line joins the two rules of a seed, at the smallest
-    training loss that both reach, and after equally many steps.
+    A thin line is a run. Black lines join, for each seed, the two points at which both
+    rules have the same accuracy; they are computed on these runs, so that they end on
+    their lines.
     """
-    figure, (accuracy, sparsity) = plots.panels(1, 2, height=3.0)
-    claimed_early, claimed_sparser = vision_table(curves)
-    _vision_accuracy(accuracy, curves, claimed_early.verdict)
-    _vision_sparsity(sparsity, curves, claimed_sparser.verdict)
-    return figure
+    figure, (accuracy,) = plots.panels(1, 1, height=3.0)
+    claimed_early, _ = vision_table(curves)
+    verdict = claimed_early.verdict
 
-
-def _vision_accuracy(accuracy: Axes, curves: Curves, verdict: str) -> None:
-    """Draw the left panel of `vision_figure`. `verdict` is on the paper's claim."""
     # The runs. Adam's name is above its line, and the other below.
     lifts = {"Adam": 9}
     for rule in VISION:
@@ -738,20 +745,30 @@ def _vision_accuracy(accuracy: Axes, curves: Curves, verdict: str) -> None:
     for seed in range(steps.shape[1]):
         accuracy.plot(steps[:, seed], levels[:, seed], **join)
     adam, mirror = np.exp(np.log(steps).mean(1))
-    words = f"Adam takes {adam / mirror:.2f} of the steps"
+    words = f"to the same accuracy Adam takes {adam / mirror:.2f} of the steps"
     middle = np.sqrt(steps.min() * steps.max())
-    pieces.beside(accuracy, middle, levels.max(), words, place=(6, 4))
-    pieces.note(accuracy, f"ahead early: {verdict}, uncorrected", x=0.96, y=0.04)
+    accuracy.text(middle, levels.max() + 0.8, words, fontsize=9)
+    words = f"paper: Adam is ahead early\n{verdict}, uncorrected"
+    right = {"ha": "right", "fontsize": 9, "transform": accuracy.transAxes}
+    accuracy.text(0.98, 0.04, words, **right)
 
     # The axes.
-    accuracy.set_title("Paper: Adam is ahead early", fontweight="bold", loc="left")
     accuracy.set(xlabel="step", ylabel="test accuracy, %")
     highest = accuracy.get_ylim()[1]
     accuracy.set_ylim(None, highest + 3)
+    return figure
 
 
-def _vision_sparsity(sparsity: Axes, curves: Curves, verdict: str) -> None:
-    """Draw the right panel of `vision_figure`. `verdict` is on the paper's claim."""
+def vision_sparsity(curves: Curves) -> Figure:
+    """Draw the sparsity of the weights at equal loss, and after equally many steps.
+
+    A line joins the two rules of a seed. Above, both are at the smallest training loss
+    that both reach.
+    """
+    figure, (sparsity,) = plots.panels(1, 1, height=2.6)
+    _, claimed_sparser = vision_table(curves)
+    verdict = claimed_sparser.verdict
+
     # The indices of both rules, (rules, seeds), at the smallest loss that both reach,
     # and at the end.
     matched = _matched(curves, VISION, *SPARSER)
@@ -784,10 +801,9 @@ def _vision_sparsity(sparsity: Axes, curves: Curves, verdict: str) -> None:
     sparsity.set_ylim(2 * seeds + 1.8, -1.0)
     sparsity.tick_params(axis="y", length=0)
     sparsity.grid(False, axis="y")
-    words = f"Paper: weights under {shown('l1.1')} are sparser"
-    sparsity.set_title(words, fontweight="bold", loc="left")
     sparsity.set_xlabel("Hoyer index of the weights, sparser \N{RIGHTWARDS ARROW}")
     sparsity.locator_params(axis="x", nbins=4)
+    return figure
 
 
 def _joined_pairs(ax: Axes, top: float, indices: np.ndarray) -> None:
@@ -809,7 +825,8 @@ def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     """
     study = curves.configuration
     for claim in [claim for claim in table if not claim.interval][:1]:
-        marks += f"; not judged: {claim.statement.partition(': ')[2]}"
+        reason = claim.statement.partition(": ")[2]
+        marks += f"; not judged: {reason.replace('to speak', 'to decide')}"
     short = any(len(run.loss) < study["horizon"] for run in curves.judged())
     if short:
         early = f"a run ends early at {study['stop']}"

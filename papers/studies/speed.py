@@ -215,8 +215,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
 
 
 def draw(curves: Curves, name: str) -> Figure:
-    """Draw the steps to the last target, divided by SGD's, and below it the training
-    or, if the study recorded it, the growth of the weight matrices.
+    """Draw the steps to the last target, divided by SGD's, and below it the training.
 
     Parameters
     ----------
@@ -229,26 +228,36 @@ def draw(curves: Curves, name: str) -> Figure:
     -------
     Figure
         Above, one row per rule with its interval. Below, the training loss of every run
-        up to the target, or one row per rule with a dot for each matrix.
+        up to the target.
     """
-    rules = len(curves.configuration["rates"])
-    above = 0.75 + 0.52 * (rules - 1)
+    above = 0.75 + 0.52 * (len(curves.configuration["rates"]) - 1)
     below = 2.6
-    if curves.configuration["walk"]:
-        # Each panel has a sentence of the paper as its title.
-        above = 1.0 + 0.52 * len(CLAIMED[name])
-        below = 1.3 + 0.42 * rules
     # The two panels have two heights, so `plots.panels` cannot arrange them.
     figure, _ = plots.panels(1, 1, height=above + below)
     figure.clear()
     upper, lower = figure.subplots(2, 1, height_ratios=(above, below))
     _ratios(upper, curves, name)
-    if curves.configuration["walk"]:
-        _says(upper, FIGURE_7[0])
-        _says(lower, FIGURE_7[1])
-        _matrices(lower, curves)
-    else:
-        _losses(lower, curves)
+    _losses(lower, curves)
+    return figure
+
+
+def matrices(curves: Curves) -> Figure:
+    """Draw the growth of every weight matrix, and the medians over the matrices.
+
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of a study that recorded the norms of weights.
+
+    Returns
+    -------
+    Figure
+        One row per rule, with a dot for each matrix. A ring is a matrix that grows less
+        than a random walk with steps of the same lengths.
+    """
+    height = 1.1 + 0.42 * len(curves.configuration["rates"])
+    figure, (axis,) = plots.panels(1, 1, height=height)
+    _matrices(axis, curves)
     return figure
 
 
@@ -319,21 +328,9 @@ SAYS = {  # what the paper says about a rule, in a word
     verdicts.slower: "paper: slower",
     no_gain: "paper: no gain",
 }
-# The two sentences of paper A on its Figure 7.
-FIGURE_7 = (
-    "Paper: \N{LEFT DOUBLE QUOTATION MARK}SNGD has a slower training speed"
-    "\N{RIGHT DOUBLE QUOTATION MARK} than SGD",
-    "Paper: \N{LEFT DOUBLE QUOTATION MARK}growth in parameters"
-    "\N{RIGHT DOUBLE QUOTATION MARK} of various layers",
-)
 RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10)  # ticks of ratios
 NEAR_ONE = (0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.4)  # ticks of ratios that are near one
 PALE = 0.4  # opacity of a rule about which the paper says nothing
-
-
-def _says(ax: Axes, sentence: str) -> None:
-    """Write a sentence of the paper above a panel."""
-    ax.set_title(sentence, loc="left", fontsize=9.5, fontweight="bold", pad=8)
 
 
 class _Row(NamedTuple):
@@ -360,12 +357,9 @@ def _rows(curves: Curves, name: str) -> list[_Row]:
     """Return the rows of `_ratios` from top to bottom.
 
     Rules that are decided come first, and then those about which the paper says
-    something. If a second panel is about another claim, only rules with a claim about
-    speed have a row.
+    something.
     """
     rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
-    if curves.configuration["walk"]:
-        rules = list(CLAIMED[name])
     target = curves.configuration["targets"][-1]
     missed_by_reference = np.isinf(_steps(curves, REFERENCE, target))
     rows = []
@@ -713,11 +707,7 @@ def caption(curves: Curves, name: str, table: Table) -> str:
         chosen = inside
     if not any(map(curves.trials, study["rates"])):
         chosen = "given, not chosen by trials"
-    if study["walk"]:
-        marks = "bars: 95 %, dots above them: seeds; below: means over the seeds"
-    else:
-        marks = "bars: 95 %, dots: seeds; below: a line for each run, and geometric"
-        marks += " means"
+    marks = "bars: 95 %, dots: seeds; below: a line for each run, and geometric means"
     rest = (
         f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
     )

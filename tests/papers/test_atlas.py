@@ -14,7 +14,7 @@ import pytest
 from lib import dynamics, svm
 from lib.attention import tokens
 from papers import falsify, saturation
-from papers.atlas import atlas, atlas_rules, atlas_used, ledger_rows
+from papers.atlas import atlas, atlas_figures, atlas_rules, atlas_used, ledger_rows
 from papers.wrong_worlds import World, identity_moments, inside
 from tests.papers.wrong_laws import caught
 
@@ -56,6 +56,20 @@ def test_max_margin_solutions_have_ratio_one_in_their_own_norm(solved):
         assert last.max() <= 1 + 1e-6
     flat = np.concatenate([one.last for one in solved.values()], 1)
     assert (flat < 0.999).any()
+
+
+def test_the_map_draws_only_known_rules_and_names_only_their_norms(solved):
+    rows = atlas_rules.rows()
+    assert set(atlas_figures.DRAWN) <= set(rows)
+    trained = {name: rows[name] for name in solved}
+    figure = atlas_figures.dumbbells(trained, solved)
+    (axis,) = figure.axes
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    assert "steepest, Frobenius" in names and "steepest, head-wise" not in names
+    (legend,) = figure.legends
+    drawn = {line.get_marker() for line in axis.lines}
+    markers = [line.get_marker() for line in legend.get_lines()]
+    assert len(markers) == len(set(markers)) and set(markers) <= drawn
 
 
 def test_runs_that_select_nothing_have_no_ratio_and_fail():

@@ -103,6 +103,15 @@ def grown(factor, *others):
     return each(race({"SGD": 0.03, "SNGD": 0.03, "Adam": 0.03}, walk=True), change)
 
 
+def test_growth_of_layers_has_a_picture_of_its_own():
+    curves = grown(2.2)
+    ratios, losses = speed.draw(curves, "fig7").axes
+    assert len(ratios.get_yticks()) == 2  # SNGD and Adam, each divided by SGD
+    assert "loss" in losses.get_title()
+    (axis,) = speed.matrices(curves).axes
+    assert len(axis.get_yticks()) == 3 and "growth" in axis.get_xlabel()
+
+
 @pytest.mark.parametrize(
     "factors, verdict",
     [((2.2,), REPRODUCED), ((1.8,), NOT_REPRODUCED), ((2.2, 0.8), NOT_REPRODUCED)],
