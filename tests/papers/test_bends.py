@@ -6,6 +6,7 @@ A wrong prediction must fail, and a run that does not qualify must be excluded.
 import re
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -598,3 +599,43 @@ def test_the_papers_rule_has_its_factor_at_every_step():
     expected = {"p = 2/3": 0.2 / 16, "p = 1/2": 0.2 / 8, "p = 0": 0.2}
     assert lengths == pytest.approx(expected)
     assert not any(rule.joint or rule.momentum for rule in rules.values())
+
+
+def test_a_joint_run_says_how_many_steps_are_missing():
+    """Under steps of decay p the level grows like t^(1 - p)."""
+    bound = joint_law.tolerances.SETTLED_JOINT
+    rates = {"W": np.array([1.0, 0.5]), "head": np.array([9.0, 9.0])}
+    for slow, other, decay in (("W", "head", 0.0), ("head", "W", 0.5)):
+        part, fine = (
+            SimpleNamespace(
+                norm=np.array([2.0, 4.0]),
+                remaining=lambda level, rate=rates[name]: np.exp(-rate * level),
+            )
+            for name in ("W", "head")
+        )
+        laws = {slow: part, other: fine}
+        law = SimpleNamespace(W_law=laws["W"], head_law=laws["head"])
+        sizes = np.array([[0.0, 2 * 20.0], [0.0, 4 * 8.0]])
+        history = SimpleNamespace(
+            iterations=np.array([10, 1000]), norm=sizes, head_norm=sizes
+        )
+        # Run 1 has e^-4 left at level 8, and needs the level -2 log(bound).
+        steps = 1000 * (-2 * np.log(bound) / 8) ** (1 / (1 - decay)) - 1000
+        words = refused(
+            "long enough",
+            lambda law=law, decay=decay, history=history: joint_law._check_settled(
+                law, dynamics.NGD(0.1, decay=decay), history
+            ),
+        )
+        assert f"offsets of the {slow} have decayed to 1.8e-02 at level 8," in words
+        (more,) = re.findall("about (.*) steps more", words)
+        assert float(more) == pytest.approx(steps, rel=0.05)
+
+
+def test_a_tilted_head_is_off_by_the_amount_along_one_direction():
+    even, half, whole = (
+        constant_map._tilted(100, amount) for amount in (0.0, 0.5, 1.0)
+    )
+    assert np.linalg.norm(half.u - even.u) == pytest.approx(0.5)
+    np.testing.assert_allclose(whole.u - even.u, 2 * (half.u - even.u))
+    np.testing.assert_array_equal(whole.X, even.X)

@@ -4,6 +4,8 @@ A failure means that a solver is wrong where nobody can check it by hand, or tak
 memory that is not there.
 """
 
+import re
+
 import numpy as np
 import pytest
 
@@ -161,12 +163,17 @@ def test_what_does_not_fit_is_refused_with_numbers(monkeypatch):
     assert "samples would fit" in sentence
 
 
-@pytest.mark.parametrize("norm", [3, "nuclear"])
-def test_a_norm_that_would_take_hours_is_refused_with_numbers(norm, monkeypatch):
+@pytest.mark.parametrize(
+    "norm, size",
+    [(3, ""), ("nuclear", " in 6 unknowns, 1,200 entries,")],
+)
+def test_a_norm_that_would_take_hours_is_refused_with_numbers(norm, size, monkeypatch):
     monkeypatch.setattr(max_margin, "MOST_CONSTRAINTS", 100)
     monkeypatch.setattr(max_margin, "MOST_ENTRIES", 100)
     data = drawn(0, 40, 6, 3, 2)
-    with pytest.raises(ValueError, match=f"norm {norm}.*: 200 constraints.* the 100"):
+    with pytest.raises(
+        ValueError, match=f"norm {norm}.*: 200 constraints{size} are .* the 100"
+    ):
         svm.token_svm(data, norm=norm)
 
 
@@ -224,3 +231,42 @@ def test_tokens_that_are_nearly_there_twice_are_decided(twice, monkeypatch):
     verdict, norm = outcome(data)
     monkeypatch.undo()
     assert (verdict, pytest.approx(norm, rel=1e-7)) == outcome(data)
+
+
+def test_two_samples_of_one_query_that_contradict_each_other_are_named(monkeypatch):
+    """Of the same two tokens one sample selects the first, and the other the second."""
+    rng = np.random.default_rng(0)
+    X, z = rng.standard_normal((4, 3, 2)), rng.standard_normal((4, 2))
+    X[2], z[2] = X[1], z[1]
+    data = attention.token_set(X, np.ones(4), z=z, opt=[0, 0, 1, 0])
+    force(monkeypatch, "interior point")
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(data)
+    assert caught.value.one_query
+    assert set(np.nonzero(caught.value.certificate)[0]) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "method, sizes",
+    [
+        ("interior point", (400, 10, 5, 5)),
+        ("interior point", (50, 4, 10, 40)),  # fewer samples have fewer unknowns
+        ("dual descent", (100, 9, 40, 40)),
+        ("pivoting", (50, 4, 10, 40)),
+    ],
+)
+def test_so_many_samples_fit_as_the_message_says(method, sizes, monkeypatch):
+    n, S, r, q = sizes
+    there = 0.1 * large.memory_of(*sizes, method)
+    monkeypatch.setattr(memory, "available", lambda: there)
+    monkeypatch.setattr(large, "ALWAYS_THERE", 0.0)
+    with pytest.raises(MemoryError) as caught:
+        large.check_memory(*sizes, method)
+    (fits,) = re.findall(r"about ([\d,]+) samples would fit", str(caught.value))
+    fits = int(fits.replace(",", ""))
+
+    def needed(count):
+        return large.memory_of(count, S, r, min(q, count), method)
+
+    assert needed(fits) <= there < needed(1.2 * fits + 1)
+    assert fits > 1
