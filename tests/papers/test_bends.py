@@ -615,9 +615,9 @@ def test_a_joint_run_says_how_many_steps_are_missing():
         )
         laws = {slow: part, other: fine}
         law = SimpleNamespace(W_law=laws["W"], head_law=laws["head"])
-        sizes = np.array([[0.0, 2 * 20.0], [0.0, 4 * 8.0]])
+        sizes = np.array([[0.0, 1.0, 2 * 20.0], [0.0, 1.0, 4 * 8.0]])
         history = SimpleNamespace(
-            iterations=np.array([10, 1000]), norm=sizes, head_norm=sizes
+            iterations=np.array([10, 100, 1000]), norm=sizes, head_norm=sizes
         )
         # Run 1 has e^-4 left at level 8, and needs the level -2 log(bound).
         steps = 1000 * (-2 * np.log(bound) / 8) ** (1 / (1 - decay)) - 1000

@@ -711,7 +711,7 @@ def test_a_head_of_another_run_is_found_in_the_run_that_has_it():
 def test_of_runs_that_have_not_settled_the_farthest_is_shown(gaussian):
     _, found = gaussian
     last = np.array([0.002, 0.5, 0.001, 0.2, 0.003])
-    remaining = np.stack([1 - last, last], 1)  # the order was another one before
+    remaining = np.stack([0 * last, 1 - last, last], 1)  # the order was another one
     words = repr(
         replace(
             found,
