@@ -752,3 +752,14 @@ def test_the_level_of_longer_runs_by_hand(
     )
     found = prediction._reached(run, 0, level, wanted)
     assert found == pytest.approx(needed, nan_ok=True)
+
+
+def test_a_selection_is_made_if_the_smallest_margin_is_large():
+    enough = margins.SATURATED
+    margins.check_selection(0, np.array([[enough, 50.0], [60.0, enough]]))
+    low = np.array([[50.0, 60.0], [0.25, 70.0]])
+    with pytest.raises(
+        margin_law.PremiseFails,
+        match=r"run 3, .*smallest margin is 0.25 \(sample 1, pair 0\)",
+    ):
+        margins.check_selection(3, low)
