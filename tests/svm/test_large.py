@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.linalg import cho_solve
 
 from lib import attention, memory, svm
 from lib.attention import coordinates
@@ -270,3 +271,57 @@ def test_so_many_samples_fit_as_the_message_says(method, sizes, monkeypatch):
 
     assert needed(fits) <= there < needed(1.2 * fits + 1)
     assert fits > 1
+
+
+def axes_and_diagonal():
+    """Return the rows e_1, e_2 and (1, 1)/sqrt(2), of samples of their own.
+
+    They ask for 1, 1/2 and 1.5/sqrt(2), the margins of w = (1, 1/2).
+    """
+    half = 0.5**0.5
+    delta = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[half, half]]])
+    return large.Rows(
+        delta=delta, z=np.ones((3, 1)), b=np.array([[1], [0.5], [1.5 * half]])
+    )
+
+
+def test_exchanges_end_where_a_constraint_off_the_support_is_tight():
+    rows = axes_and_diagonal()
+    for support in ([1, 1, 0], [1, 0, 0], [0, 0, 1]):
+        duals = np.array([[3.0], [2.0], [1.0]])
+        found = large.exchange(rows, duals, np.array(support, bool)[:, None])
+        assert (found >= 0).all()
+        np.testing.assert_allclose(rows.weights(found).ravel(), [1, 0.5])
+
+
+def test_the_gap_closes_at_the_solution_alone():
+    rows = axes_and_diagonal()
+    x = np.array([[1.0], [0.5], [0.0]])
+
+    def gap(v, tau=1.0):
+        pulled = np.append(rows.weights(x).ravel(), -(x * rows.b).sum())
+        return large._gap(rows, np.array([*v, tau]), x, pulled)
+
+    assert gap((1, 0.5)) == pytest.approx(0, abs=1e-14)
+    assert gap((2, 1)) == pytest.approx(
+        0, abs=1e-14
+    )  # a multiple is the same direction
+    # Its least margin is 1, its norm sqrt(2); the dual value is sqrt(5)/2.
+    assert gap((1, 1)) == pytest.approx(1 - (5 / 8) ** 0.5)
+    assert gap((1, -1)) == gap((1, 0.5), tau=0) == np.inf
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0])
+def test_the_normal_matrix_is_the_identity_and_the_weighted_rows(tau):
+    rng = np.random.default_rng(0)
+    n, S, r, q = 5, 3, 3, 2
+    delta, z = rng.standard_normal((n, S, r)), rng.standard_normal((n, q))
+    b, theta = rng.uniform(0.1, 1, (2, n, S))
+    rows = large.Rows(delta=delta, z=z, b=b)
+    factor = large._NormalMatrix(rows).factor(theta, tau=tau)
+    outer = np.einsum("ntr,nq->ntrq", delta, z).reshape(n * S, -1)
+    A = np.c_[outer, -tau * b.ravel()]
+    matrix = np.eye(r * q + 1) + A.T @ (theta.reshape(-1, 1) * A)
+    right = rng.standard_normal(r * q + 1)
+    found = cho_solve((factor, True), right)
+    np.testing.assert_allclose(found, np.linalg.solve(matrix, right), rtol=1e-10)
