@@ -161,6 +161,18 @@ def test_sizes_whose_squares_leave_the_floats_are_not_trained_on(size, head, mes
             dynamics.train(data, rule, 1)
 
 
+@pytest.mark.parametrize("entry", [1e160, -1e160])
+def test_one_entry_of_either_sign_is_too_large(entry):
+    far = np.abs(X)
+    far[1, 0, 0] = entry
+    data = token_sets.token_set(far, y, z=X[:, 0], u=u, opt=[0, 0, 0])
+    with pytest.raises(ValueError, match="X has largest entry 1e.160"):
+        dynamics.train(data, dynamics.GD(0.1), 1)
+    tiny = token_sets.token_set(1e-200 * far / entry, y, z=X[:, 0], u=u, opt=[0, 0, 0])
+    with pytest.raises(ValueError, match="X has largest entry 1e-200"):
+        dynamics.train(tiny, dynamics.GD(0.1), 1)
+
+
 IMPOSSIBLE = {
     "noise = 0.0": lambda: tokens.class_mean_tokens(0, noise=0.0),
     "signal = nan": lambda: tokens.class_mean_tokens(0, signal=float("nan")),

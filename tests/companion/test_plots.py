@@ -299,3 +299,39 @@ def test_squares_of_a_ledger_hold_their_words():
     assert len(boxes) == len(names)
     wide = axis.transData.transform([(0, 0), (0.92, 0)])[:, 0]
     assert max(box.width for box in boxes.values()) <= np.diff(wide)[0] + 2
+
+
+def test_points_beyond_an_end_are_an_arrow_there_with_their_value_or_number():
+    _, (axis,) = plots.panels(1, 1)
+    rows = {
+        "inside": np.array([1.0, 2.0, 5.0]),
+        "one below": np.array([0.25, 2.0, 3.0]),
+        "two above": np.array([11.0, 2.0, np.inf]),
+    }
+    pieces.strip(axis, rows, (1.0, 10.0))
+    arrows = {
+        (line.get_marker(), line.get_xdata()[0], line.get_ydata()[0])
+        for line in axis.lines
+        if line.get_marker() in "<>"
+    }
+    assert arrows == {("<", 1.0, 1), (">", 10.0, 2)}
+    said = [text.get_text() for text in axis.texts]
+    assert said == ["0.25", "2 of 3"]
+    hollow = [line for line in axis.lines if line.get_markerfacecolor() == "none"]
+    points = np.concatenate([line.get_xdata() for line in hollow])
+    assert sorted(points) == [1.0, 2.0, 2.0, 2.0, 3.0, 5.0]
+
+
+@pytest.mark.parametrize("height", [1.5, 6.0])
+def test_labels_of_one_height_are_a_line_of_text_apart(height):
+    figure, (axis,) = plots.panels(1, 1, height=height)
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+    pieces.end_labels(
+        axis, [(0.5, "a", "k"), (0.5, "b\nc", "k"), (0.9, "d", "k")], size=8
+    )
+    heights = {text.get_text(): text.get_position()[1] for text in axis.texts}
+    panel = np.ptp(axis.get_position().intervaly) * figure.get_figheight()
+    lines = 72 / 8 / 1.2 * panel * abs(heights["b\nc"] - heights["a"])
+    assert lines == pytest.approx(1.5)  # half of one line and half of two
+    if height > 2:
+        assert heights["d"] == pytest.approx(0.9)

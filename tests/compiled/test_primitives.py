@@ -157,3 +157,24 @@ def test_the_softmax_on_lanes_agrees_with_many_digits(seed, width, logistic, tie
             for fixed, gap in zip((True, False), gaps, strict=True):
                 found = softmax.log_gap(run * N, N, work, logistic, fixed)
                 assert math.isclose(found, mp.log(gap), rel_tol=1e-10, abs_tol=1e-10)
+
+
+@pytest.mark.parametrize("S", [1, 3, 4, 6])
+@pytest.mark.parametrize("with_pairs", [True, False])
+def test_products_without_the_matrix_are_those_of_the_matrix(S, with_pairs):
+    n, r, q = 5, 3, 2
+    rng = np.random.default_rng(S)
+    v = rng.standard_normal((2, n, S, r))
+    w = rng.standard_normal((2, n, q))
+    v[:, :, -1] = v[:, :, 0]
+    pairs = w @ w.swapaxes(1, 2) if with_pairs else np.zeros((2, n, 0))
+    index = np.arange(n * S)  # by token first
+    index[n * (S - 1) :] = np.arange(n)
+    factors = tuple(gram.Factors(v, w, pairs, np.stack([index, index])))
+    outer = np.einsum("sita,sib->sitab", v, w).swapaxes(1, 2).reshape(2, n * S, -1)
+    for s in range(2):
+        c = rng.standard_normal(n * S)
+        out = np.empty(n * S)
+        gram.multiply_factored(factors, s, c, out, gram.room_for(factors))
+        np.testing.assert_allclose(out, outer[s] @ (outer[s].T @ c), rtol=1e-12)
+        assert (out[n * (S - 1) :] == out[:n]).all()  # equal vectors, to the bit

@@ -103,3 +103,31 @@ def test_what_would_not_fit_is_refused_with_numbers(monkeypatch):
         dynamics.train(data, dynamics.NGD(0.1), 50, range(51), product="factored")
     run = dynamics.train(data, dynamics.NGD(0.1), 50, [50], product="factored")
     assert run.status[0] == "completed"
+
+
+OWN_LAWS = {  # a rule of the compiled loop, and its law in plain numpy
+    "GD": (dynamics.GD(0.5), lambda t, gap, norm: 0.5 + 0 * norm),
+    "NGD, one norm": (dynamics.NGD(0.3, joint=True), lambda t, gap, norm: 0.3 / norm),
+    "Polyak": (
+        dynamics.Polyak(max_step=2.0),
+        lambda t, gap, norm: np.minimum(gap / (2 * norm**2), 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("product", reduced.FORMS)
+@pytest.mark.parametrize("head", ["fixed", "joint"])
+@pytest.mark.parametrize("name", OWN_LAWS)
+def test_a_law_in_numpy_takes_the_steps_of_the_compiled_rule(name, head, product):
+    data = with_equal_tokens()
+    compiled, law = OWN_LAWS[name]
+    runs = [
+        dynamics.train(data, rule, 40, [0, 1, 40], head=head, product=product)
+        for rule in (compiled, dynamics.Custom(law))
+    ]
+    for field in (*MEASURED, "log_step", "log_step_head"):
+        pair = (getattr(run, field) for run in runs)
+        np.testing.assert_allclose(*pair, rtol=1e-9, atol=1e-12, err_msg=field)
+    assert (runs[0].head_norm[:, -1] > runs[0].head_norm[:, 0]).all() == (
+        head == "joint"
+    )

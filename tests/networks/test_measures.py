@@ -59,13 +59,13 @@ def test_sparsity_of_a_part_is_the_share_above_thresholds():
         return model
 
     values = measures.sparsity(
-        network([0.1, -0.2], [0.0, 0.05]), network([0.0, 0.0], [0.0, 0.1])
+        network([0.1, -0.2], [0.3, 0.065]), network([0.0, 0.0], [0.0, 0.1])
     )
     # nine tenths of the start's entries 0, 0, 0, 0.1 are at most 0.07
-    assert values["above_006.K"] == values["above_90.V"] == 0.5
-    assert values["hoyer.Q"] == pytest.approx(
-        (measures.hoyer(np.array([1, 2])) + 1) / 2
-    )
+    assert values["above_90.V"] == 0.75
+    assert values["above_006.K"] == 1.0
+    each = [measures.hoyer(np.array(row)) for row in ([1, 2], [0.3, 0.065])]
+    assert values["hoyer.Q"] == pytest.approx(np.mean(each))
 
 
 def test_magnitudes_fall_into_the_bins_of_their_decade_and_none_outside():

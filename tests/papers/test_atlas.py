@@ -355,3 +355,9 @@ def test_the_claims_of_decay_measure_the_run_that_is_furthest_off():
     ends["sign, 100"] = replace(ends["sign, 100"], missing=np.array([0.1, 0.22]))
     failed = [claim for claim in atlas_used.decay_claims(ends) if not claim.holds]
     assert [claim.measured for claim in failed] == pytest.approx([0.2, 0.1])
+
+
+def test_a_failing_claim_is_blamed_on_runs_that_are_too_short_by_their_last_record():
+    for last, said in ((atlas_rules.TENTH, "refuted"), (1000, "protocol judges after")):
+        ratios = SimpleNamespace(iterations=np.array([0, 10, last]))
+        assert said in atlas_rules._why(ratios)

@@ -6,6 +6,7 @@ A wrong prediction must fail, and a run that does not qualify must be excluded.
 import re
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -598,3 +599,140 @@ def test_the_papers_rule_has_its_factor_at_every_step():
     expected = {"p = 2/3": 0.2 / 16, "p = 1/2": 0.2 / 8, "p = 0": 0.2}
     assert lengths == pytest.approx(expected)
     assert not any(rule.joint or rule.momentum for rule in rules.values())
+
+
+def test_a_joint_run_says_how_many_steps_are_missing():
+    """Under steps of decay p the level grows like t^(1 - p)."""
+    bound = joint_law.tolerances.SETTLED_JOINT
+    rates = {"W": np.array([1.0, 0.5]), "head": np.array([9.0, 9.0])}
+    for slow, other, decay in (("W", "head", 0.0), ("head", "W", 0.5)):
+        part, fine = (
+            SimpleNamespace(
+                norm=np.array([2.0, 4.0]),
+                remaining=lambda level, rate=rates[name]: np.exp(-rate * level),
+            )
+            for name in ("W", "head")
+        )
+        laws = {slow: part, other: fine}
+        law = SimpleNamespace(W_law=laws["W"], head_law=laws["head"])
+        sizes = np.array([[0.0, 1.0, 2 * 20.0], [0.0, 1.0, 4 * 8.0]])
+        history = SimpleNamespace(
+            iterations=np.array([10, 100, 1000]), norm=sizes, head_norm=sizes
+        )
+        # Run 1 has e^-4 left at level 8, and needs the level -2 log(bound).
+        steps = 1000 * (-2 * np.log(bound) / 8) ** (1 / (1 - decay)) - 1000
+        words = refused(
+            "long enough",
+            lambda law=law, decay=decay, history=history: joint_law._check_settled(
+                law, dynamics.NGD(0.1, decay=decay), history
+            ),
+        )
+        assert f"offsets of the {slow} have decayed to 1.8e-02 at level 8," in words
+        (more,) = re.findall("about (.*) steps more", words)
+        assert float(more) == pytest.approx(steps, rel=0.05)
+
+
+def test_a_tilted_head_is_off_by_the_amount_along_one_direction():
+    even, half, whole = (
+        constant_map._tilted(100, amount) for amount in (0.0, 0.5, 1.0)
+    )
+    assert np.linalg.norm(half.u - even.u) == pytest.approx(0.5)
+    np.testing.assert_allclose(whole.u - even.u, 2 * (half.u - even.u))
+    np.testing.assert_array_equal(whole.X, even.X)
+
+
+@pytest.mark.parametrize("p", [1.5, 1.75])
+def test_a_step_of_mirror_descent_is_too_long_from_the_longest_that_settles_on(p):
+    """At the end the level is ||W|| / ||W_mm||, and grows like t^(1 / (p - 1))."""
+    law = lp_law._LpLaw(lp_law._problem(100), p)
+    level = 3000 / law.solution.norm[0]
+    longest = 2 / law.fastest
+    assert abs(law.fastest - 1) > 0.05  # so that its inverse would be noticed
+    slightly_above = round(level / (p - 1) / (1.05 * longest))
+    words = refused("short steps", lambda: lp_law._run(law, 3000, slightly_above))
+    assert "as long as the longest that settles" in words
+    lp_law._run(law, 3000, round(level / (p - 1) / (0.9 * longest)))
+
+
+def settled_from(monkeypatch, still):
+    """Settle invented runs of 1000 steps whose offset is 3 before `still`, and then 1/2.
+
+    Run j has the size 100 + j in the end, and moves by j/1000 in its last step.
+    """
+
+    def train(law, steps, count, record):
+        assert count == 1000
+        paths = []
+        for j in range(len(steps)):
+            offsets = [3.0 if t < still else 0.5 for t in record]
+            offsets[-1] += 1e-3 * j
+            paths.append(
+                [
+                    [(100 + j) * t / count, x]
+                    for t, x in zip(record, offsets, strict=True)
+                ]
+            )
+        return np.array(paths)
+
+    monkeypatch.setattr(lp_law, "_train", train)
+    law = SimpleNamespace(
+        p=2.0,
+        fastest=4.0,
+        constant=2.0,
+        solution=SimpleNamespace(norm=np.array([3.0]), W=np.array([[[1.0, 0.0]]])),
+        offsets=lambda path: path[:, 1:],
+        check_resolved=lambda level: None,
+    )
+    return lp_law._settled(law, 1000)
+
+
+def test_decaying_steps_have_settled_if_the_last_tenth_moves_nothing(monkeypatch):
+    with pytest.raises(PremiseFails, match="moved by 2.5 over the last tenth"):
+        settled_from(monkeypatch, 950)
+    found = settled_from(monkeypatch, 850)
+    count = len(lp_law.SHARES)
+    np.testing.assert_allclose(found.moved, 1e-3 * np.arange(count))
+    assert found.constant == pytest.approx(1e-3 * count)
+    # At p = 2 the steps are alike: each raises the level by 2 share / fastest.
+    sizes = 1000 * 2 * np.array(lp_law.SHARES) / 4 * 3
+    pace = np.hypot(100 + np.arange(count), 0.5 + 1e-3 * np.arange(count)) / sizes
+    np.testing.assert_allclose(found.pace, pace, rtol=1e-12)
+    # D = |w/|w| - e_1|^2 / 2 for the first run, which ends at (100, 1/2).
+    apart = 2 * np.sin(np.arctan2(0.5, 100) / 2)
+    assert found.error == pytest.approx(np.hypot(100, 0.5) * apart / 2)
+
+
+def test_a_run_is_predicted_too_short_by_what_decays_last(monkeypatch):
+    """The level after N steps is N/2 here. Of wrong offsets e^(-rate level) is left, and
+    outside the span e^(-excess level / 10), since it is read at a tenth of the run.
+    """
+    laws = {}
+
+    def point(axis, value, seed, steps):
+        if seed == 1:
+            return SimpleNamespace(refusal="'long enough' fails", comparison=None)
+        measured = SimpleNamespace(level=np.array([1.0, 0.9 * steps / 2]))
+        return SimpleNamespace(
+            refusal="", comparison=SimpleNamespace(measured=measured)
+        )
+
+    monkeypatch.setattr(constant_map, "_law_of", lambda data: laws["now"])
+    monkeypatch.setattr(constant_map, "_point", point)
+    digits = -np.log(constant_map.SETTLED)  # what a rate times a level must exceed
+    assert constant_map.STEP == 0.5
+    for rate, excess, least in (
+        (1.0, np.inf, 1.0),
+        (1.0, 0.5, 20.0),
+        (0.01, 0.5, 100.0),
+    ):
+        laws["now"] = SimpleNamespace(
+            fastest=np.array([2.0]),
+            excess=np.array([excess]),
+            remaining=lambda level, rate=rate: np.exp(-rate * level),
+        )
+        for factor, short in ((0.98, True), (1.02, False)):
+            steps = round(2 * factor * least * digits)
+            found = constant_map.onset([1, 2], steps, [0.5])
+            np.testing.assert_array_equal(found.predicted, [[short, short]])
+            np.testing.assert_array_equal(found.measured, [[True, False]])
+            np.testing.assert_allclose(found.level, [[np.nan, 0.9]])

@@ -6,6 +6,7 @@ They must detect a law that is off by 1 %, or that does not apply.
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -695,3 +696,70 @@ def test_no_number_of_steps_is_given_where_none_is_known():
     found = prediction.predict(data, one_record)
     assert np.isnan(found.steps_needed).all()
     assert "double the steps until it is below 0.01" in repr(found)
+
+
+def test_a_head_of_another_run_is_found_in_the_run_that_has_it():
+    two = tokens.gaussian_tokens([0, 1], n=4, T=2, d=40)
+    history = dynamics.train(two, dynamics.NGD(0.1), 200)
+    wrong = replace(two, u=two.u * np.array([[1.0], [2.0]]))
+    with pytest.raises(
+        ValueError, match="run 1 recorded .* give the head and the loss"
+    ):
+        prediction.predict(wrong, history)
+
+
+def test_of_runs_that_have_not_settled_the_farthest_is_shown(gaussian):
+    _, found = gaussian
+    last = np.array([0.002, 0.5, 0.001, 0.2, 0.003])
+    remaining = np.stack([0 * last, 1 - last, last], 1)  # the order was another one
+    words = repr(
+        replace(
+            found,
+            remaining=remaining,
+            steps_needed=np.array([1e9, 400.0, 1.0, 7000.0, 1.0]),
+        )
+    )
+    assert "not settled in 2 of 5 runs: remaining = 0.5 in run 1" in words
+    assert "train for about 7e+03 steps" in words
+
+
+TIMES = np.array([1, 40, 50, 75, 100])
+
+
+@pytest.mark.parametrize(
+    "log_size, log_gradient, level, wanted, needed",
+    [
+        # A level of t / 5. Only the second half counts: there the steps are alike.
+        ([0, 9, 0, 0, 0], 0 * TIMES, TIMES / 5, 30, 150),
+        # e^level = t, as under a constant step size, whose gradient falls like 1/t.
+        (0 * TIMES, -np.log(TIMES), np.log(TIMES), np.log(3000), 3000),
+        # A level of sqrt(t), under steps of the length t^(-1/2).
+        (-0.5 * np.log(TIMES), 0 * TIMES, np.sqrt(TIMES), 20, 400),
+        # What was reached is read off the records.
+        (0 * TIMES, 0 * TIMES, TIMES / 5, 9, 50),
+        (0 * TIMES, 0 * TIMES, TIMES / 5, 0.1, 1),
+        # Steps that turn around follow no law.
+        ([0, 0, 0, 3, 0], 0 * TIMES, TIMES / 5, 30, np.nan),
+    ],
+)
+def test_the_level_of_longer_runs_by_hand(
+    log_size, log_gradient, level, wanted, needed
+):
+    run = SimpleNamespace(
+        iterations=TIMES,
+        log_step=np.array([log_size], float),
+        log_gradient=np.array([log_gradient], float),
+    )
+    found = prediction._reached(run, 0, level, wanted)
+    assert found == pytest.approx(needed, nan_ok=True)
+
+
+def test_a_selection_is_made_if_the_smallest_margin_is_large():
+    enough = margins.SATURATED
+    margins.check_selection(0, np.array([[enough, 50.0], [60.0, enough]]))
+    low = np.array([[50.0, 60.0], [0.25, 70.0]])
+    with pytest.raises(
+        margin_law.PremiseFails,
+        match=r"run 3, .*smallest margin is 0.25 \(sample 1, pair 0\)",
+    ):
+        margins.check_selection(3, low)

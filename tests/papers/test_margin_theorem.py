@@ -581,3 +581,34 @@ def test_another_rho_perp_is_refused():
             theorem.prove_with_momentum(other, rule, 0.9 * g, g),
         )
         assert all(("rho_perp is none" in proof.why) == tilted for proof in both)
+
+
+def test_the_constants_of_two_samples_by_hand():
+    """Every A_m is on the support: tokens are orthogonal but for their scores."""
+    X = np.zeros((2, 3, 7))
+    X[:, :, 0] = [[1.0, 0.0, 0.0], [2.0, 1.5, -1.0]]
+    X[np.arange(6) // 3, np.arange(6) % 3, 1 + np.arange(6)] = 5.0
+    data = attention.token_set(X, np.ones(2), z=np.eye(2), u=np.eye(7)[0])
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    of = theorem.Local(data, law, data.opt, "exponential")
+    assert of.on.all() and of.best
+    # |l'| is e^-f, and the steepest at the lowest score: e^(1 - 0) and e^(2 + 1) times
+    # that at the selected token. The score ranges are 1 and 3, the gaps 1, 1, 1/2, 3.
+    worst = [np.e + 1 + 1] * 2 + [3 * np.exp(3) + 1 + 6, 3 * np.exp(3) + 1 + 1]
+    assert of.B == pytest.approx(1.25 * max(worst))
+    np.testing.assert_allclose(of.log_kappa, [-1, -1, np.log(0.5) - 2, np.log(3) - 2])
+    # ||A_m||^2 is 50 and the square of the gap.
+    assert of.M == pytest.approx(59**0.5)
+    assert of.D == pytest.approx((59 + 51) ** 0.5)
+
+
+def test_the_slope_of_a_token_off_the_support_by_hand():
+    """Margins at W_mm = (1/2, 0) are 1 and 3/2; the scores are 0, -2 and -7/2."""
+    X = [[[0.0, 0.0], [-2.0, 0.0], [-3.0, -1.0]]]
+    data = attention.token_set(X, [1.0], z=[[1.0]], u=[1.0, 0.5])
+    law = margin_law.margin_law(data, svm.token_svm(data))
+    of = theorem.Local(data, law, data.opt, "exponential")
+    assert of.on.tolist() == [True, False] and of.r == pytest.approx(0.5)
+    assert of.log_nu[1] == pytest.approx(3.5 + np.log(3.5))
+    assert of.B == pytest.approx(1.25 * (3.5 * np.exp(3.5) + 1 + 3.5 / 2))
+    assert of.M == pytest.approx(10**0.5) and of.D == 0

@@ -513,3 +513,142 @@ def test_a_run_has_reached_a_direction_at_an_alignment_of_nine_tenths():
     weights = [[0.9, 0.9], [0.9, 0.9], [0.9, 0.4]]
     found = fixed_head.reached(ended(errors, weights))
     assert found.tolist() == [True, False, False]
+
+
+def test_near_orthogonality_takes_the_worst_tokens_and_queries_of_uneven_samples():
+    """Its definition in plain loops: no two samples share a norm, a gap or a score."""
+    data = spanned([[1.5, -0.3, -0.3], [0.8, 0.2, 0.2]], overlap=0.1)
+    data = replace(data, z=np.array([[[0, 0.3, 0, 0, 0, 0, 0, 0, 3.0],
+                                      [0, 0.2, 0, 0, 0, 0, 0, 0, 2.0]]]))  # fmt: skip
+    X = data.X[0]
+    z = data.z[0]
+    places = [(i, t) for i in range(2) for t in range(3)]
+    every = [(a, b) for a in places for b in places if a != b]
+    of_two_opt = max(abs(X[a] @ X[b]) for a, b in every if a[1] == b[1] == 0)
+    of_others = max(abs(X[a] @ X[b]) for a, b in every if a[1] or b[1])
+    phi = 1 / (3 * np.e)
+    rests, gaps = np.array([-0.3, 0.2]), np.array([1.8, 0.6])
+
+    def pulls(p):
+        return [
+            np.exp(-r - p * g) * g * p * (1 - p)
+            for r, g in zip(rests, gaps, strict=True)
+        ]
+
+    strongest = np.max(pulls(np.linspace(0, 1, 100_001)))
+    weakest = np.min(pulls(np.linspace(phi, 0.5, 1001)))
+    nu = abs(z[0] @ z[1])
+    own = (z[1] @ z[1]) * (X[1, 0] @ X[1, 0] - 3 * of_others)
+    others = strongest / weakest * nu * (X[0, 0] @ X[0, 0] + 3 * of_others)
+    assert of_two_opt > of_others
+    assert assumptions.near_orthogonality(data) == pytest.approx(own / others, rel=1e-8)
+
+    own = (z[1] @ z[1]) * (X[1, 0] @ X[1, 0] - 3 * of_two_opt)
+    C = np.exp(1.8 / 2) * 1.8 / (4 * 0.6 * phi * (1 - phi))
+    strict = own / (4 * 2 * C * of_two_opt**2)
+    assert assumptions.strict_orthogonality(data) == pytest.approx(strict)
+    one = token_sets.token_set(X[:1], [1.0], z=z[:1], u=np.eye(9)[0])
+    assert assumptions.near_orthogonality(one) == np.inf
+
+
+def test_lemma_5_is_measured_at_the_worst_sample_and_only_up_to_one_half():
+    p = np.array([[0.2, 0.3, 0.15, 0.6], [0.4, 0.8, 0.7, 0.9]])  # by sample
+    history = SimpleNamespace(log_miss=np.log1p(-p).T[None])
+    least, rises = fixed_head.lemma5(history, "NGD")
+    assert least.measured == pytest.approx(0.15 / 0.2)
+    assert rises.measured == pytest.approx(0.15 / 0.3)
+    _, rises = fixed_head.lemma5(
+        SimpleNamespace(log_miss=history.log_miss[..., 1:]), "NGD"
+    )
+    assert rises.measured == pytest.approx(0.8 / 0.4)  # its fall to 0.7 does not count
+
+
+def test_steps_norms_and_margins_are_compared_with_their_predictions():
+    t = np.array([0, 10, 100, 1000])
+    history = SimpleNamespace(
+        iterations=t,
+        log_step=np.log([[9.0, 9.0, 9.0, 0.3]]),
+        log_gradient=np.log([[9.0, 9.0, 9.0, 5.0]]),
+        norm=np.array([[0.0, 9.0, 30.0, 30.0 + 0.2 * 900]]),
+        # The sample that is least selected counts.
+        log_miss=np.stack([-0.5 * t, -0.1 * t], -1)[None],
+    )
+    solution = SimpleNamespace(norm=np.array([4.0]))
+    assert fixed_head.polyak_step_norm(history, solution).measured == pytest.approx(
+        0.75
+    )
+    assert fixed_head.lemma7(history, 0.25).measured == pytest.approx(0.8)
+    rate = fixed_head.margin_growth(history, "NGD", np.array([0.08]), 10)
+    assert rate.measured == pytest.approx(1.25)
+
+
+def test_exponents_are_fitted_decade_by_decade():
+    t = np.array([10, 30, 100, 300, 1000, 3000])
+    error = np.where(t <= 100, 5 / t, 500 / t**2.0)
+    history = SimpleNamespace(iterations=t, direction_error={"W_mm": error[None]})
+    found = fixed_head.decade_exponents({"NGD": history}, 5000)
+    np.testing.assert_allclose(found["NGD"], [[-1.0, -2.0]])
+
+
+def test_theorem_6_is_measured_over_the_last_decade_and_where_plain_descent_ends():
+    t = np.geomspace(1, 1000, 13)
+    norm = np.array([4.0, 3.0, *np.geomspace(2, 200, 11)])  # it shrinks at first
+    error = np.where(t < 99, 3 * norm**-0.2, 3 * 100**0.5 * norm**-0.7)
+    growing = SimpleNamespace(
+        iterations=t, norm=norm[None], direction_error={"W_mm": error[None]}
+    )
+    plain = SimpleNamespace(
+        norm=np.array([[1.0, 3.0]]),
+        direction_error={"W_mm": np.array([[1.0, 1.25 * 3 * 3**-0.2]])},
+    )
+    slope, path = fixed_head.theorem6(plain, growing)
+    assert slope.measured == pytest.approx(-0.7)
+    assert path.measured == pytest.approx(1.25)
+
+
+def test_lemma_6_is_attained_where_one_pair_alone_is_not_learnt():
+    """There -grad L points along A_m, so that its cosine with W_mm times ||W_mm|| is
+    <A_m, W_mm> / ||A_m||.
+    """
+    tokens = F.tokens
+    size = np.linalg.norm(tokens.z, axis=-1)[..., None]
+    lengths = size * np.linalg.norm(
+        coordinates.differences(tokens, tokens.opt), axis=-1
+    )
+    longest = lengths.max((1, 2), keepdims=True)
+    expected = (F.svm.margins / lengths * longest).min()
+    assert fixed_head.lemma6(tokens, F.svm).measured == pytest.approx(
+        expected, rel=1e-9
+    )
+
+
+def test_the_sum_of_steps_may_leave_out_the_first_one():
+    values = np.broadcast_to((fits.path_sum(TIMES, 0.5) - 1).clip(0) ** 1.3, SHAPE)
+    found = joint_training.path_exponent(POLYAK, values, 0.5, 10, skipped=1)
+    np.testing.assert_allclose(found, 1.3)
+
+
+@pytest.mark.parametrize(
+    "factor, off", [(1.3, 1.3), (1 / 1.3, 1.3), (-1, np.inf), (0.2, 5)]
+)
+def test_a_reference_is_missed_by_the_larger_of_a_ratio_and_its_inverse(factor, off):
+    rows = joint_training.against_reference(reference(factor))
+    assert [row.measured for row in rows] == pytest.approx([off] * len(rows))
+
+
+def test_slowest_and_ahead_are_judged_at_the_last_record_and_at_every_late_one():
+    last = np.arange(len(J.record)) == len(J.record) - 1
+
+    def scaled(factor):
+        return replace(
+            with_head(RUN, factor),
+            log_gap=RUN.log_gap * factor,
+            norm=RUN.norm * factor,
+            log_miss=RUN.log_miss * factor[:, None],
+        )
+
+    runs = {"slow": scaled(np.where(last, 0.5, 2.0)), "fast": RUN}
+    rows = joint_training.slower_than_others(runs, "slow", ["fast"])
+    assert [row.measured for row in rows] == pytest.approx([0.5] * 4)
+    rows = joint_training.ahead(runs["slow"], RUN, ("slow", "fast"), since=2)
+    assert [row.measured for row in rows[:3]] == pytest.approx([0.5] * 3)

@@ -553,3 +553,65 @@ def test_lemma_19_holds_of_the_support_alone_if_there_are_no_other_tokens():
     assert solution.support.all()
     claim = lemmas.lemma19(lemmas.Selection(data, solution, 2))
     assert claim.holds and np.isfinite(claim.measured)
+
+
+@pytest.mark.parametrize(
+    "p, bound", [(1.5, 0.5), (2, 1 / 4), (2.5, 0.1414213562), (3, 1 / 12)]
+)
+def test_lemma_13_between_two_axes_by_hand(p, bound):
+    """e_1 and e_2 are (1, -1) apart, with sum_k |.|^p = 2, and D_psi is 1."""
+    smaller, D = lemmas.lemma13(np.array([1.0, 0.0]), np.array([0.0, 1.0]), p)
+    assert smaller == pytest.approx(bound) and D == pytest.approx(1.0)
+
+
+def test_lemmas_22_24_and_25_by_hand_at_the_worst_of_two_steps():
+    """One entry, p = 2: W goes from 2 to 3 under the gradient -1, and from 4 to 5 under
+    -1/2. The losses fall by 3.6 and by 2.4, and eta is 1/2.
+    """
+    steps = SimpleNamespace(
+        W=np.array([[[2.0], [4.0]]]),
+        later=np.array([[[3.0], [5.0]]]),
+        gradient=np.array([[[-1.0], [-0.5]]]),
+        losses=(np.array([[4.0, 3.0]]), np.array([[0.4, 0.6]])),
+        eta=0.5,
+        p=2,
+        loss_rise=np.array([-1]),
+    )
+    measured = [claim.measured for claim in lemmas.step_claims(steps)]
+    # eta <-grad L, W> is 1 in both steps.
+    of_22 = min((1 - 1 / 2) / (1 / 2), (1 - 1 / 4) / (1 / 4))
+    of_24 = min(1 - (5 / 2 - 1.8), 1 - (9 / 2 - 1.2))
+    of_25 = min(1.8, 1.2)
+    assert measured == pytest.approx([of_22, of_24, of_25])
+    # The norm grows by 1, and eta ||grad L|| is 1/2 and 1/4.
+    assert lemmas.lemma4(steps).measured == pytest.approx(4)
+
+
+@pytest.mark.parametrize("factor", [0.4, 0.9, 1.4])
+def test_the_slack_of_eqs_12_is_that_of_the_worst_token(monkeypatch, factor):
+    """At W = factor W_mm every margin is `factor` times that of the solution."""
+    selection = SMALL[2]
+    monkeypatch.setattr(
+        lemmas, "_edge_along", lambda *how: factor * selection.direction[None]
+    )
+    slacks = []
+    for run in selection.solution.margins:
+        others = [m for m in run.ravel() if m > 1 + 1e-6]
+        delta = (min(others) - 1) / 2
+        slacks += [2 * factor, 1.5 / factor]
+        slacks += [factor * (m - 1) / delta for m in others]
+        slacks += [(factor * m - 1) / delta for m in others]
+    found = lemmas._slack(selection, np.ones(2))
+    assert found == pytest.approx(min(slacks), rel=1e-6)
+
+
+@pytest.mark.parametrize("factor, slack", [(0.4, 0.8), (1.4, 1.5 / 1.4)])
+def test_a_selection_without_other_tokens_has_the_slack_of_its_support(
+    monkeypatch, factor, slack
+):
+    data = tokens.unit_tokens([0, 1], n=2, T=2, d=6)
+    selection = lemmas.select(data, data.opt, 2)
+    monkeypatch.setattr(
+        lemmas, "_edge_along", lambda *how: factor * selection.direction[None]
+    )
+    assert lemmas._slack(selection, np.ones(2)) == pytest.approx(slack, rel=1e-6)

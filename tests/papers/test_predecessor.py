@@ -124,3 +124,69 @@ def test_claims_on_parents_hold_and_can_fail():
     several = {4: several[10], 10: -several[4]}
     wrong = predecessor.claims_on_parents(swapped, 0 * share, several, late)
     assert [claim.id for claim in wrong if claim.holds] == []
+
+
+def test_claims_on_parents_take_medians_over_runs_and_the_worst_path():
+    ends = {("K, Q", "nuclear"): 0.9, ("K, Q", "frobenius"): 0.6}
+    ends |= {("W", "nuclear"): 0.4, ("W", "frobenius"): 0.8}
+    aligned = {
+        key: np.array([[0.1, end], [0.2, end - 0.3], [0.3, end + 0.05]])
+        for key, end in ends.items()
+    }
+    several = {4: np.array([0.2, 0.5, np.nan, 0.9]), 10: np.array([0.6, 0.7, 1.0])}
+    paths = {
+        1.5: {"path": np.array([[1.0, 2.0, 1.0, 0.25], [1.0, 0.5, 0.45, 0.1]])},
+        3: {"path": np.array([[1.0, 0.1, 0.05, 0.01], [1.0, 0.1, 0.03, 0.02]])},
+    }
+    for followed in (paths, dict(reversed(paths.items()))):
+        share = np.array([0.5, 0.9, 0.95])
+        rows = predecessor.claims_on_parents(aligned, share, several, followed)
+        measured = {row.id.removeprefix("parents."): row.measured for row in rows}
+        assert measured == pytest.approx(
+            {
+                "kq": 0.9,
+                "kq.other": 0.9 / 0.6,
+                "w": 0.8,
+                "w.other": 0.8 / 0.4,
+                "rank": 0.9,
+                "several": 0.7,
+                "several.d": 0.7 / 0.5,
+                "path": 0.25,
+                "path.falls": 0.45 / 0.5,
+            }
+        )
+
+
+@pytest.mark.parametrize("p", [1.5, 2, 4])
+def test_a_linear_function_on_the_sphere_has_its_minimum_by_hoelder(p):
+    """On ||w||_p = R, min <c, w> = -R ||c||_q with q = p / (p - 1)."""
+    c = np.array([3.0, -1.0, 0.5, 2.0])
+    found, value = predecessor._on_the_sphere(
+        lambda w: (c @ w, c), np.array([-1.0, -1.0, 1.0, 0.5]), 7.0, p
+    )
+    q = p / (p - 1)
+    assert value == pytest.approx(-7 * (np.abs(c) ** q).sum() ** (1 / q), rel=1e-6)
+    assert (np.abs(found) ** p).sum() ** (1 / p) == pytest.approx(7)
+
+
+def test_gradients_of_log_losses_are_those_of_autograd():
+    one = DATA.run(0)
+    W = DRAW.standard_normal((1, 5, 5))
+    v = DRAW.standard_normal(5)
+    mixed = mixture(torch.from_numpy(np.concatenate([W, W])))[0]
+    head = torch.from_numpy(v).requires_grad_()
+    of_head = torch.log(torch.nn.functional.softplus(-y[0] * (mixed @ head)).mean())
+    of_head.backward()
+    log_loss, gradient = predecessor._log_loss_of_head(one, W, v)
+    assert log_loss == pytest.approx(of_head.item())
+    np.testing.assert_allclose(gradient, head.grad.numpy(), rtol=1e-10)
+    at = torch.from_numpy(np.concatenate([W, W])).requires_grad_()
+    best = torch.from_numpy(np.take_along_axis(DATA.X, DATA.opt[..., None, None], 2))
+    best_scores = y[:1] * torch.einsum("rnd,rd->rn", best[:1, :, 0], u[:1])
+    limit = torch.nn.functional.softplus(-best_scores).mean()
+    scores = torch.einsum("rnd,rd->rn", mixture(at)[:1], u[:1])
+    of_W = torch.log(torch.nn.functional.softplus(-y[:1] * scores).mean() - limit)
+    of_W.backward()
+    gap, gradient = predecessor._log_gap_and_gradient(one, W.ravel())
+    assert gap == pytest.approx(of_W.item())
+    np.testing.assert_allclose(gradient, at.grad[0].numpy().ravel(), rtol=1e-9)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from companion import claims, record
+from companion import claims, plots, record
 from lib.training.curves import Curve, Curves
 from papers import verdicts
 from papers.studies import kept_curves, reviews, speed
@@ -482,3 +482,125 @@ def test_a_summary_takes_the_largest_p_of_a_claims_intervals(monkeypatch):
     p = stats.ttest_1samp(NEAR.values, 0.0).pvalue
     assert reviews.summary(None).startswith(f"reproduced  {p:.3f}  K: ")
     assert f"{p:.3f}" != "0.000"
+
+
+SHADED = [  # what the paper says, the bar, the shade on an axis from 0.1 to 9
+    (verdicts.faster, (0.5, 0.7), (0.1, 1.0)),
+    (verdicts.faster, (0.85, 0.95), (0.8, 1.25)),
+    (verdicts.faster, (0.7, 0.95), (0.1, 1.0)),
+    (verdicts.slower, (1.1, 1.2), (0.8, 1.25)),
+    (verdicts.slower, (1.1, 1.3), (1.0, 9.0)),
+    (verdicts.no_gain, (0.5, 0.7), (0.8, 1.25)),
+    (verdicts.no_gain, (0.9, 2.0), (0.8, 1.25)),
+]
+
+
+@pytest.mark.parametrize("word, bar, shade", SHADED)
+def test_a_row_is_shaded_where_the_claim_wants_its_bar(word, bar, shade):
+    _, (ax,) = plots.panels(1, 1)
+    ax.set(xscale="log", xlim=(0.1, 9))
+    ratio = SimpleNamespace(low=bar[0], high=bar[1])
+    speed._shade(ax, 2, ratio, word, (0.1, 9.0))
+    (box,) = [part.get_paths()[0].get_extents() for part in ax.collections]
+    assert (box.x0, box.x1) == pytest.approx(shade)
+    assert box.y0 < 2 < box.y1
+    assert len(ax.texts) == (shade == verdicts.SAME)
+    for words in ax.texts:  # beside both the shade and the bar
+        x = words.get_position()[0]
+        if words.get_ha() == "right":
+            assert x < min(0.8, bar[0])
+        else:
+            assert x > max(1.25, bar[1])
+
+
+def test_a_rule_without_a_claim_is_not_shaded():
+    _, (ax,) = plots.panels(1, 1)
+    speed._shade(ax, 0, SimpleNamespace(low=0.9, high=1.0), None, (0.1, 9.0))
+    assert not ax.collections and not ax.texts
+
+
+@pytest.mark.parametrize("fast, slow", [(0.15, 0.012), (0.032, 0.028)])
+def test_the_axis_of_ratios_shows_every_seed_and_the_value_one(fast, slow):
+    world = race({"SGD": 0.03, "Adam": fast, "SNGD": slow}, horizon=400)
+    _, (ax,) = plots.panels(1, 1)
+    speed._ratios(ax, world, "fig6")
+    low, high = ax.get_xlim()
+    ratios = [speed._ratio(world, rule, 0.5) for rule in ("Adam", "SNGD")]
+    values = [
+        value for ratio in ratios for value in (*ratio.values, ratio.low, ratio.high)
+    ]
+    assert low < min(0.8, *values) and max(1.25, *values) < high
+    ticks = ax.get_xticks()
+    assert 1.0 in ticks and low <= min(ticks) and max(ticks) <= high
+
+
+@pytest.mark.parametrize("target", [0.5, 20.0])
+def test_losses_are_drawn_to_the_target_above_one_label_for_each_rule(target):
+    world = race({"SGD": 0.03, "Adam": 0.05, "SNGD": 0.02})
+    world = replace(
+        world, configuration=world.configuration | {"targets": [2 * target, target]}
+    )
+    scaled = each(
+        world,
+        lambda run: (
+            replace(run, clock=run.clock | {"loss": 2 * target * run.clock["loss"]})
+            if run.part == "curve"
+            else run
+        ),
+    )
+    _, (ax,) = plots.panels(1, 1)
+    speed._losses(ax, scaled)
+    highest = max(
+        speed._growing_mean(run.clock["loss"]).max()
+        for run in scaled.curves
+        if run.part == "curve"
+    )
+    ticks = ax.get_yticks()
+    assert len(ticks) >= 2
+    assert (
+        target * (1 - 1e-6) <= min(ticks) and max(ticks) <= highest < ax.get_ylim()[1]
+    )
+    # The line of the target lies above the labels, which have heights of the panel.
+    panel = ax.transData + ax.transAxes.inverted()
+    at_target = panel.transform((1.0, target))[1]
+    labels = [text for text in ax.texts if "steps" in text.get_text()]
+    heights = sorted(text.get_position()[1] for text in labels)
+    assert len(heights) == 3 and min(np.diff([0, *heights, at_target])) > 0.04
+    # A rule's mark lies at the geometric mean of its steps.
+    marks = {line.get_xdata()[0] for line in ax.lines if line.get_markersize() == 7}
+    means = {stats.gmean(speed._steps(scaled, rule, target)) for rule in THREE}
+    assert sorted(marks) == pytest.approx(sorted(means))
+
+
+def test_growth_is_drawn_in_per_cent_beside_a_line_at_zero():
+    _, (ax,) = plots.panels(1, 1)
+    speed._matrices(ax, grown(2.2, 1.5))
+    low, high = ax.get_xlim()
+    dots = np.concatenate(
+        [line.get_xdata() for line in ax.lines if line.get_marker() == "o"]
+    )
+    assert low < 0 < max(dots) < high
+    assert sorted(dots) == pytest.approx([50] * 3 + [120] * 3, abs=1)
+    words = [text.get_text() for text in ax.texts]
+    assert words.count("2 of 2 grow") == 3
+    low, high = sorted(ax.get_ylim())
+    assert low < 0 and high > 2
+
+
+def test_the_vision_figure_has_the_accuracies_in_per_cent():
+    world = vision_world(0.0, 0.05, 0.1)
+    accuracy, _ = reviews.vision_figure(world).axes
+    drawn = [line for line in accuracy.lines if line.get_linewidth() == 0.9]
+    runs = [run for rule in reviews.VISION for run in world.runs(rule)]
+    for line, run in zip(drawn, runs, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), [10, 20])
+        expected = 100 * run.metrics["test_accuracy"][1:]
+        np.testing.assert_allclose(line.get_ydata(), expected)
+    # Both ends of a line that joins two runs lie on these runs.
+    joins = [line for line in accuracy.lines if line.get_linewidth() == 1.2]
+    assert len(joins) == 5
+    for seed, line in enumerate(joins):
+        for rule, x, y in zip(reviews.VISION, *line.get_data(), strict=True):
+            run = world.runs(rule)[seed]
+            found = np.interp(x, run.evaluated_at, run.metrics["test_accuracy"])
+            assert y == pytest.approx(100 * found)

@@ -134,3 +134,15 @@ def test_holm_is_its_definition_by_hand():
     assert list(found) == ["a", "b", "c", "d"]
     assert list(found.values()) == pytest.approx([0.04, 0.06, 0.06, 0.5])
     assert verdicts.holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
+
+
+def test_an_opened_end_is_unknown_and_the_other_stays():
+    values = np.array([0.5, 0.6, 0.8])
+    plain = verdicts.mean_interval(values)
+    ratio = verdicts.ratio_interval(values)
+    for whole, lowest in ((plain, -math.inf), (ratio, 0.0)):
+        below, above = (
+            replace(whole, opened=opened) for opened in ((True, False), (False, True))
+        )
+        assert (below.low, below.high) == (lowest, whole.high)
+        assert (above.low, above.high) == (whole.low, math.inf)

@@ -242,3 +242,11 @@ REFUSED = [
 def test_bad_input_is_refused(message, make):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_map_with_fewer_rows_than_columns_has_no_manifold():
+    with pytest.raises(ValueError, match=r"M has shape \(2, 3\); it has too few rows"):
+        manifold.Manifold(Sigma=np.eye(3), M=np.ones((2, 3)))
+    assert manifold.Manifold(
+        Sigma=np.eye(2), M=np.eye(2)
+    ).singular_values == pytest.approx([1, 1])

@@ -3,6 +3,7 @@
 A failure means that more than one family in twenty has a wrong verdict.
 """
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from scipy import stats
 
 from papers import verdicts
-from papers.studies import simulate
+from papers.studies import confirm, simulate
 from papers.studies.decide import Case, decide
 from papers.studies.family import FAMILY
 from papers.studies.intervals import MeanInterval
@@ -174,5 +175,53 @@ def test_the_command_prints_chances_and_refuses_no_draws(capsys):
     )
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 22 and said[-1].startswith("decided of 21: ")
+    shares = [
+        re.findall(r"(?:decided|reproduced) (\d\.\d+)", line) for line in said[:-1]
+    ]
+    for decided, reproduced in shares:
+        assert 0 <= float(reproduced) <= float(decided) <= 1
+    assert any(0 < float(reproduced) for _, reproduced in shares)
+    total = sum(float(decided) for decided, _ in shares)
+    assert float(said[-1].split()[3]) == pytest.approx(total, abs=0.01)
     assert simulate.main(["--draws", "1"]) == 1
     assert "draws" in capsys.readouterr().err
+
+
+def test_the_model_of_the_reviews_has_the_first_rounds_differences():
+    plan = confirm.plans()["imdb_256"]
+    model = simulate._reviews(plan)
+    curves = confirm.first_round(plan)
+    runs = {rule: curves.runs(rule) for rule in ("l1.1", "l2", "l3")}
+    of_column = {}
+    for name, values in zip(model.columns, model.values.T, strict=True):
+        of_column.setdefault(name, []).append(values)
+
+    shares = {
+        rule: np.stack(
+            [run.end["last.tokens_used"][:, -1] / run.end["present"] for run in of_rule]
+        )
+        for rule, of_rule in runs.items()
+    }
+    fewer = shares["l2"] - shares["l1.1"]  # (seeds, reviews)
+    (sharper,) = of_column["attention.sharper"]
+    np.testing.assert_allclose(sharper, fewer.mean(1), rtol=1e-6)
+    assert model.row_variances["attention.sharper"] == pytest.approx(
+        fewer.mean(0).var(ddof=1) / fewer.shape[1], rel=1e-6
+    )
+    for better, worse in (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2")):
+        name = f"imdb.{better}>{worse}"
+        pairs = list(zip(runs[better], runs[worse], strict=True))
+        late = [
+            np.mean(one.metrics["test_accuracy"][-4:])
+            - np.mean(other.metrics["test_accuracy"][-4:])
+            for one, other in pairs
+        ]
+        np.testing.assert_allclose(of_column[name], [late], rtol=1e-6)
+        apart = np.mean([1.0 * one.hits - other.hits for one, other in pairs], 0)
+        variance = apart.var(ddof=1) / len(apart)
+        assert model.row_variances[name] == pytest.approx(variance)
+    ends = [
+        one.metrics["hoyer.K"][-1] - other.metrics["hoyer.K"][-1]
+        for one, other in zip(runs["l1.1"], runs["l2"], strict=True)
+    ]
+    np.testing.assert_allclose(of_column["sparsity.K"][0], ends)

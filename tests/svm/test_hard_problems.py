@@ -318,3 +318,52 @@ def verdict(seed):
         "solved" if right else "wrong",
         f"t {t:.1e} {norm} margin {margins.min()}",
     )
+
+
+@pytest.mark.parametrize(
+    "certificate, shown, advice",
+    [
+        ([[0.0, 0.0], [0.5, 0.5]], "sample 1", "Select another token of this sample"),
+        ([[0.5, 0.0], [0.5, 0.0]], "samples 0, 1", "Take other queries, select other"),
+        ([0.5, 0.0, 0.5], "samples 0, 2", "Select other tokens, or take fewer"),
+        ([0.0, 1.0], "sample 1", "Select another token of this sample"),
+        (
+            np.ones((10, 2)) / 20,
+            "samples 0, 1, 2, 3, 4, 5, 6, 7 and 2 more",
+            "Take other",
+        ),
+    ],
+)
+def test_a_refusal_shows_the_samples_and_advises_what_helps_them(
+    certificate, shown, advice
+):
+    error = svm.Infeasible("token SVM", 0, np.array(certificate), 0.0)
+    assert f"the constraints of {shown} contradict" in str(error)
+    assert f"(`certificate`, relative residual 0.0e+00). {advice}" in str(error)
+    of_one = svm.Infeasible("token SVM", 0, np.array(certificate), 0.0, True)
+    assert ". They share one query" in str(of_one)
+
+
+def test_a_solution_needs_every_margin_and_a_closed_gap():
+    def accepted(beta, margins, stretch=(1.0, 1.0)):
+        arrays = (np.array(part) for part in (beta, margins, stretch))
+        return bool(frobenius._within_accuracy(*arrays))
+
+    assert accepted([1.0, 0.0], [1.0, 3.0])
+    assert not accepted([1.0, 0.0], [1.0, 0.5])  # a margin is missed
+    assert not accepted([1.0, 0.5], [1.0, 3.0])  # the second is beyond its margin
+    assert accepted([1.0, 0.5], [1.0, 2.0], [1.0, 2.0])
+    assert not accepted([0.0, 0.0], [1.0, 1.0])
+    assert not accepted([np.nan, 1.0], [1.0, 1.0])
+
+
+def test_weights_of_a_certificate_sum_to_one_and_no_worse_ones_are_returned():
+    opposed = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    weights, residual = frobenius._null_combination(opposed, np.array([4.0, 2.0, 0.0]))
+    np.testing.assert_allclose(weights, [0.5, 0.5, 0.0])
+    assert residual < 1e-15
+    # Rows at a right angle have no combination that is zero.
+    weights, residual = frobenius._null_combination(np.eye(2), np.array([3.0, 1.0]))
+    np.testing.assert_allclose(weights, [0.75, 0.25])
+    assert residual == pytest.approx(np.hypot(0.75, 0.25))
+    assert frobenius._null_combination(np.eye(2), np.zeros(2))[1] == np.inf

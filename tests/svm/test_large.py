@@ -4,8 +4,11 @@ A failure means that a solver is wrong where nobody can check it by hand, or tak
 memory that is not there.
 """
 
+import re
+
 import numpy as np
 import pytest
+from scipy.linalg import cho_solve
 
 from lib import attention, memory, svm
 from lib.attention import coordinates
@@ -161,12 +164,17 @@ def test_what_does_not_fit_is_refused_with_numbers(monkeypatch):
     assert "samples would fit" in sentence
 
 
-@pytest.mark.parametrize("norm", [3, "nuclear"])
-def test_a_norm_that_would_take_hours_is_refused_with_numbers(norm, monkeypatch):
+@pytest.mark.parametrize(
+    "norm, size",
+    [(3, ""), ("nuclear", " in 6 unknowns, 1,200 entries,")],
+)
+def test_a_norm_that_would_take_hours_is_refused_with_numbers(norm, size, monkeypatch):
     monkeypatch.setattr(max_margin, "MOST_CONSTRAINTS", 100)
     monkeypatch.setattr(max_margin, "MOST_ENTRIES", 100)
     data = drawn(0, 40, 6, 3, 2)
-    with pytest.raises(ValueError, match=f"norm {norm}.*: 200 constraints.* the 100"):
+    with pytest.raises(
+        ValueError, match=f"norm {norm}.*: 200 constraints{size} are .* the 100"
+    ):
         svm.token_svm(data, norm=norm)
 
 
@@ -224,3 +232,96 @@ def test_tokens_that_are_nearly_there_twice_are_decided(twice, monkeypatch):
     verdict, norm = outcome(data)
     monkeypatch.undo()
     assert (verdict, pytest.approx(norm, rel=1e-7)) == outcome(data)
+
+
+def test_two_samples_of_one_query_that_contradict_each_other_are_named(monkeypatch):
+    """Of the same two tokens one sample selects the first, and the other the second."""
+    rng = np.random.default_rng(0)
+    X, z = rng.standard_normal((4, 3, 2)), rng.standard_normal((4, 2))
+    X[2], z[2] = X[1], z[1]
+    data = attention.token_set(X, np.ones(4), z=z, opt=[0, 0, 1, 0])
+    force(monkeypatch, "interior point")
+    with pytest.raises(svm.Infeasible) as caught:
+        svm.token_svm(data)
+    assert caught.value.one_query
+    assert set(np.nonzero(caught.value.certificate)[0]) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    "method, sizes",
+    [
+        ("interior point", (400, 10, 5, 5)),
+        ("interior point", (50, 4, 10, 40)),  # fewer samples have fewer unknowns
+        ("dual descent", (100, 9, 40, 40)),
+        ("pivoting", (50, 4, 10, 40)),
+    ],
+)
+def test_so_many_samples_fit_as_the_message_says(method, sizes, monkeypatch):
+    n, S, r, q = sizes
+    there = 0.1 * large.memory_of(*sizes, method)
+    monkeypatch.setattr(memory, "available", lambda: there)
+    monkeypatch.setattr(large, "ALWAYS_THERE", 0.0)
+    with pytest.raises(MemoryError) as caught:
+        large.check_memory(*sizes, method)
+    (fits,) = re.findall(r"about ([\d,]+) samples would fit", str(caught.value))
+    fits = int(fits.replace(",", ""))
+
+    def needed(count):
+        return large.memory_of(count, S, r, min(q, count), method)
+
+    assert needed(fits) <= there < needed(1.2 * fits + 1)
+    assert fits > 1
+
+
+def axes_and_diagonal():
+    """Return the rows e_1, e_2 and (1, 1)/sqrt(2), of samples of their own.
+
+    They ask for 1, 1/2 and 1.5/sqrt(2), the margins of w = (1, 1/2).
+    """
+    half = 0.5**0.5
+    delta = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[half, half]]])
+    return large.Rows(
+        delta=delta, z=np.ones((3, 1)), b=np.array([[1], [0.5], [1.5 * half]])
+    )
+
+
+def test_exchanges_end_where_a_constraint_off_the_support_is_tight():
+    rows = axes_and_diagonal()
+    for support in ([1, 1, 0], [1, 0, 0], [0, 0, 1]):
+        duals = np.array([[3.0], [2.0], [1.0]])
+        found = large.exchange(rows, duals, np.array(support, bool)[:, None])
+        assert (found >= 0).all()
+        np.testing.assert_allclose(rows.weights(found).ravel(), [1, 0.5])
+
+
+def test_the_gap_closes_at_the_solution_alone():
+    rows = axes_and_diagonal()
+    x = np.array([[1.0], [0.5], [0.0]])
+
+    def gap(v, tau=1.0):
+        pulled = np.append(rows.weights(x).ravel(), -(x * rows.b).sum())
+        return large._gap(rows, np.array([*v, tau]), x, pulled)
+
+    assert gap((1, 0.5)) == pytest.approx(0, abs=1e-14)
+    assert gap((2, 1)) == pytest.approx(
+        0, abs=1e-14
+    )  # a multiple is the same direction
+    # Its least margin is 1, its norm sqrt(2); the dual value is sqrt(5)/2.
+    assert gap((1, 1)) == pytest.approx(1 - (5 / 8) ** 0.5)
+    assert gap((1, -1)) == gap((1, 0.5), tau=0) == np.inf
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0])
+def test_the_normal_matrix_is_the_identity_and_the_weighted_rows(tau):
+    rng = np.random.default_rng(0)
+    n, S, r, q = 5, 3, 3, 2
+    delta, z = rng.standard_normal((n, S, r)), rng.standard_normal((n, q))
+    b, theta = rng.uniform(0.1, 1, (2, n, S))
+    rows = large.Rows(delta=delta, z=z, b=b)
+    factor = large._NormalMatrix(rows).factor(theta, tau=tau)
+    outer = np.einsum("ntr,nq->ntrq", delta, z).reshape(n * S, -1)
+    A = np.c_[outer, -tau * b.ravel()]
+    matrix = np.eye(r * q + 1) + A.T @ (theta.reshape(-1, 1) * A)
+    right = rng.standard_normal(r * q + 1)
+    found = cho_solve((factor, True), right)
+    np.testing.assert_allclose(found, np.linalg.solve(matrix, right), rtol=1e-10)

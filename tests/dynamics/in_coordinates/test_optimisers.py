@@ -12,6 +12,7 @@ import torch
 
 from lib import attention, dynamics
 from lib.attention import coordinates, tokens
+from lib.dynamics.in_coordinates import entrywise
 from tests import exact
 from tests.exact import DATA, START, STILL, first_of_two, one_pair, ours
 
@@ -351,3 +352,20 @@ WRONG = {  # what the message must name
 def test_bad_arguments_are_named(named):
     with pytest.raises(ValueError, match=named):
         WRONG[named]()
+
+
+def test_the_sign_of_a_mean_is_that_of_momentum_where_it_outweighs_the_gradient():
+    """Lion: 0.9 m + 0.1 G is (0.7, 1.1, -1), and the momentum becomes 0.99 m + 0.01 G.
+
+    Arrays are multiplied by e to the logarithms beside them.
+    """
+    m, logs = np.array([1.0, -1.0, 0.0]), np.array([0.0, -np.inf])
+    G, top = np.array([-2.0, 20.0, -10.0]) / 4, np.log(4.0)
+    D = np.empty(3)
+    numbers = dynamics.Lion(1.0).numbers()
+    assert entrywise.sign_momentum(numbers, G, top, m, logs, D) == 0
+    np.testing.assert_array_equal(D, [1, 1, -1])
+    np.testing.assert_allclose(np.exp(logs[0]) * m, [0.97, -0.79, -0.1])
+    still = np.zeros(3), np.array([-np.inf, -np.inf])
+    found = entrywise.sign_momentum(numbers, 0 * G, -np.inf, *still, D)
+    assert found == -np.inf and not D.any()

@@ -55,3 +55,9 @@ def test_lapack_is_left_when_singular_values_differ_too_much(spread, taken):
     numbers = SHAPES[codes.POLAR].numbers()
     log = graded_svd._even(numbers, graded, z, np.zeros((40, 33)))
     assert (log > -np.inf) == taken
+
+
+def test_values_are_sorted_from_large_to_small_and_equal_ones_stay_in_order():
+    values = np.array([2.0, -np.inf, 5.0, 2.0, 7.0, -1.0, 5.0])
+    assert graded_svd.descending(values).tolist() == [4, 2, 6, 0, 3, 5, 1]
+    assert graded_svd.descending(values[:0]).tolist() == []
