@@ -49,7 +49,10 @@ def path_sum(iterations: np.ndarray, decay: float) -> np.ndarray:
 def exponent(
     history: History, target: str, since: float, until: float = np.inf
 ) -> np.ndarray:
-    """Fit the exponent a of direction error ~ t^a over since <= t <= until, (runs,)."""
+    """Fit the exponent a of direction error ~ t^a over since <= t <= until.
+
+    The result has the shape (runs,).
+    """
     return log_slope(history.iterations, history.direction_error[target], since, until)
 
 

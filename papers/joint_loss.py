@@ -14,7 +14,9 @@ from lib.dynamics import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """Return y_i u^T x_{i,opt} at every record, (runs, k, n).
+    """Return y_i u^T x_{i,opt} at every record.
+
+    The result has the shape (runs, k, n).
 
     Parameters
     ----------

@@ -43,9 +43,10 @@ def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 
 
 def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """Return the least margin (x_s - x_t)^T W z of each run and record, (runs, k).
+    """Return the least margin (x_s - x_t)^T W z of each run and record.
 
-    W is (runs, k, d, d_z), `selection` (runs, n). Masked tokens are left out.
+    The result has the shape (runs, k). W is (runs, k, d, d_z), `selection` (runs, n).
+    Masked tokens are left out.
     """
     delta = coordinates.differences(tokens, selection, masked_as_zero=True)
     images = np.einsum("rkde,rne->rknd", W, tokens.z)
@@ -118,7 +119,10 @@ class Ratios:
 
     @property
     def last(self) -> np.ndarray:
-        """Return the ratios at the last record, (runs, norms)."""
+        """Return the ratios at the last record.
+
+        The result has the shape (runs, norms).
+        """
         return self.value[:, -1]
 
 

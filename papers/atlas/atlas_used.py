@@ -274,7 +274,10 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
 
 
 def turns(seeds: Sequence[int], columns: int) -> np.ndarray:
-    """Return a random orthogonal matrix for each seed, (runs, columns, columns)."""
+    """Return a random orthogonal matrix for each seed.
+
+    The result has the shape (runs, columns, columns).
+    """
     drawn = [
         stream(seed, "draws").standard_normal((columns, columns)) for seed in seeds
     ]

@@ -169,11 +169,11 @@ def _signs(d: int) -> np.ndarray:
 
 def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
     """Return the largest x^T G y for the `count` best x, (count,), and their products x
-    y^T, (count, d, e).
+    y^T.
 
-    G is (d, e), x is one of the `signs` (2^(d-1), d), and y is the best sign vector for
-    this x. The largest value comes first. If there are fewer signs than `count`, all of
-    them are used.
+    The result has the shape (count, d, e). G is (d, e), x is one of the `signs`
+    (2^(d-1), d), and y is the best sign vector for this x. The largest value comes
+    first. If there are fewer signs than `count`, all of them are used.
     """
     image = signs @ G
     value = np.abs(image).sum(1)
@@ -221,11 +221,11 @@ def _sign_norm(W: np.ndarray) -> float:
 
 
 def _first_products(W: np.ndarray, signs: np.ndarray):
-    """Return the products x y^T of the first linear program, one per row, (products,
-    W.size).
+    """Return the products x y^T of the first linear program, one per row.
 
-    They span all matrices (d, e), the shape of W. GREEDY of them are chosen one after
-    the other, each to fit best what the earlier ones leave of W.
+    The result has the shape (products, W.size). They span all matrices (d, e), the
+    shape of W. GREEDY of them are chosen one after the other, each to fit best what the
+    earlier ones leave of W.
     """
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]

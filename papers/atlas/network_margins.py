@@ -401,7 +401,10 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
 
 
 def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
-    """Return the median over layers and heads of a rule's log ratio, (seeds, norms)."""
+    """Return the median over layers and heads of a rule's log ratio.
+
+    The result has the shape (seeds, norms).
+    """
     return np.array([np.median(np.log(reading.ratio), (0, 1)) for reading in readings])
 
 
@@ -467,11 +470,10 @@ def ranking_claims(readings: Readings) -> list[Claim]:
 
 
 def counted(readings: Readings) -> np.ndarray:
-    """Return, for each rule, the share of all heads in which its ratio is the largest,
-    (rules, norms).
+    """Return, for each rule, the share of all heads in which its ratio is the largest.
 
-    The share is over layers, heads and seeds. If two ratios are equal, the first rule
-    has it.
+    The result has the shape (rules, norms). The share is over layers, heads and seeds.
+    If two ratios are equal, the first rule has it.
     """
     ratios = np.array(
         [[reading.ratio for reading in seeds] for seeds in readings.values()]
@@ -565,8 +567,9 @@ def ended(
 
 
 def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
-    """Return, by rule, the share of samples in which a run selected the opt token,
-    (runs,).
+    """Return, by rule, the share of samples in which a run selected the opt token.
+
+    The result has the shape (runs,).
     """
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 

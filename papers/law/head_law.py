@@ -129,7 +129,10 @@ def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
 
 
 def _opt_scores(head: TokenSet) -> np.ndarray:
-    """Return the scores of the opt tokens of one head, (runs, n, 1)."""
+    """Return the scores of the opt tokens of one head.
+
+    The result has the shape (runs, n, 1).
+    """
     return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
 
@@ -150,7 +153,10 @@ class HeadRuns:
 
     @property
     def kept(self) -> np.ndarray:
-        """Return whether each run meets the premises, (runs,)."""
+        """Return whether each run meets the premises.
+
+        The result has the shape (runs,).
+        """
         return np.array([run not in self.refusals for run in range(self.norm.shape[1])])
 
 

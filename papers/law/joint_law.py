@@ -111,10 +111,10 @@ def predict(tokens: TokenSet) -> _JointLaw:
 
 
 def _even_gradient(tokens: TokenSet) -> np.ndarray:
-    """Return the mean over samples of y_i times the sample's mean token, (runs, r).
+    """Return the mean over samples of y_i times the sample's mean token.
 
-    At W = 0 all tokens have the same softmax weight, so that this is the direction of
-    the first step of the head.
+    The result has the shape (runs, r). At W = 0 all tokens have the same softmax
+    weight, so that this is the direction of the first step of the head.
     """
     signed = tokens.y[..., None, None] * tokens.X
     if tokens.mask is None:
@@ -278,7 +278,10 @@ def level_errors(runs: JointRuns) -> np.ndarray:
 
 
 def exponents(runs: JointRuns) -> np.ndarray:
-    """Fit the exponent in t of W's direction error over the records, (runs,)."""
+    """Fit the exponent in t of W's direction error over the records.
+
+    The result has the shape (runs,).
+    """
     return log_slope(runs.iterations, runs.error)
 
 

@@ -149,11 +149,11 @@ class MarginLaw(Shapes):
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """Return the longest NGD step with which the offsets converge, (runs,).
+        """Return the longest NGD step with which the offsets converge.
 
-        It is 2 (1 + momentum) ||W_mm|| / fastest, and infinite if the support has only
-        one constraint. With longer steps the offsets cycle. Raises ValueError unless 0
-        <= momentum < 1.
+        The result has the shape (runs,). It is 2 (1 + momentum) ||W_mm|| / fastest, and
+        infinite if the support has only one constraint. With longer steps the offsets
+        cycle. Raises ValueError unless 0 <= momentum < 1.
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")

@@ -249,7 +249,10 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
 
 
 def offsets_missed(c: Comparison) -> np.ndarray:
-    """Return the measured minus the predicted offsets on the support, (m,)."""
+    """Return the measured minus the predicted offsets on the support.
+
+    The result has the shape (m,).
+    """
     apart = c.margins[-1] - c.measured.level[-1] - c.law.offsets[0]
     return apart[c.law.support[0]]
 

@@ -85,21 +85,20 @@ def figure2_runs(
 
 
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
-    """Return the direction error divided by the law's prediction at the same ||W_t||,
-    (runs, k).
+    """Return the direction error divided by the law's prediction at the same ||W_t||.
 
-    The ratio tends to 1 if W_0 = 0 and all pairs are on the support.
+    The result has the shape (runs, k). The ratio tends to 1 if W_0 = 0 and all pairs
+    are on the support.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         return history.direction_error[target] / law.direction_error(history.norm)
 
 
 def _settling_rate(history: History, law: MarginLaw):
-    """Return the fitted decay rate of the slowest mode, divided by its eigenvalue,
-    (runs,).
+    """Return the fitted decay rate of the slowest mode, divided by its eigenvalue.
 
-    The rate is per unit of margin. It is fitted where the wrong offset is between 1e-3
-    and 1e-8, at two records at least.
+    The result has the shape (runs,). The rate is per unit of margin. It is fitted where
+    the wrong offset is between 1e-3 and 1e-8, at two records at least.
     """
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]

@@ -132,7 +132,10 @@ class Local:
 
     @property
     def across(self) -> np.ndarray:
-        """Return the norm of the part of A_m orthogonal to V, (m,)."""
+        """Return the norm of the part of A_m orthogonal to V.
+
+        The result has the shape (m,).
+        """
         square = (self.A**2).sum(1) - ((1 + self.excess) / self.norm) ** 2
         return np.sqrt(np.maximum(square, 0))
 

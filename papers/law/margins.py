@@ -18,11 +18,11 @@ from papers.saturation import gaps_of_scores
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
-    """Return the tokens of largest logit at record k, (runs, n).
+    """Return the tokens of largest logit at record k.
 
-    `opt` (runs, n) are the tokens whose logits the history's margins are relative to.
-    In a tie the opt token is returned, or else the first. Raises ValueError if a run
-    has ended before record k.
+    The result has the shape (runs, n). `opt` (runs, n) are the tokens whose logits the
+    history's margins are relative to. In a tie the opt token is returned, or else the
+    first. Raises ValueError if a run has ended before record k.
     """
     margins = known(history.margins)[:, k]
     ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
@@ -92,11 +92,11 @@ def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def direction_error(
     W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0
 ) -> np.ndarray:
-    """Return ||W/||W|| - V/||V||||, (runs,).
+    """Return ||W/||W|| - V/||V||||.
 
-    W and V are (runs, r, q), or one of them is (1, r, q). `outside` (runs,) is the norm
-    of a part of W that the coordinates of W do not hold. The error of W = 0 is 0, while
-    a history has NaN there.
+    The result has the shape (runs,). W and V are (runs, r, q), or one of them is (1, r,
+    q). `outside` (runs,) is the norm of a part of W that the coordinates of W do not
+    hold. The error of W = 0 is 0, while a history has NaN there.
     """
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
@@ -105,10 +105,11 @@ def direction_error(
 def outside_support(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Return the norm of W's part outside the span of the support, (runs,).
+    """Return the norm of W's part outside the span of the support.
 
-    W (runs, d, d_z) is in the coordinates of the tokens, `selected` is (runs, n), and
-    `support` is (runs, n, T-1). Raises ValueError if W has another shape.
+    The result has the shape (runs,). W (runs, d, d_z) is in the coordinates of the
+    tokens, `selected` is (runs, n), and `support` is (runs, n, T-1). Raises ValueError
+    if W has another shape.
     """
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
@@ -120,11 +121,11 @@ def residual(
     W: np.ndarray,
     V: np.ndarray,
 ) -> np.ndarray:
-    """Return the norm of W's part that is in the support's span and orthogonal to V,
-    (runs,).
+    """Return the norm of W's part that is in the support's span and orthogonal to V.
 
-    For V = W_mm it tends to ||rho_perp|| = C, also if pairs are off the support. The
-    arguments are those of `outside_support`, and V has the shape of W.
+    The result has the shape (runs,). For V = W_mm it tends to ||rho_perp|| = C, also if
+    pairs are off the support. The arguments are those of `outside_support`, and V has
+    the shape of W.
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit

@@ -342,9 +342,9 @@ def _check_steps(run: History, law: MarginLaw, momentum: float) -> None:
 
 
 def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
-    """Return e^{-excess a}, the pull of pairs off the support at a = `level`, (runs,).
+    """Return e^{-excess a}, the pull of pairs off the support at a = `level`.
 
-    It is zero if there are no such pairs.
+    The result has the shape (runs,). It is zero if there are no such pairs.
     """
     whole = np.isinf(law.excess)
     rate = np.where(whole, 0.0, law.excess)
@@ -354,10 +354,10 @@ def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
 def _steps_needed(
     run: History, law: MarginLaw, level: np.ndarray, remaining: np.ndarray
 ) -> np.ndarray:
-    """Return after how many steps `remaining` is below SETTLED, (runs,).
+    """Return after how many steps `remaining` is below SETTLED.
 
-    It is NaN if this is not known. `level` and `remaining` (runs, k) are a_t and the
-    field of `Prediction` at the records.
+    The result has the shape (runs,). It is NaN if this is not known. `level` and
+    `remaining` (runs, k) are a_t and the field of `Prediction` at the records.
     """
     slowest = np.minimum(np.minimum(law.slowest, law.excess), 1.0)
     at_end = -np.log(SETTLED) / slowest

@@ -463,7 +463,10 @@ def _beside_sparsity(part: str, runs: Runs) -> dict:
 
 
 def _tokens_used(runs: Runs, rule: str) -> np.ndarray:
-    """Return the share of tokens attended to in the last layer, (seeds, reviews)."""
+    """Return the share of tokens attended to in the last layer.
+
+    The result has the shape (seeds, reviews).
+    """
     shares = []
     for run in runs.of(rule):
         used = run.end["last.tokens_used"][:, -1].astype(float)

@@ -52,7 +52,10 @@ def _late(run: Curve) -> float:
 
 
 def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Return `_late` of every seed, (seeds,)."""
+    """Return `_late` of every seed.
+
+    The result has the shape (seeds,).
+    """
     return np.array([_late(run) for run in curves.runs(rule)])
 
 
@@ -117,14 +120,20 @@ def accuracy_table(curves: Curves) -> Table:
 
 
 def _at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
-    """Return the last value of `metric`, (seeds,)."""
+    """Return the last value of `metric`.
+
+    The result has the shape (seeds,).
+    """
     return np.array([float(run.metrics[metric][-1]) for run in curves.runs(rule)])
 
 
 def _matched(
     curves: Curves, rules: tuple[str, str], name: str, along: str
 ) -> np.ndarray:
-    """Return `at_common_level` of two rules for each seed, (2, seeds)."""
+    """Return `at_common_level` of two rules for each seed.
+
+    The result has the shape (2, seeds).
+    """
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
 
@@ -394,13 +403,18 @@ def _differences(
 
 def _most_accuracy(curves: Curves, rule: str) -> np.ndarray:
     """Return the largest test accuracy of every seed over its evaluations, on the
-    sampled rows, (seeds,).
+    sampled rows.
+
+    The result has the shape (seeds,).
     """
     return np.array([run.metrics["test_accuracy"].max() for run in curves.runs(rule)])
 
 
 def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Return the test accuracy of every seed at its end on all test rows, (seeds,)."""
+    """Return the test accuracy of every seed at its end on all test rows.
+
+    The result has the shape (seeds,).
+    """
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 

@@ -28,9 +28,10 @@ HIGHEST_LOSS = 5
 
 
 def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
-    """Return the steps to `target` of every seed, (seeds,).
+    """Return the steps to `target` of every seed.
 
-    They are infinite for a run that did not reach it.
+    The result has the shape (seeds,). They are infinite for a run that did not reach
+    it.
     """
     return np.array([run.steps_to(target) for run in curves.runs(rule)])
 
@@ -121,10 +122,11 @@ def _formulas(curves: Curves) -> list[Claim]:
 
 
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return how much matrices grow, ‖W‖ / ‖W_0‖ - 1 at the end, (layers, seeds).
+    """Return how much matrices grow, ‖W‖ / ‖W_0‖ - 1 at the end.
 
-    The second result, of the same shape, is the growth if steps had no common
-    direction, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1. Vectors such as biases are left out.
+    The result has the shape (layers, seeds). The second result, of the same shape, is
+    the growth if steps had no common direction, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1. Vectors
+    such as biases are left out.
     """
     runs = curves.runs(rule)
     names = _layers(curves)
