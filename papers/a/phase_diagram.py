@@ -1,4 +1,4 @@
-"""Violate paper A's assumptions step by step, and count the runs that still reach W_mm."""
+"""Violate paper A's assumptions step by step, and count runs that still reach W_mm."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
