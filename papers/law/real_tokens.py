@@ -200,8 +200,9 @@ def draw(
     """Draw the measured constant divided by the predicted one, and the first sentence
     of `shown`.
 
-    `readings` are by name, of at most two data sets; excluded runs are left out. The
-    colour of each word shows its softmax weight at several times of training.
+    `readings` has the readings of at most two data sets, by name; excluded runs are
+    left out. The colour of each word shows its softmax weight at several times of
+    training.
     """
     figure = Figure(figsize=(plots.WIDTH, 3.9), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(1.9, 1))

@@ -174,10 +174,10 @@ def ends(name: str, interval: Interval) -> dict[str, Number]:
 
 
 def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
-    """Draw the median over those runs, each a pair (x, values), that have not ended
-    yet, and a mark at the end of each run.
+    """Draw, at each x, the median over the runs that have not ended yet, and a mark at
+    the end of each run.
 
-    All runs have the same x, up to their ends.
+    A run is a pair (x, values). All runs have the same x, up to their ends.
     """
     longest = max((x for x, _ in runs), key=len)
     padded = np.full((len(runs), len(longest)), np.nan)
@@ -208,7 +208,7 @@ def losses(ax: Axes, curves: Curves) -> None:
 
 
 def accuracies(ax: Axes, curves: Curves) -> None:
-    """Draw the test accuracy over steps on sampled rows.
+    """Draw the test accuracy on sampled rows over the number of steps.
 
     A mark is the mean over seeds of the accuracy at the end, on all rows. The dotted
     line is the best plain classifier.
@@ -218,7 +218,7 @@ def accuracies(ax: Axes, curves: Curves) -> None:
         runs = curves.runs(rule)
         look = plots.look(rule)
         known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
-        # The first evaluation is left out, because the untrained network guesses.
+        # The first evaluation is left out, because the untrained network only guesses.
         later = [(x[1:], accuracy[1:]) for x, accuracy in known]
         medians(ax, later, rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
@@ -279,11 +279,11 @@ def caption(
     stop: str = "",
     size: str = "reduced",
 ) -> str:
-    """Write the caption of figure `number`; its first sentence, with `marks`, is
-    written below the picture.
+    """Write the caption of figure `number`.
 
-    The other sentences are about the setting, the rates and the verdicts. `chosen` says
-    how the rates were chosen, up to a full stop. `stop` is added after the number of
+    The first sentence of the caption, with `marks`, is written below the picture. The
+    other sentences are about the setting, the rates and the verdicts. `chosen` says how
+    the rates were chosen, up to a full stop. `stop` is added after the number of
     epochs. `size` compares the network with that of the paper.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
@@ -311,7 +311,7 @@ def caption(
 
 
 def _setting(curves: Curves, stop: str) -> str:
-    """Describe data, network, batch, steps, seeds and learning rates in words."""
+    """Describe the data, network, batch, steps, seeds and learning rates in words."""
     study = curves.configuration
     problem = curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]
