@@ -962,7 +962,7 @@ class Table(tuple):
         Returns
         -------
         str
-            The lines: the verdict, the statement, and what was measured.
+            The lines. Each has the verdict, the statement, and the measured value.
         """
         lines = [f"{c.verdict}: {c.statement}: {shown(c)}" for c in self if c.verdict]
         return "\n".join(fill(line, 108, subsequent_indent="    ") for line in lines)

@@ -34,8 +34,8 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "Polyak": lambda step_size: Polyak(),
 }
 UNCAPPED = {"Polyak": "Polyak, no cap"}  # The explorer's Polyak rule has no cap.
-MOST_STEPS = 10_000  # the end of the axis of iterations, for every run
-MOST_TOKENS = (20, 12)  # n and T, the ends of the axes of the tokens
+MOST_STEPS = 10_000  # the end of the iteration axis, for every run
+MOST_TOKENS = (20, 12)  # the ends of the axes for n and T
 GHOST = {"color": plots.GREY, "linewidth": 1.0, "alpha": 0.6}
 # resolution of the picture as shown; the file has twice this resolution
 PIXELS_PER_INCH = 90

@@ -215,13 +215,13 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     Returns
     -------
     list of list of Claim
-        One list per distinct measurement, in the order of the first rows. Two rows are
-        in one list if they show the same number, or if `same_as` of one is the id of
-        the other, with or without its setting. Two numbers count as the same if their
-        relative difference is at most `DRIFT`, which another processor may cause, or if
-        a chain of such numbers connects them. All numbers with an absolute value below
-        `ROUNDING` count as the same. A row whose number is not finite forms its own
-        group, which only `same_as` can extend.
+        One list per distinct measurement. The lists are in the order of their first
+        rows. Two rows are in one list if they show the same number, or if `same_as` of
+        one is the id of the other, with or without its setting. Two numbers count as
+        the same if their relative difference is at most `DRIFT`, which another
+        processor may cause, or if a chain of such numbers connects them. All numbers
+        with an absolute value below `ROUNDING` count as the same. A row whose number is
+        not finite forms its own group, which only `same_as` can extend.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
-    """For each row that repeats a measurement, return the first row with it.
+    """For each row that repeats a measurement, return the first row with this one.
 
     The result maps ids to ids.
     """

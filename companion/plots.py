@@ -174,8 +174,8 @@ def panels(
         )
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
-    # Figure() is used in place of pyplot, so that the notebook decides where it is
-    # shown and it is not kept alive.
+    # We use Figure() in place of pyplot, so that the notebook decides where the figure
+    # is shown, and pyplot does not keep the figure alive.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 

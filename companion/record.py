@@ -722,7 +722,7 @@ def _is_finite(value: object) -> bool:
 
 
 def compare(new: Mapping, old: Mapping) -> list[str]:
-    """Compare the numbers of a run with those of the reference.
+    """Compare the numbers of a run with the numbers of the reference.
 
     Parameters
     ----------
@@ -767,7 +767,7 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
 
 
 def compare_claims(new: Mapping, old: Mapping) -> list[str]:
-    """Compare the claims of a run with those of the reference.
+    """Compare the claims of a run with the claims of the reference.
 
     A claim is reproduced if it has the same bound and the same verdict as in the
     reference, and holds if and only if it holds in the reference. A bound may contain a

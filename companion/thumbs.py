@@ -27,7 +27,7 @@ EDGE = 10
 def stacked(
     picture: Image.Image, places: Sequence, above: tuple[str, str]
 ) -> Image.Image:
-    """Put the parts of a picture below one another, under its headline.
+    """Put the parts of a picture one below the other, under its headline.
 
     Parameters
     ----------

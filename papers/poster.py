@@ -26,7 +26,8 @@ STEPS = 100_000  # steps of the second panel
 SEEDS = 2
 OURS = plots.look("measured").colour
 STOPS = plots.look("stops").colour
-# For the third panel, by the ids of claims: the usual name and the norm of each rule.
+# For the third panel: the usual name and the norm of each rule, by the ids of the
+# claims.
 RULES = {
     "steepest_l_1": ("steepest descent", r"$\ell_1$"),
     "steepest_nuclear": ("steepest descent", "nuclear"),

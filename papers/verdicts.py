@@ -223,7 +223,8 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def decided(supported: bool, refuted: bool) -> str:
-    """Return the verdict of an interval that is `supported`, `refuted` or neither.
+    """Return the verdict of an interval by which a claim is `supported`, `refuted` or
+    neither.
 
     If both are true, the function returns REPRODUCED.
     """

@@ -524,8 +524,8 @@ def _grown_otherwise(world: World, history: History) -> History:
 
 
 def _diverging_otherwise(world: World, lemma29: Any) -> Any:
-    """Replace `lemma29` by a function that checks divergences with another exponent in
-    t.
+    """Replace `lemma29` by a function that checks divergences whose exponent in t is
+    changed.
     """
 
     @wraps(lemma29)

@@ -1,4 +1,4 @@
-"""A job of a batch: a page at a scale, its results, and whether it must run again."""
+"""A job of a batch: a page at a scale, its results, and whether it has to run again."""
 
 import json
 import os
@@ -98,7 +98,8 @@ def jobs(asked: Namespace) -> dict[Job, str]:
 def _job(notebook: str, asked: Namespace) -> Job | None:
     """Return the job of a notebook, or None if the notebook does not offer the scale.
 
-    Raises ValueError, with the notebook's name, if the job cannot be planned.
+    The function raises ValueError, with the notebook's name, if the job cannot be
+    planned.
     """
     try:
         plan = pages.planned(notebook, asked.scale, asked.settings)

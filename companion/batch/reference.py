@@ -218,7 +218,7 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _has_own_changes(place: Path, content: bytes) -> bool:
-    """Return whether a file differs from both the last commit and `content`.
+    """Return whether a file differs from the last commit and also from `content`.
 
     A file that is in no commit differs from the last commit; a missing file does not.
     """

@@ -64,8 +64,8 @@ def main(argv: list[str] | None = None) -> int:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     """Return the options of the command line.
 
-    Their method `refuse` prints a sentence and ends the process with status 2, as a
-    wrong option does. `settings` is a dict.
+    The method `refuse` of the options prints a sentence and ends the process with
+    status 2, as a wrong option would. `settings` is a dict.
     """
     usage = "python -m companion.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser(

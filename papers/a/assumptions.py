@@ -35,8 +35,8 @@ number of samples.
    token,
        |<o_j - x, o_i - m_i>| <= U^2 + 3 mu.
 5. Let b be the smallest norm of a query, nu the largest |<z_i, z_j>| of two samples'
-   queries, and C an upper bound of c_i / c_j. The first term of step 2 outweighs the
-   others if
+   queries, and C an upper bound of c_i / c_j. The first term of step 2 outweighs all
+   other terms if
        b^2 (a^2 - 3 mu) >= (n - 1) C nu (U^2 + 3 mu).
 6. C for the exponential loss, f_i = r_i + p_i Delta_i: c_i = e^{-r_i} h(p_i, Delta_i)
    with h(p, Delta) = Delta e^{-p Delta} p (1 - p). log h is concave in p. So over p_j

@@ -263,7 +263,7 @@ def share_ahead(
     Returns
     -------
     ndarray, shape (runs,)
-        Between 0 and 1; NaN if no record is compared.
+        The share, between 0 and 1. It is NaN if no record is compared.
     """
     counted = (fast.iterations >= FIRST) & (fast.iterations <= horizon)
     everywhere = np.ones((len(fast.norm), counted.sum()), bool)
@@ -275,8 +275,8 @@ def share_ahead(
 def capped_since(history: History, cap: float) -> np.ndarray:
     """Return the index of the first record from which on every step is at the cap.
 
-    The result has the shape (runs,). A run whose last recorded step is below the cap
-    gets the number of records.
+    The result has the shape (runs,). For a run whose last recorded step is below the
+    cap, the result is the number of records.
     """
     below = history.log_step < np.log(cap) - 1e-12
     last_below = below.shape[1] - below[:, ::-1].argmax(1)
@@ -473,7 +473,7 @@ def _swept(
 
     `rules_of` returns the rules of a setting by name, `train` turns {text: rule} into
     {text: history}, and `values_of` measures the sentences on the runs of a setting.
-    Returns the Sweep.
+    The function returns the Sweep.
     """
     settings = list(_grid(grid))
     # Settings share rules: equal rules are trained once.

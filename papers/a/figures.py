@@ -213,7 +213,7 @@ def settings(
     caption : str
     """
     always = [each for each in sentences if sweep.shares[each] == 1]
-    # Those that are always true come last, since they may share a row.
+    # Sentences that are always true come last, because they may share a row.
     order = sorted(sentences, key=lambda each: (sweep.shares[each], each in always))
     names = [sentences[each].short for each in order]
     if len(always) > 2:
@@ -352,8 +352,8 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     for axis in alignments:
         low = axis.get_ylim()[0]
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
-    # The text says "slightly". We print by how much for ||W||, the metric in which the
-    # two NGD rules differ most.
+    # The text says "slightly". For ||W||, the metric in which the two NGD rules differ
+    # most, we print by how much they differ.
     high, low = (
         np.median(histories[name].norm[:, shown][:, -1])
         for name in ("NGD", "NGD-joint")

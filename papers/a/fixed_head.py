@@ -248,9 +248,9 @@ def growing_steps(step_size: float) -> Rule:
     -----
     Under plain GD ||W_t|| grows like log t, which is slow. The late steps of plain GD
     are so short that its path is that of gradient flow. Longer steps along this path
-    show where it leads. The curvature of L falls with L - L*, so that even the longer
-    steps stay short compared with the inverse of the curvature. `theorem6` checks that
-    both rules follow one path for as far as plain GD gets.
+    show where the path leads. The curvature of L falls with L - L*, so that even the
+    longer steps stay short compared with the inverse of the curvature. `theorem6`
+    checks that both rules follow one path for as far as plain GD gets.
     """
 
     def law(t: np.ndarray, log_gap: np.ndarray, log_norm: np.ndarray):
@@ -371,7 +371,8 @@ def _pulls(scores: np.ndarray, margins: np.ndarray):
     """Return the coefficients c (m,) of -grad L = sum_m c_m A_m, up to one common
     positive factor, for the exponential loss.
 
-    W enters by its `margins` (m,), and `scores` (n, T) have the opt token's first.
+    W enters only through its `margins` (m,). In `scores` (n, T), the opt token's score
+    comes first.
     """
     opt = np.zeros((len(scores), 1))
     logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)

@@ -230,7 +230,7 @@ def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
 def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
     """Return REFERENCE's quantities at iteration t, as {name: values (runs,)}.
 
-    Raises ValueError if t is not recorded.
+    The function raises ValueError if t is not recorded.
     """
     if t not in history.iterations:
         raise ValueError(f"iteration {t} was not recorded")

@@ -642,10 +642,10 @@ def _joint_run(
     Returns
     -------
     tokens : TokenSet
-        The data in coordinates of the tokens' span: X is (runs, n, T, r), where r is
-        the dimension of the span.
+        The data in coordinates of the tokens' span: X has the shape (runs, n, T, r),
+        where r is the dimension of the span.
     head : MaxMargin
-        The max-margin head u_mm of each run, (runs, r).
+        The max-margin heads u_mm of all runs, with the shape (runs, r).
     by_decay : dict of float to History
         By p, the histories of all runs, with the target "W_mm" for W and the target
         "u_mm" for u.
@@ -661,7 +661,8 @@ def _joint_run(
     from_start = problem
     start = None
     if u_std:
-        # The dimension of the tokens' span, not the dimension of the tokens.
+        # This is the dimension of the tokens' span, and not the dimension of the
+        # tokens.
         d = problem.tokens.u.shape[1]
         u = np.stack(
             [u_std * stream(seed, "draws").standard_normal(d) for seed in seeds]

@@ -113,9 +113,9 @@ def two_samples_of(
     """Build the samples {b_i, b_i + d_i}, where K (2, 2) is the Gram matrix of the d_i.
 
     The tokens b_i have the scores `low` (2,), and the opt tokens b_i + d_i have scores
-    that are higher by `gaps` (2,), which are positive. The query of both samples is one
-    unit vector. To carry the scores, the d_i have a further coordinate, which adds 1e-6
-    gaps_i gaps_j to their Gram matrix.
+    that are higher by `gaps` (2,), which are positive. The two samples have the same
+    query, a unit vector. To carry the scores, the d_i have a further coordinate, which
+    adds 1e-6 gaps_i gaps_j to their Gram matrix.
     """
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]

@@ -105,8 +105,8 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
 
 
 def _still(start: tuple, end: tuple, tokens: TokenSet, W_mm: np.ndarray) -> Figure:
-    """Draw both examples twice: at the start of training on the left, at its end on the
-    right.
+    """Draw the two examples twice: at the start of training on the left, and at its end
+    on the right.
 
     `start` and `end` are pairs (t, W), where W and `W_mm` have the shape (2, 2).
     """
@@ -135,7 +135,7 @@ def _draw(
     t: int,
     W: np.ndarray,
 ) -> None:
-    """Draw one frame: both examples, and above them, as text, the step, the direction
+    """Draw one frame: the two examples and, as text above them, the step, the direction
     error and the norm of W.
 
     W and W_mm (2, 2) must not be zero. Texts that are already in `figure` are removed.

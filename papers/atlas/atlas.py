@@ -118,7 +118,8 @@ class Ratios:
     iterations: np.ndarray  # (k,)
     value: np.ndarray
     selection: np.ndarray  # (runs, n) at the last record
-    steady: np.ndarray  # (runs,) whether the selection halfway is already the final one
+    # (runs,) whether the selection after half of the steps is already the final one
+    steady: np.ndarray
 
     @property
     def last(self) -> np.ndarray:

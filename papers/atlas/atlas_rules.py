@@ -155,7 +155,7 @@ def rows() -> dict[str, Row]:
 def growing_rows() -> dict[str, Row]:
     """Return steepest descent with step sizes that grow like t^{1/2}.
 
-    From iteration 2,500 on, each step raises the margins by 1 or more.
+    From iteration 2,500 on, each step raises the margins by at least 1.
     """
 
     def kept(row: Row):

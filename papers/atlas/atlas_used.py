@@ -74,8 +74,8 @@ class _Decayed:
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
-        """Return the rule with the decay that allows margins up to `allowed`, if the
-        largest margin of a W of norm 1 is the one in GAMMA.
+        """Return the rule with the decay that allows margins up to `allowed`, assuming
+        that the largest margin of a W of norm 1 is the value in GAMMA.
 
         The number of steps is so large that the start no longer matters at the end.
         """
@@ -114,7 +114,7 @@ def decay_rows() -> dict[str, Row]:
 
 
 def other_rows() -> dict[str, Row]:
-    """Return three variance-reduced rules on single samples, and OLion, which steps by
+    """Return three variance-reduced rules on single samples, and OLion, whose step is
     the sign of a polar factor.
     """
     rules = {
@@ -253,7 +253,8 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
-    """Compare the selections under each decay with those under the weakest decay.
+    """Compare the tokens selected under each decay with those selected under the
+    weakest decay.
 
     The function returns four counts by (rule, allowed margin): the samples in which
     another token is selected, all samples, the runs with such a sample, and the runs

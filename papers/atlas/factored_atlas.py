@@ -49,7 +49,7 @@ class _FactorRow:
     """A rule for K and Q with the prediction for it, and the same rule for W itself."""
 
     rule: dynamics.Rule
-    norm: str  # the norm in which the ratio was predicted to be largest
+    norm: str  # the norm in which the ratio was predicted to be the largest
     # whether this was predicted for every run, or only for half of the runs
     always: bool
     least: float  # the smallest ratio that was predicted

@@ -164,8 +164,7 @@ class Setting:
     batch: int = 50
 
     def load(self, demo: bool) -> tuple[Any, Any]:
-        """Return the training set and the held-out images, both from the train
-        split.
+        """Return the training set and the held-out images, all from the train split.
 
         With `demo`, the hub is not used (see `images.load`). The method raises
         ValueError if the set has no more images than `rows`.
@@ -375,8 +374,8 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
 def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
     """Check part 2 of the protocol.
 
-    `optimal` and `disputes` have, for each entry of `settings`, the result of the
-    function of the same name.
+    `optimal` and `disputes` have the results of the functions with these names, for
+    each entry of `settings`.
     """
     steepest = [name for name in optimal["from zero"] if name != ADAM]
 
@@ -592,10 +591,10 @@ def disputes(rows: Mapping, runs: Mapping, best: atlas.BestMargins) -> dict:
     """Compare the selections of two rules by the largest margin that each selection
     allows.
 
-    A dispute is a run in which the rules a and b end in different selections s_a and
-    s_b, both of which are final. Its value is log(gamma_N(s_a) / gamma_N(s_b)), where N
-    is the norm of a, and gamma_N(s) = max {min_m <A_m, W> : N(W) <= 1} is the largest
-    margin for the selection s.
+    A dispute is a run in which the rules a and b end at different selections s_a and
+    s_b, and each of the two selections is final. The value of the dispute is
+    log(gamma_N(s_a) / gamma_N(s_b)), where N is the norm of a, and gamma_N(s) = max
+    {min_m <A_m, W> : N(W) <= 1} is the largest margin for the selection s.
 
     Returns
     -------

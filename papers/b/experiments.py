@@ -46,8 +46,8 @@ class Experiment:
     ) -> "Experiment":
         """Draw the setting of Appendix A for every seed.
 
-        The entries of the random start are drawn from N(0, start_std^2). `problem`
-        holds the arguments of `random_regression` except the seed.
+        The entries of the random start are drawn from N(0, start_std^2). `problem` has
+        the arguments of `random_regression`, except the seed.
         """
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
@@ -299,7 +299,8 @@ def ill_conditioned(
 def condition_numbers(
     conditions: Sequence[float], of_seeds: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Predict how many iterations divide the distance to the minima by 10^6.
+    """Predict how many iterations it takes to divide the distance to the minima by
+    10^6.
 
     With the step size 1/lambda_max the slowest mode shrinks by a factor of 1 -
     lambda_min/lambda_max per iteration. The function returns the numbers of iterations

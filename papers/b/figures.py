@@ -1,7 +1,7 @@
 """The figures of paper B.
 
 `recorded` (records,) are iterations. `excess` maps a name to (L - L*)/L* at these
-iterations, (seeds, records).
+iterations, an array (seeds, records).
 """
 
 from collections.abc import Mapping, Sequence

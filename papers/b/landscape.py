@@ -209,9 +209,10 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
     """Check that L is strongly convex in A and in B separately, but not in A and B
     together (paper B, Theorem 1.1).
 
-    The Hessian in A has the smallest eigenvalue lambda_min(Sigma B^T Sigma B Sigma),
-    and the one in B has lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At Z = 0 the
-    curvature along a minimum Z_Q is -2 |M Sigma^(1/2)|_F^2, which is negative.
+    The smallest eigenvalue of the Hessian in A is lambda_min(Sigma B^T Sigma B Sigma),
+    and that of the Hessian in B is lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At
+    Z = 0 the curvature along a minimum Z_Q is -2 |M Sigma^(1/2)|_F^2, which is
+    negative.
 
     Parameters
     ----------

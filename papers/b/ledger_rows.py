@@ -143,7 +143,7 @@ def _landscape(sizes: Sizes) -> Iterator[Claim]:
 
 @cache
 def _starts_measured(sizes: Sizes):
-    """Measure what Lemmas 3 and 4 bound, at n = 4000, 16,000 and 64,000.
+    """Measure the quantities that Lemmas 3 and 4 bound, at n = 4000, 16,000 and 64,000.
 
     The function returns the sizes n and four arrays (draws, sizes): the two results of
     `scaling.spectral_distances` for Lemma 3, and the two of

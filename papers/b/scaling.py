@@ -200,8 +200,8 @@ def least_squares_errors(
 def perturbed_starts(
     problem: Regression, sizes: Sequence[float], draws: int
 ) -> np.ndarray:
-    """Return how far a start is from the minima if it is computed from perturbed Sigma
-    and M.
+    """Return the distance from the minima of a start that is computed from perturbed
+    Sigma and M.
 
     The start is a minimum for Sigma + s S and M + s N, with random S and N of spectral
     norm 1. The result is the distance of the start from the minima in the norm "left",

@@ -326,7 +326,7 @@ def ranks(
 
 
 def descents(by_p: Mapping[float, Mapping], caption: str) -> Figure:
-    """Draw where descent from zero ends, one row per exponent.
+    """Draw where descent from W = 0 ends, with one row per exponent.
 
     Parameters
     ----------

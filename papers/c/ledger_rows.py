@@ -223,8 +223,8 @@ def _near_runs(selection: lemmas.Selection, steps: int) -> tuple[list[History], 
     """Train normalised runs with a small step in the cone of mu_0 and R_pi.
 
     The cone is around the selection's W_mm. One run starts at the direction of W_mm,
-    and another at a random direction with D = mu_0/4, both with ||W_0|| = R_pi. Returns
-    the two histories and their step size.
+    and another at a random direction with D = mu_0/4. Each start has the norm ||W_0|| =
+    R_pi. The function returns the two histories and their common step size.
     """
     shape = selection.solution.W.shape
     multiple = lemmas.lemma21_radius(selection)

@@ -357,7 +357,7 @@ class Selection:
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
     """Build the Selection of the tokens `opt` (runs, n).
 
-    Raises svm.Infeasible if no W selects them.
+    The function raises svm.Infeasible if no W selects these tokens.
     """
     chosen = replace(tokens, opt=opt)
     return Selection(tokens=chosen, solution=svm.token_svm(chosen, norm=p), p=p)
@@ -430,9 +430,9 @@ def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
     """Go from W_mm/||W_mm|| along E until D = mu, and return the direction of the point
     reached.
 
-    E is (draws, runs, entries), and so is the result: W_mm/||W_mm|| + s E at the
-    smallest s > 0 with D = mu, scaled to norm 1. log s goes from -25 to 10. If D stays
-    below mu on this range, the result is the direction at its largest s.
+    E has the shape (draws, runs, entries), and so has the result: W_mm/||W_mm|| + s E
+    at the smallest s > 0 with D = mu, scaled to norm 1. log s goes from -25 to 10. If D
+    stays below mu on this range, the result is the direction at its largest s.
     """
     direction = selection.direction
     p = selection.p
@@ -581,7 +581,7 @@ def lemma20(
 def _excess(selection: Selection, W: np.ndarray):
     """Return the pi of Lemma 21 at W.
 
-    The result has the shape (runs,). It solves <-grad L, W/||W||> = (1+pi) <-grad L,
+    The result has the shape (runs,). pi solves <-grad L, W/||W||> = (1+pi) <-grad L,
     W_mm/||W_mm||>.
     """
     along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
@@ -757,7 +757,8 @@ def lemma27(
 
     The left side is eta <-grad L(W), W_mm/||W_mm||>, where eta is the rule's
     `step_size` divided by ||grad L||_{q,q}. At R_pi the gradient and the fall of the
-    loss underflow, so we divide both by the same factor.
+    loss underflow, so we divide the gradient and the fall of the loss by one common
+    factor.
 
     "In advance" means that neither pi nor R_pi depends on a run. Of all altered copies
     (wrong worlds), the one with the smallest change has a step size that is off by 1 %.

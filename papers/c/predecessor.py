@@ -214,9 +214,9 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
 
     W = argmin ||W||_F such that (x_t - x_s)^T W z_i = 0 for chosen tokens t and s, and
     (x_t - x_s)^T W z_i >= 1 for a chosen token t and a token s that is not chosen.
-    `chosen` (n, T) is True for at least one token per sample. Raises svm.Infeasible if
-    no W exists, and ValueError if a sample has no chosen token or if every token of
-    every sample is chosen.
+    `chosen` (n, T) is True for at least one token per sample. The function raises
+    svm.Infeasible if no W exists, and ValueError if a sample has no chosen token or if
+    all tokens of all samples are chosen.
 
     Returns
     -------
@@ -296,8 +296,8 @@ def _on_the_sphere(
 ):
     """Minimise `function`, which returns its value and gradient, over ||w||_p = R.
 
-    `start` (D,) may have any norm except zero. Returns the local minimiser (D,) that
-    L-BFGS finds, and its value (float).
+    `start` (D,) may have any norm except zero. The function returns the local minimiser
+    (D,) that L-BFGS finds, and the value of `function` there (float).
     """
 
     def objective(w: np.ndarray):
@@ -348,8 +348,8 @@ def _candidates(tokens: TokenSet, p: float):
     """Solve the head SVM and the token SVM for every selection for which both SVMs have
     a solution.
 
-    `tokens` has one run, and all T^n selections are tried. Returns a list of pairs
-    (head, token), sorted by the label margin of the head, the largest first.
+    `tokens` has one run, and all T^n selections are tried. The function returns a list
+    of pairs (head, token), sorted by the label margin of the head, the largest first.
     """
     pairs = []
     (_, n, T, _) = tokens.shape
@@ -386,7 +386,7 @@ def _log_loss_of_head(
     """Return log L(v, W) of the first run, and its gradient with respect to the head v
     (d,).
 
-    W is (1, d, d_z).
+    W has the shape (1, d, d_z).
     """
     scores = attention.scores(tokens, v[None])
     slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
@@ -430,7 +430,7 @@ def joint_claims(
     largest label margin.
 
     The measured values are the divergences between their directions. `tokens` has one
-    run, v is (d,) and W is (d, d_z).
+    run, v has the shape (d,), and W has the shape (d, d_z).
     """
     claims = []
     for name, end, solution in zip(

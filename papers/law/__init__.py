@@ -2,8 +2,8 @@
 
 Open `margin_law` first, which states the law. `prediction` predicts the direction error
 of your own run. `margin_law_runs` compares runs with the law, and `margin_theorem`
-proves it for some of them. `tolerances` lists the conditions that a run must meet
-before a claim about it is checked.
+proves the law for some of these runs. `tolerances` lists the conditions that a run must
+meet before a claim about it is checked.
 
 The other modules show how the law changes in other settings. `joint_law` is about a
 trained head, `global_map` about joint training that does not reach the SVM solutions,

@@ -81,7 +81,7 @@ def _long(seed: int, T: int):
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
 
-# Each axis has a function from (seed, value) to tokens, and its values.
+# For each axis: a function from (seed, value) to tokens, and the values.
 _ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] = {
     "noise": (_sized("noise"), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)),
     "imbalance": (_tilted, (0.0, 0.5, 1.0, 1.5)),
@@ -118,8 +118,8 @@ def _point(axis: str, value: float, seed: int, steps: int) -> Point:
 
     The step size is `STEP` times the longest step with which the offsets converge, in a
     run that selects the opt tokens. It is 1 if the offsets converge with steps of every
-    length. `value` is the value of the property that `axis` changes. The function
-    returns the Point.
+    length. `value` is the value of the property that is changed along `axis`. The
+    function returns the Point.
     """
     at = Point(axis=axis, value=value, seed=seed)
     where = f"{axis} = {value:g}, seed {seed}"

@@ -272,7 +272,7 @@ def _at_level(runs: HeadRuns) -> np.ndarray:
 
 
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
-    """Check the norms of the heads and their constants C_h.
+    """Check the norms ||W_h|| of the heads, and the constants C_h.
 
     If the gradients of all heads are divided by one common norm (`common`), the norms
     ||W_h|| must have the ratios of the SVM norms. If each gradient is divided by its

@@ -328,9 +328,9 @@ class _StartedHead:
     """
 
     iterations: np.ndarray
-    errors: np.ndarray  # errors of the law with the kappa of both SVMs
+    errors: np.ndarray  # errors of the law with the kappa from the two SVMs
     fixed: np.ndarray  # errors of the law with the kappa of the head u_0
-    law: MarginLaw  # the law from both SVMs
+    law: MarginLaw  # the law from the two SVMs
 
 
 def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _StartedHead:

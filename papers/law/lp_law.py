@@ -37,7 +37,7 @@ class _LpLaw:
     """The law of one run from W_0 = 0 that ends at its opt tokens, for the exponential
     loss and the exponent p > 1.
 
-    The tokens are not reduced to minimal coordinates, because l_p norms depend on the
+    We do not reduce the tokens to minimal coordinates, because l_p norms depend on the
     coordinates. `constant` is the limit of ||W||_p sqrt(2 D), where D is the divergence
     from `solution`. `fastest` is the largest rate, per unit of margin, at which a wrong
     offset decays. Arrays over pairs (m,) leave out the pairs with a masked token. The
@@ -173,8 +173,8 @@ def study(
     """Train on every seed from zero, and from a Gaussian start with standard deviation
     `std`.
 
-    The function returns two runs for every seed, if both runs meet the premises of the
-    law. For each excluded seed it returns the reason.
+    The function returns two runs for every seed for which each of the two meets the
+    premises of the law. For each excluded seed it returns the reason.
     """
 
     def both(seed: int):

@@ -79,7 +79,7 @@ class MarginLaw(Shapes):
         (C^2 + ||omega||^2)^{1/2}, where omega is the part of W outside the span of the
         support. `papers.law.prediction.predict` reads omega off a run.
     offsets : ndarray (runs, n, T-1)
-        The limits of g_m - a_t; NaN off the support.
+        The limits of g_m - a_t. They are NaN off the support.
     support : ndarray of bool (runs, n, T-1)
         Whether the pair is on the support, that is, its constraint has a positive dual.
     duals : ndarray (runs, n, T-1)
@@ -197,7 +197,7 @@ def margin_law(
     solution : MaxMargin
         ``lib.token_svm(tokens)``, in the Frobenius norm.
     selected : ndarray of int (runs, n), optional
-        The token that each sample selects. Default: the opt tokens.
+        The token that each sample selects. By default these are the opt tokens.
     loss : str, optional
         One of ``lib.LOSSES``.
     log_slopes : ndarray (runs, n, T-1), optional
@@ -290,8 +290,9 @@ def _distance(
     """Return the largest |<A_m, sum_k beta_k A_k> - margin_m| of one run, over all
     pairs.
 
-    `delta` (n, T-1, d) and `z` (n, d_z) give A_m; `duals` and `margins` are (n, T-1).
-    This distance is zero if the margins belong to the solution that the duals give.
+    `delta` (n, T-1, d) and `z` (n, d_z) give A_m; `duals` and `margins` have the shape
+    (n, T-1). This distance is zero if the margins belong to the solution that the duals
+    give.
     """
     W = np.einsum("nt,ntd->dn", duals, delta) @ z  # (d, d_z)
     found = np.einsum("ntd,nd->nt", delta, z @ W.T)
@@ -445,7 +446,7 @@ def _checked(
 def joint_slopes(
     tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return log kappa_m for a head that is trained with W, (runs, n, T-1).
+    """Return log kappa_m (runs, n, T-1) for a head that is trained with W.
 
     Up to a constant, log kappa_m is log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}), where
     v solves the SVM `head` and nu are the duals of this SVM. Entries are NaN as in

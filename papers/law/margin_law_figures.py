@@ -256,7 +256,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
             deviation = abs(ratio_to_law(history, "W_mm", law)[0, -1] - 1)
             _misses_the_law(axis, name, (size[-1], error[-1]), deviation)
 
-    # By the law the error is C/||W_t||, since no pair is off the support.
+    # By the law the error is C/||W_t||, because no pair is off the support.
     C = law.constant[0]
     sizes = np.geomspace(2, axis.get_xlim()[1], 50)
     line = plots.PREDICTED | {"linewidth": 2.4, "zorder": 3}

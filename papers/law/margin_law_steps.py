@@ -364,8 +364,8 @@ def search(
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
-    """Return the direction error of the difference of W at the records k + 1 and k,
-    (runs, records - 1).
+    """Return the direction errors (runs, records - 1) of W at record k + 1 minus W at
+    record k.
 
     The error is NaN after a run has ended.
     """

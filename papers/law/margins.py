@@ -111,8 +111,8 @@ def outside_support(
     """Return the norm of the part of W outside the span of the support.
 
     The result has the shape (runs,). W (runs, d, d_z) is in the coordinates of the
-    tokens, `selected` is (runs, n), and `support` is (runs, n, T-1). The function
-    raises ValueError if W has another shape.
+    tokens, `selected` has the shape (runs, n), and `support` has the shape (runs, n,
+    T-1). The function raises ValueError if W has another shape.
     """
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 

@@ -42,10 +42,10 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
 
     The length is the smallest one from `shortest` to 126 word pieces for which there
     are enough rows. X (1, count, length, d) holds the packaged encoder's last hidden
-    states between [CLS] and [SEP], and z (1, count, d) the hidden state of [CLS]. The
-    head is a linear probe, a ridge regression of y on the mean token; y is -1 for the
-    lowest label and 1 for the highest. The function raises ValueError if no length has
-    enough rows of each of the two labels, or if `count` is odd or below 2.
+    states between [CLS] and [SEP], and z (1, count, d) holds the hidden state of [CLS].
+    The head is a linear probe, a ridge regression of y on the mean token; y is -1 for
+    the lowest label and 1 for the highest. The function raises ValueError if no length
+    has enough rows of each of the two labels, or if `count` is odd or below 2.
     """
     from tokenizers import Tokenizer
     from transformers import AutoModel
@@ -175,7 +175,8 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """Check what the protocol predicts: the constant C, and that C depends on kappa.
+    """Check the predictions of the protocol: the value of C, and that C depends on
+    kappa.
 
     There are two measured values: the share of the runs whose C is within 1 % of the
     prediction, and the least amount by which the predicted C of a run would change if

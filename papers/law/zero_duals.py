@@ -255,7 +255,8 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
         }
         for name, values in parts.items():
             values = np.concatenate(values)
-            values = values[~np.isnan(values)]  # a pair with y_k = 0 has NaN
+            # The value of a pair with y_k = 0 is NaN.
+            values = values[~np.isnan(values)]
             rows.append(claim(f"zeros.{name}", values, f"{count}", len(alike)))
     return rows
 

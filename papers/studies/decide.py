@@ -92,12 +92,12 @@ def decide(cases: Mapping[str, Case]) -> dict[str, Decision]:
 
     Notes
     -----
-    The protocol says that a claim is decided only if Holm's p is at most 0.05. It does
-    not say at which level the verdict is read. The verdict can depend on the level: an
-    interval at a high level may decide because it lies within [0.8, 1.25], and give
-    another verdict at 95 %. We use the level of Holm's rule (our reading), because the
-    correction does not cover the verdict at 95 %. The verdicts at the two levels differ
-    only in such cases, and we record each of them.
+    The protocol says that a claim is decided only if Holm's p is at most 0.05. The
+    protocol does not say at which level the verdict is taken. The verdict can depend on
+    the level: an interval at a high level may decide because it lies within [0.8,
+    1.25], and give another verdict at 95 %. We use the level of Holm's rule (our
+    reading), because the correction does not cover the verdict at 95 %. The verdicts at
+    the two levels differ only in such cases, and we record each of them.
     """
     p = {name: case.p for name, case in cases.items()}
     adjusted = verdicts.holm(p)  # in ascending order of p

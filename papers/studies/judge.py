@@ -211,10 +211,10 @@ def gate(claim: FamilyClaim, runs: Runs) -> str:
     Returns
     -------
     str
-        In the study on reviews, the reason why a rule does not pass the gate of paper
-        C, for the first rule that does not pass. In all other studies the gate is that
-        of the first round: the mean test accuracy of the best rule must exceed that of
-        every plain classifier.
+        In the study on reviews, a reason why the first of the claim's rules that fails
+        does not pass the gate of paper C. In all other studies the gate is that of the
+        first round: the mean test accuracy of the best rule must exceed that of every
+        plain classifier.
     """
     if claim.study == REVIEWS:
         reasons = [gate_on_reviews(runs, rule) for rule in claim.rules]

@@ -209,9 +209,9 @@ def _block(
 ) -> None:
     """Draw the claims with one unit, one per row: interval, number and two verdicts.
 
-    The shade of a row is where the paper's claim wants the whole interval. The second
-    verdict is after the correction, with the adjusted p value of each claim of the
-    family in `corrected`.
+    The shade of a row shows the range in which the whole interval must lie for the
+    paper's claim to hold. The second verdict is after the correction, with the adjusted
+    p value of each claim of the family in `corrected`.
     """
     said = ""
     drawn = [block.zero]

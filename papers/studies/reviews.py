@@ -331,7 +331,7 @@ def _sparser_vision(curves: Curves) -> Claim:
 
 def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
     """Write the smallest and the largest value of `compared`, over the best two
-    learning rates of both rules.
+    learning rates of each of the two rules.
 
     The runs are the trials by which the rates were chosen.
     """
@@ -509,7 +509,7 @@ def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
     and V.
 
     The counts of two rules differ by less than the counts of two starts. So the table
-    also shows, paired by seed, the difference from the last rule but one.
+    also shows, paired by seed, the count under l2 minus the count under l1.1.
     """
     rows = [
         (shown(rule), [f"{counts(curves, rule, part).mean():,.0f}" for part in PARTS])
@@ -539,7 +539,7 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
         The kept curves of the study.
     reduced : Curves, optional
         A smaller study. It is not drawn here, because it has another number of entries;
-        `index_figure` shows both.
+        `index_figure` shows the two studies.
 
     Returns
     -------
@@ -726,9 +726,9 @@ def vision_figure(curves: Curves) -> Figure:
     """Draw the test accuracy over steps, and the sparsity at equal loss and at the end.
 
     Left: a thin line is a run. Black lines join, for each seed, the two points at which
-    both rules have the same accuracy; they are computed on these runs, so that they end
-    on their lines. Right: a line joins the two rules of a seed, at the smallest
-    training loss that both reach, and after equally many steps.
+    the two rules have the same accuracy. These points are computed on the runs shown,
+    so that they lie on the runs' lines. Right: a line joins the two rules of a seed, at
+    the smallest training loss that both reach, and after equally many steps.
     """
     figure, (accuracy, sparsity) = plots.panels(1, 2, height=3.0)
     claimed_early, claimed_sparser = vision_table(curves)
@@ -752,7 +752,7 @@ def _vision_accuracy(accuracy: Axes, curves: Curves, verdict: str) -> None:
         place = (-1, lifts.get(rule, -16))
         pieces.beside(accuracy, steps[-1], last, words, look.colour, place)
 
-    # The steps of both rules to the same accuracy.
+    # The numbers of steps of the two rules to the same accuracy.
     join = {"color": plots.BLACK, "marker": "o", "ms": 3.5, "lw": 1.2, "zorder": 4}
     steps = _matched(curves, VISION, *EARLY)
     levels = 100 * _matched(curves, VISION, "test_accuracy", "test_accuracy")
@@ -773,8 +773,8 @@ def _vision_accuracy(accuracy: Axes, curves: Curves, verdict: str) -> None:
 
 def _vision_sparsity(sparsity: Axes, curves: Curves, verdict: str) -> None:
     """Draw the right panel of `vision_figure`. `verdict` is on the paper's claim."""
-    # The indices of both rules, (rules, seeds), at the smallest loss that both reach,
-    # and at the end.
+    # The indices (rules, seeds) of the two rules, at the smallest loss that each of
+    # them reaches, and at the end.
     matched = _matched(curves, VISION, *SPARSER)
     ends = np.array([_at_end(curves, rule, "hoyer") for rule in VISION])
     seeds = matched.shape[1]

@@ -67,7 +67,7 @@ def rising(run: Curve, metric: str) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        The values, (evaluations,).
+        The values, with the shape (evaluations,).
     """
     if metric.endswith("loss"):
         return -run.metrics[metric]

@@ -49,7 +49,7 @@ ORDER = (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2"))  # better, worse
 
 @dataclass(frozen=True)
 class Speed:
-    """A log-normal model of the steps to the target of one study.
+    """A log-normal model of the number of steps to the target of one study.
 
     Parameters
     ----------

@@ -319,7 +319,7 @@ def _step_sizes(ax: Axes, curves: Curves) -> None:
     pieces.plain_ticks(ax.yaxis)
 
 
-SAYS = {  # what the paper says about a rule, in a word
+SAYS = {  # what the paper says about a rule, in brief
     verdicts.faster: "paper: faster",
     verdicts.slower: "paper: slower",
     no_gain: "paper: no gain",
@@ -395,10 +395,11 @@ def _rows(curves: Curves, name: str) -> list[_Row]:
 def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     """Draw each rule's steps to the last target divided by SGD's, with the verdicts.
 
-    Each dot is one seed. It is hollow if its run or SGD's missed the target. A large
-    mark is hollow if the claim is undecided. The shade of a row is the side on which
-    the paper's claim wants the whole bar. If the bar lies where the protocol calls two
-    rules equally fast, the shade is that range.
+    Each dot is one seed. The dot is hollow if the seed's run of the rule or of SGD
+    missed the target. A large mark is hollow if the claim is undecided. The shade of a
+    row is the side on which the whole bar must lie for the paper's claim to hold. If
+    the bar lies where the protocol calls two rules equally fast, the shade is that
+    range.
     """
     rows = _rows(curves, name)
 
@@ -578,7 +579,7 @@ def _losses(ax: Axes, curves: Curves) -> None:
 def _loss_until(ax: Axes, run: Curve, end: float, colour: str) -> float:
     """Draw the loss of a run up to step `end`, with a dot there unless it is infinite.
 
-    Returns the largest loss of the whole run.
+    The function returns the largest loss of the whole run.
     """
     at = run.clock["at"]
     loss = _growing_mean(run.clock["loss"])
