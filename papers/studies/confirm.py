@@ -204,8 +204,7 @@ class Confirmation:
     out
         The folder that contains the study's folder of result files.
     state
-        The folder for checkpoints and single runs. No result is lost if this folder is
-        deleted.
+        The folder for checkpoints and single runs. This folder may be deleted.
     until
         The time (`time.monotonic`) at which training stops with `OutOfTime`.
     say
