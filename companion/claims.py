@@ -21,19 +21,19 @@ KINDS = {
     "form": "the paper's sentence, a constant of ours where the text lost it",
     "finding": "ours, beyond the paper",
 }
-# A claim has the first kind one of whose words is in its source; if there is no such
-# kind, it is a statement.
+# The kind of a claim is the first one in this table of which a word occurs in the
+# claim's source. If there is none, the kind is "statement".
 _WORDS = {
     "form": ("our constant", "our reading", "our bound"),
     "finding": ("ours", "derived", "independent computation"),
 }
-FEWEST_SEEDS = 20  # an interval from fewer seeds is marked
-UNFOLDED = 8  # number of rows of a table that are shown unfolded
+FEWEST_SEEDS = 20  # An interval from fewer seeds is marked.
+UNFOLDED = 8  # how many rows of a table are shown unfolded
 UNDECIDED = "undecided"
 VERDICTS = ("reproduced", "not reproduced", UNDECIDED)
 HOLDS = "holds"
 FAILS = "fails"
-NO_POWER = "no power"  # the claim holds, but it also holds in all its altered copies
+NO_POWER = "no power"  # the claim holds, but it also holds in all of its altered copies
 # The class of a verdict in HTML, for the colours of the site. Other verdicts have the
 # class "holds".
 LOOKS = {
@@ -41,7 +41,8 @@ LOOKS = {
     "not reproduced": "fails",
     UNDECIDED: "open",
 }
-# How to read a measured value with an interval, by whether its claim has a verdict.
+# How to read a measured value with an interval, if the claim has a verdict and if it
+# has none.
 MEANINGS = {
     False: "In a [b, c], a is the worst seed, unless the claim names something else."
     " The interval is the mean over seeds ± two standard errors, so a may lie outside"
@@ -50,12 +51,12 @@ MEANINGS = {
     " mean), unless the claim names something else, and [b, c] is its 95 % interval."
     " The number p is the level at which the interval would just decide.",
 }
-DIGITS = (4, 7, 10, 13, 17)  # significant digits; 17 tell any two numbers apart
+DIGITS = (4, 7, 10, 13, 17)  # significant digits; with 17, any two numbers differ
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One checked claim: a statement, what was measured for it, and its bound.
+    """One checked claim: a statement, a measured value, and a bound on this value.
 
     Parameters
     ----------
@@ -64,44 +65,46 @@ class Claim:
     statement : str
         What is claimed, in words.
     source : str
-        Where it is stated, such as "paper A, Theorem 1", or "ours".
+        Where the claim is stated, such as "paper A, Theorem 1", or "ours".
     measured : float
         The measured value.
     bound : str
         What is required of `measured`, as text such as "≥ 0.11".
     holds : bool
-        Whether `measured` meets the bound; a NaN never does.
+        Whether `measured` satisfies the bound. A NaN never does.
     margin : float, optional
         The factor by which the measured value (for "±" its absolute deviation) could
-        grow or shrink before the claim fails: 1 if it just holds, infinite if no factor
-        makes it fail, below 1 if it fails. NaN if it is not known.
+        grow or shrink before the claim fails. It is 1 if the claim just holds, infinite
+        if no factor makes the claim fail, and below 1 if the claim fails. It is NaN if
+        it is not known.
     kind : str, optional
         One of `KINDS`. By default it follows from the words in `source`.
     interval : tuple of float, optional
         The ends of the interval that was computed from the seeds.
     number : str, optional
-        In a ledger, the paper's name of the statement.
+        In a ledger, the name of the statement in the paper.
     setting : str, optional
-        In a ledger, the setting in which it was measured.
+        In a ledger, the setting in which the value was measured.
     seeds : int, optional
-        In a ledger, or for a claim with a verdict, how many seeds there were.
+        How many seeds there were, in a ledger or for a claim with a verdict.
     remark : str, optional
         Why the claim fails, or another remark on it.
     fails_if : tuple of str, optional
-        In a ledger, the altered copies (negative controls) for which the claim must
-        fail.
+        In a ledger, the altered copies of the experiment (negative controls) in which
+        the claim must fail.
     catches : tuple of str, optional
-        The smallest altered copy of each family in which the claim was seen to fail;
-        None before ``make falsify``.
+        The smallest altered copy of each family in which the claim was observed to
+        fail. It is None until ``make falsify`` has been run.
     verdict : str, optional
-        One of `VERDICTS`, for a claim about data that may be too few to decide it.
-        Empty for most claims, which only hold or fail.
+        One of `VERDICTS`, for a claim that the data may be too few to decide. It is
+        empty for most claims, which simply hold or fail.
     p : float, optional
-        The level at which the interval would just decide the claim.
+        The p value: the smallest α for which the interval at level 1 - α decides the
+        claim.
     same_as : str, optional
-        The id, without its setting, of another claim, if this one repeats that claim's
-        measurement: as a copy, or because it follows from it by our own formulas. A
-        ledger then counts the two as one measurement.
+        The id, without the setting, of another claim whose measurement this claim
+        repeats: the measured value is a copy of the other one, or follows from it by
+        our own formulas. A ledger counts the two claims as one measurement.
 
     Examples
     --------
@@ -147,8 +150,8 @@ class Claim:
         -------
         dict
             The fields by name. A `measured` or `margin` that is NaN or infinite is
-            None. An `interval` with such an end is left out, as are the other fields
-            that have their default.
+            None. An `interval` with such an end is left out, and so are all other
+            fields that have their default.
         """
         default = {field.name: field.default for field in fields(self)}
         stored = {name: x for name, x in asdict(self).items() if x != default[name]}
@@ -156,12 +159,12 @@ class Claim:
             value = getattr(self, name)
             stored[name] = value if math.isfinite(value) else None
         if not all(map(math.isfinite, stored.get("interval") or ())):
-            del stored["interval"]  # the runs were too few or too short
+            del stored["interval"]  # There were too few runs, or they were too short.
         return stored
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Claim":
-        """Make the claim that a record stores.
+        """Make a claim from the form in which a record stores it.
 
         Parameters
         ----------
@@ -171,7 +174,7 @@ class Claim:
         Returns
         -------
         Claim
-            The claim; a stored None is NaN, and a list is a tuple.
+            The claim. A stored None becomes NaN, and a list becomes a tuple.
 
         Raises
         ------
@@ -200,11 +203,11 @@ def at_most(
     Parameters
     ----------
     id, statement, source : str
-        Name, words and origin of the claim, as fields of `Claim`.
+        The name, text and origin of the claim, as in the fields of `Claim`.
     measured : float
         The measured value.
     bound : float
-        The largest value with which the claim holds.
+        The largest value for which the claim holds.
     **more : Any
         Further fields of `Claim`, and `why`. If the claim fails, `why` takes the place
         of `remark`.
@@ -212,7 +215,7 @@ def at_most(
     Returns
     -------
     Claim
-        The claim measured ≤ bound.
+        The claim that measured ≤ bound.
 
     Examples
     --------
@@ -234,18 +237,18 @@ def at_least(
     Parameters
     ----------
     id, statement, source : str
-        Name, words and origin of the claim, as fields of `Claim`.
+        The name, text and origin of the claim, as in the fields of `Claim`.
     measured : float
         The measured value.
     bound : float
-        The smallest value with which the claim holds.
+        The smallest value for which the claim holds.
     **more : Any
         Further fields of `Claim`, and `why`, the remark of a claim that fails.
 
     Returns
     -------
     Claim
-        The claim measured ≥ bound.
+        The claim that measured ≥ bound.
 
     Examples
     --------
@@ -265,12 +268,12 @@ def close(
     tolerance: float,
     **more: Any,
 ) -> Claim:
-    """Claim that `measured` is `expected`, up to `tolerance`.
+    """Claim that `measured` equals `expected` up to `tolerance`.
 
     Parameters
     ----------
     id, statement, source : str
-        Name, words and origin of the claim, as fields of `Claim`.
+        The name, text and origin of the claim, as in the fields of `Claim`.
     measured : float
         The measured value.
     expected : float
@@ -283,7 +286,7 @@ def close(
     Returns
     -------
     Claim
-        The claim |measured - expected| ≤ tolerance.
+        The claim that |measured - expected| ≤ tolerance.
 
     Examples
     --------
@@ -305,11 +308,11 @@ def _claim(
     why: str = "",
     **more: Any,
 ) -> Claim:
-    """Return a claim with the sign "≤", "≥" or "±", and the numbers of its bound.
+    """Return a claim whose bound has the sign "≤", "≥" or "±" and the numbers `ends`.
 
-    `ends` is the bound; for "±" the expected value and the tolerance. If the claim
-    fails, `why` becomes its remark, and the text of the bound has enough digits to show
-    the failure.
+    `ends` is the bound or, for "±", the expected value and the tolerance. If the claim
+    fails, `why` becomes the remark of the claim, and the text of the bound has enough
+    digits to show the failure.
     """
     measured = float(measured)
     expected = float(ends[0])
@@ -351,23 +354,25 @@ def judged(
     seeds: int,
     p: float | None = None,
 ) -> Claim:
-    """Make a claim with a verdict, on data that may be too few to decide the claim.
+    """Make a claim with a verdict, from data that may be too few to decide the claim.
 
     Parameters
     ----------
     id, statement, source : str
-        Name, words and origin of the claim, as fields of `Claim`.
+        The name, text and origin of the claim, as in the fields of `Claim`.
     estimate : tuple of float
         The measured value and the low and the high end of its interval. If an end is
         NaN, the claim has no interval.
     bound : str
-        What is required, as text.
+        The requirement, as text.
     verdict : str
-        One of `VERDICTS`; the claim holds if it is the first, "reproduced".
+        One of `VERDICTS`. The claim holds if the verdict is the first of these,
+        "reproduced".
     seeds : int
         How many seeds there were.
     p : float, optional
-        The level at which the interval would just decide.
+        The p value: the smallest α for which the interval at level 1 - α decides the
+        claim.
 
     Returns
     -------
@@ -431,7 +436,8 @@ def remarked(claim: Claim, why: str) -> Claim:
     Returns
     -------
     Claim
-        The same claim if it holds, else the claim with `why` in place of its remark.
+        The same claim if it holds; otherwise the claim with `why` in place of its
+        remark.
 
     Examples
     --------
@@ -453,13 +459,13 @@ def furthest(values: np.ndarray, expected: float = 0.0) -> float:
     values : ndarray
         The values, of any shape.
     expected : float, optional
-        The value to measure the distance from.
+        The value from which the distance is measured.
 
     Returns
     -------
     float
-        The value with the largest |value - expected| (the first of ties); NaN if there
-        are no values or one of them is NaN.
+        The value with the largest |value - expected|, or the first of several in a tie.
+        It is NaN if there are no values or one of them is NaN.
 
     Examples
     --------
@@ -487,26 +493,26 @@ def bounded(
     Parameters
     ----------
     id, statement, source : str
-        Name, words and origin of the claim, as fields of `Claim`.
+        The name, text and origin of the claim, as in the fields of `Claim`.
     bound : str
         The bound as text: "≤ 1", "≥ 0.5" or "1 ± 0.05".
     values : array_like
-        The measured values, of any shape. If one is NaN, the claim fails.
+        The measured values, of any shape. If one of them is NaN, the claim fails.
     expected : float, optional
-        The number that takes the place of the first one in `bound`.
+        The number that replaces the first number in `bound`.
     **more : Any
         Further fields of `Claim`, and `why`, the remark of a claim that fails.
 
     Returns
     -------
     Claim
-        The claim about the largest value for "≤", the smallest for "≥", and the one
-        furthest from the middle for "±".
+        The claim. It is about the largest value for "≤", about the smallest value for
+        "≥", and about the value furthest from the middle for "±".
 
     Raises
     ------
     ValueError
-        If the bound has another form, or "≤" or "≥" has no values.
+        If the bound has another form, or if there are no values for "≤" or "≥".
 
     Examples
     --------
@@ -536,7 +542,8 @@ def interval(values: ArrayLike) -> tuple[float, float]:
     Returns
     -------
     tuple of float
-        The low and the high end; both are NaN for one seed, or if a value is NaN.
+        The low and the high end. They are NaN if there is only one seed, or if a value
+        is NaN.
 
     Examples
     --------
@@ -555,9 +562,10 @@ def interval(values: ArrayLike) -> tuple[float, float]:
 def _times_over(smaller: float, larger: float) -> float:
     """Return the factor by which `smaller` could change before it exceeds `larger`.
 
-    It is larger / smaller for positive numbers, and smaller / larger for negative ones.
-    If the signs differ or one number is zero, it is infinite if `smaller` ≤ `larger`,
-    else 0. It is NaN if one number is NaN, or both are infinite with one sign.
+    The factor is larger / smaller for positive numbers, and smaller / larger for
+    negative ones. If the signs differ or one number is zero, it is infinite if
+    `smaller` ≤ `larger`, and 0 otherwise. It is NaN if one number is NaN, or if both
+    numbers are infinite with the same sign.
     """
     if math.isnan(smaller) or math.isnan(larger):
         return math.nan
@@ -598,12 +606,14 @@ def number(value: float) -> str:
 def _breaks(measured: float | str, bound: str) -> bool:
     """Return whether `measured`, a number or its printed text, violates `bound`.
 
-    The bound is printed as "≤ x", "≥ x" or "m ± tolerance". A number that is equal to
-    its bound does not violate it. The result is also True if a number cannot be read or
-    is NaN.
+    The bound is the text "≤ x", "≥ x" or "m ± tolerance". A number that is equal to the
+    bound does not violate it. The result is also True if a number cannot be read or is
+    NaN.
     """
     relation, _, rest = bound.partition(" ")
-    try:  # decimals are exact: in float64 -1.1 is further than 0.1 from -1
+    # Decimals are exact, whereas in float64 the distance of -1.1 from -1 is more than
+    # 0.1.
+    try:
         value = Decimal(str(measured))
         if relation in ("≤", "≥"):
             if relation == "≤":
@@ -627,8 +637,9 @@ def shown(claim: Claim) -> str:
     -------
     str
         The text; `legend` explains the number and the brackets. If the claim fails and
-        has no verdict, the number has enough digits to show this, and a NaN is "not a
-        number". Seeds below `FEWEST_SEEDS` are named.
+        has no verdict, the number has enough digits to show the failure, and a NaN is
+        "not a number". If there are fewer seeds than `FEWEST_SEEDS`, the text says how
+        many.
 
     Examples
     --------
@@ -641,7 +652,7 @@ def shown(claim: Claim) -> str:
     """
     measured = claim.measured
     text = number(claim.measured)
-    if not (claim.holds or claim.verdict):  # use enough digits to show the failure
+    if not (claim.holds or claim.verdict):  # Use enough digits to show the failure.
         texts = (f"{measured:.{digits}g}" for digits in DIGITS[1:])
         text = next(
             (each for each in texts if _breaks(each, claim.bound)), repr(measured)
@@ -671,7 +682,8 @@ def legend(claims: Iterable[Claim]) -> str:
     Returns
     -------
     str
-        The meaning of each kind of interval among the claims; empty if there is none.
+        The meaning of each kind of interval among the claims. It is empty if no claim
+        has an interval.
     """
     kinds = {bool(claim.verdict) for claim in claims if claim.interval is not None}
     return " ".join(MEANINGS[kind] for kind in sorted(kinds))
@@ -688,7 +700,8 @@ def held(claims: Iterable[Mapping]) -> str:
     Returns
     -------
     str
-        How many claims of how many hold. Undecided claims are counted separately.
+        How many claims hold, and how many there are. Undecided claims are counted
+        separately.
 
     Examples
     --------
@@ -715,8 +728,8 @@ def verdict(claim: Claim) -> str:
     Returns
     -------
     str
-        The claim's own verdict, one of `VERDICTS`, if it has one; else `HOLDS`, `FAILS`
-        or `NO_POWER`.
+        The claim's own verdict, one of `VERDICTS`, if it has one; otherwise `HOLDS`,
+        `FAILS` or `NO_POWER`.
 
     Examples
     --------
@@ -744,7 +757,7 @@ def in_words(claim: Claim) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        The cell of each column of `frame`, by the name of the column.
+        The text for each column of `frame`, by the name of the column.
     """
     if not claim.seeds:
         seeds = ""
@@ -780,11 +793,12 @@ def frame(claims: Iterable[Claim]) -> "pd.DataFrame":
     Returns
     -------
     pandas.DataFrame
-        A row per claim. Columns: `id`; `claim`, the quantity that is measured;
-        `source`, the paper's statement, or "ours"; `setting`, with how many seeds;
-        `required`, the bound; `measured`, with its interval; `detects`, the smallest
-        altered copies for which the claim was seen to fail; `verdict`; `remark`, which
-        says why a claim fails. A column that is empty in every row is left out.
+        One row per claim. The columns are `id`; `claim`, the quantity that is measured;
+        `source`, the paper's statement, or "ours"; `setting`, with the number of seeds;
+        `required`, the bound; `measured`, the value with its interval; `detects`, the
+        smallest altered copies in which the claim was observed to fail; `verdict`; and
+        `remark`, which says why a claim fails. A column that is empty in every row is
+        left out.
 
     Examples
     --------
@@ -800,14 +814,16 @@ def frame(claims: Iterable[Claim]) -> "pd.DataFrame":
 
 
 def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
-    """Write a table as HTML: the one look of claims, on a page and on the site.
+    """Write a table as HTML, so that claims look the same on a page and on the site.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Cells are plain text. A column `verdict` is marked with the class of `LOOKS`.
+        The table. Its cells are plain text. Cells of a column `verdict` are marked with
+        the class in `LOOKS`.
     text : callable, optional
-        Turns a cell into HTML. The site passes one that also sets formulas.
+        A function that turns a cell into HTML. The site passes one that also typesets
+        formulas.
 
     Returns
     -------
@@ -835,20 +851,20 @@ def html(table: "pd.DataFrame", text: Callable[[str], str] = escape) -> str:
 
 
 def markdown(words: str) -> str:
-    """Write words of a record as Markdown, in which no HTML begins.
+    """Write a text of a record as Markdown in which no HTML tag can begin.
 
     Formulas and other Markdown stay as they are.
 
     Parameters
     ----------
     words : str
-        The words: a caption, or those of a claim.
+        The text: a caption, or the text of a claim.
 
     Returns
     -------
     str
-        The words, with a space behind each ``<`` that could open a tag. A backslash
-        would spoil a formula such as ``$a<b$``, a space does not.
+        The text, with a space after each ``<`` that could open a tag. A backslash would
+        spoil a formula such as ``$a<b$``; a space does not.
 
     Examples
     --------
@@ -860,14 +876,14 @@ def markdown(words: str) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """Fold HTML behind a line that opens it.
+    """Fold HTML behind a line on which a reader clicks to open it.
 
     Parameters
     ----------
     summary : str
         The line, as HTML.
     content : str
-        The HTML behind it.
+        The HTML that is folded.
 
     Returns
     -------
@@ -886,9 +902,9 @@ def folded(summary: str, content: str) -> str:
 class Table(tuple):
     """Claims as a notebook shows them.
 
-    It shows one sentence, then the claims that fail or have a verdict, and then the
-    other ones, folded. As plain text it is the sentence and a line for each claim that
-    fails.
+    The table shows one sentence, then the claims that fail or have a verdict, and then,
+    folded, all other claims. As plain text it consists of the sentence and one line for
+    each claim that fails.
 
     Parameters
     ----------
@@ -921,10 +937,10 @@ class Table(tuple):
     def _repr_html_(self) -> str:
         """Return the table as HTML.
 
-        First comes the summary, then the claims that fail or have a `verdict`, with a
-        legend of their intervals. That field is empty for most claims, which only hold
-        or fail. All rows behind the first UNFOLDED ones are folded, as are the claims
-        that hold.
+        First comes the summary, and then come the claims that fail or have a `verdict`,
+        with a legend of their intervals. (Most claims have no `verdict`; they simply
+        hold or fail.) Of these claims, all rows after the first UNFOLDED ones are
+        folded, and so are the claims that hold.
         """
         chosen = [claim for claim in self if claim.verdict or not claim.holds]
         parts = [f"<p>{escape(self.summary())}.</p>"]
@@ -946,7 +962,7 @@ class Table(tuple):
         Returns
         -------
         str
-            The lines: the verdict, the statement, and what was measured.
+            The lines. Each has the verdict, the statement, and the measured value.
         """
         lines = [f"{c.verdict}: {c.statement}: {shown(c)}" for c in self if c.verdict]
         return "\n".join(fill(line, 108, subsequent_indent="    ") for line in lines)

@@ -7,19 +7,20 @@ import sys
 def main() -> int:
     """Run the command.
 
-    The import is inside, because worker processes also execute this script.
+    The import is inside the function, because worker processes also execute this
+    script.
 
     Returns
     -------
     int
-        The exit status, as of `companion.batch.run.main`.
+        The exit status of `companion.batch.run.main`.
 
     Raises
     ------
     SystemExit
         If a package that pages need is missing; the message says how to install it.
     """
-    # If this is set, each of a hundred processes compiles all packages again.
+    # If this variable is set, each of a hundred processes compiles all packages again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     try:

@@ -33,11 +33,12 @@ RULES: dict[str, Callable[[float], Rule]] = {
     "NGD-mom": lambda step_size: NGD(step_size, momentum=0.9),
     "Polyak": lambda step_size: Polyak(),
 }
-UNCAPPED = {"Polyak": "Polyak, no cap"}  # the explorer's Polyak rule has no cap
-MOST_STEPS = 10_000  # the end of the axis of iterations, for every run
-MOST_TOKENS = (20, 12)  # n and T, the ends of the axes of the tokens
+UNCAPPED = {"Polyak": "Polyak, no cap"}  # The explorer's Polyak rule has no cap.
+MOST_STEPS = 10_000  # the end of the iteration axis, for every run
+MOST_TOKENS = (20, 12)  # the ends of the axes for n and T
 GHOST = {"color": plots.GREY, "linewidth": 1.0, "alpha": 0.6}
-PIXELS_PER_INCH = 90  # resolution of the picture as shown; the file has twice as many
+# resolution of the picture as shown; the file has twice this resolution
+PIXELS_PER_INCH = 90
 
 # A function of the tokens, their SVM and the selected tokens. It returns an object
 # whose method `direction_error(norm)` predicts the direction error.
@@ -46,25 +47,25 @@ Law = Callable[[TokenSet, svm.MaxMargin, np.ndarray], Any]
 
 @dataclass(frozen=True)
 class ExplorerSetting:
-    """What a reader may choose in the explorer.
+    """The settings that a reader can choose in the explorer.
 
     Parameters
     ----------
     model : str, optional
         The data model, one of `MODELS`.
     n, T, d : int, optional
-        How many samples, tokens per sample and dimensions. Pictures show at most
-        `MOST_TOKENS`.
+        The numbers of samples, of tokens per sample, and of dimensions. Pictures show
+        at most `MOST_TOKENS` samples and tokens.
     signal, noise : float, optional
-        The sizes of class means and noise; the unit sphere has none.
+        The sizes of the class means and of the noise. The unit sphere uses neither.
     rule : str, optional
         The update rule, one of `RULES`.
     step_size : float, optional
-        The step size of the rule; Polyak has none.
+        The step size of the rule. Polyak's rule does not use it.
     seed : int, optional
-        The seed of data and start.
+        The seed of the data and of the start.
     steps : int, optional
-        How many iterations. Pictures show at most `MOST_STEPS`.
+        The number of iterations. Pictures show at most `MOST_STEPS`.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class Run:
     Parameters
     ----------
     setting : ExplorerSetting
-        What was run.
+        The setting of the run.
     iterations : ndarray (k,)
         The recorded iterations.
     norm : ndarray (k,)
@@ -100,7 +101,8 @@ class Run:
     direction_error : ndarray (k,)
         The distance of W_t / ||W_t|| from W_mm / ||W_mm||.
     predicted : ndarray (k,) or None
-        The direction error by the law; None if none was given or its premises fail.
+        The direction error that the law predicts. It is None if no law was given, or if
+        the premises of the law fail.
     opt_weights : ndarray (k, n)
         The softmax weight of the opt token of each sample.
     weights : ndarray (n, T)
@@ -129,29 +131,31 @@ class Run:
 
 
 def explore(setting: ExplorerSetting, law: Law | None = None) -> Run:
-    """Train one data set from a small Gaussian start and measure it against its W_mm.
+    """Train on one data set from a small Gaussian start, and compare the run with W_mm.
 
     Parameters
     ----------
     setting : ExplorerSetting
-        What to run.
+        The setting to run.
     law : callable, optional
-        Predicts the direction error: from the tokens, their SVM and the selected
-        tokens it makes an object with a method `direction_error(norm)`. The norms and
-        the errors are (runs, k). A ValueError means that its premises fail.
+        A function that predicts the direction error. It takes the tokens, their SVM and
+        the selected tokens, and returns an object with a method
+        `direction_error(norm)`. The norms and the direction errors have the shape
+        (runs, k). If the function raises ValueError, the premises of the law fail.
 
     Returns
     -------
     Run
-        The run at up to 120 iterations from 1 on, until it ends.
+        The run, at up to 120 recorded iterations from iteration 1 on, until the run
+        ends.
 
     Raises
     ------
     KeyError
         If there is no such data model or rule.
     ValueError
-        If data model, rule or SVM refuse the setting, or the run ends before any
-        record.
+        If the data model, the rule or the SVM rejects the setting, or if the run ends
+        before the first recorded iteration.
     RuntimeError
         If the SVM does not reach its accuracy.
 
@@ -176,7 +180,8 @@ def explore(setting: ExplorerSetting, law: Law | None = None) -> Run:
         dynamics.gaussian_start(problem, 1e-3, [setting.seed]),
         targets={"W_mm": target},
     )
-    kept = np.isfinite(history.log_gap[0])  # a run may end early, stalled or diverged
+    # A run may end early, because it stalled or diverged.
+    kept = np.isfinite(history.log_gap[0])
     if not kept.any():
         end = f"{history.status[0]} at iteration {history.ended[0]}"
         raise ValueError(f"the run {end}, before any record")
@@ -198,7 +203,7 @@ def explore(setting: ExplorerSetting, law: Law | None = None) -> Run:
 def _predicted(
     law: Law | None, tokens: TokenSet, target: svm.MaxMargin, norm: np.ndarray
 ) -> np.ndarray | None:
-    """Return the direction error (k,) that a law predicts at the norms (k,).
+    """Return the direction error (k,) that a law predicts at the given norms (k,).
 
     It is None if there is no law, or if the premises of the law fail.
     """
@@ -211,21 +216,22 @@ def _predicted(
 
 
 def draw(run: Run, ghost: Run | None = None) -> Figure:
-    """Draw a run, on axes that are the same for every run.
+    """Draw a run on axes that are the same for all runs.
 
     Parameters
     ----------
     run : Run
         The run.
     ghost : Run, optional
-        Another run to draw in grey behind it, such as the last one.
+        Another run, such as the previous one, to draw in grey behind this run.
 
     Returns
     -------
     Figure
-        Three panels: the tokens with their softmax weights at the end, the direction
-        error with the predicted one if there is one, and the softmax weights of the opt
-        tokens. Of the other run, the last panel has only the smallest weight.
+        Three panels: the tokens with their softmax weights at the end; the direction
+        error, with the prediction if there is one; and the softmax weights of the opt
+        tokens. For the run in grey, the last panel shows only the smallest of these
+        weights.
 
     Examples
     --------
@@ -235,7 +241,8 @@ def draw(run: Run, ghost: Run | None = None) -> Figure:
     3
     """
     plots.set_style()
-    # Fixed places: a layout that fits the labels would take longer than the run.
+    # The places of the panels are fixed, because a layout that fits the labels would
+    # take longer than the run.
     figure = Figure(figsize=(plots.WIDTH, 3.0), layout="none")
     places = dict(left=0.06, right=0.97, bottom=0.17, top=0.88, wspace=0.35)
     tokens, error, opt = figure.subplots(1, 3, gridspec_kw=places)
@@ -283,19 +290,19 @@ def _draw_tokens(axis: Axes, run: Run) -> None:
 
 
 def picture(run: Run, ghost: Run | None = None) -> Image:
-    """Draw a run as a picture that a notebook shows, sharp on any screen.
+    """Draw a run as an image for a notebook. It looks sharp on any screen.
 
     Parameters
     ----------
     run : Run
         The run.
     ghost : Run, optional
-        Another run to draw in grey behind it.
+        Another run to draw in grey behind this run.
 
     Returns
     -------
     IPython.display.Image
-        The picture. Its text for those who cannot see it is the sentence of the run.
+        The picture. Its text for readers who cannot see it is the sentence `run.words`.
 
     Examples
     --------
@@ -312,22 +319,24 @@ def picture(run: Run, ghost: Run | None = None) -> Image:
 
 
 def interactive(setting: ExplorerSetting, law: Law | None = None) -> widgets.Box:
-    """Put a run under controls: each change trains anew, and the last run pales.
+    """Show a run with controls.
+
+    Each change trains a new run, and the previous run is drawn in grey.
 
     Parameters
     ----------
     setting : ExplorerSetting
-        What to show first. A number beyond the range of its slider is moved to the end
-        of the range.
+        The setting to show first. A number beyond the range of its slider is moved to
+        the end of the range.
     law : callable, optional
-        Predicts the direction error, as in `explore`.
+        A function that predicts the direction error, as in `explore`.
 
     Returns
     -------
     ipywidgets.Box
-        The controls, by the fields of `ExplorerSetting`, then the picture and the
-        sentence of the run. If a setting cannot be run, there is no picture, and the
-        sentence says why.
+        The controls, one for each field of `ExplorerSetting`, followed by the picture
+        and the sentence of the run. If a setting cannot be run, there is no picture,
+        and the sentence says why.
 
     Raises
     ------
@@ -348,9 +357,10 @@ def interactive(setting: ExplorerSetting, law: Law | None = None) -> widgets.Box
         control.layout = {"width": "20em"}
         control.style = {"description_width": "5.5em"}
         control.set_trait("value", getattr(setting, name))
-    # An `Output`, as `ipywidgets.interactive` has one, talks with the page while a cell
-    # runs. Without a browser that conversation sometimes never ended, and the batch
-    # waited for it. A picture and a sentence are only sent.
+    # An `Output`, which `ipywidgets.interactive` would use, exchanges messages with the
+    # page while a cell runs. Without a browser this exchange sometimes never ended, and
+    # the batch waited for it. A picture and a sentence are only sent, so that nothing
+    # has to wait.
     width = f"{int(plots.WIDTH * PIXELS_PER_INCH)}px"
     shown = widgets.Image(layout={"width": width, "max_width": "100%"})
     said = widgets.HTML(layout={"width": "100%", "min_height": "3em"})
@@ -372,7 +382,7 @@ def interactive(setting: ExplorerSetting, law: Law | None = None) -> widgets.Box
     for control in controls.values():
         control.observe(show, "value")
     show()
-    # The controls stand side by side.
+    # The controls are placed side by side.
     flow = {"display": "flex", "flex_flow": "row wrap", "max_width": "64em"}
     return widgets.Box([*controls.values(), shown, said], layout=flow)
 

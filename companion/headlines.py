@@ -1,8 +1,9 @@
-"""The headline of each figure: its result in a sentence, and how to read it.
+"""The headline of each figure: the result in one sentence, and how to read the figure.
 
-They are written in figures/index.toml. A headline may quote its record as
-{name:format}, as a sentence of the index does, and it names what it rests on. A run in
-which that does not hold draws the figure's neutral title instead.
+Headlines are written in figures/index.toml. A headline may quote numbers of the
+figure's record as {name:format}, like the other sentences of the index, and it lists
+the conditions under which it is true. If a run does not satisfy these conditions, it
+draws the figure's neutral title instead.
 """
 
 import operator
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from lib import files
 
-# most letters of a headline that fits into one line of a page
+# The largest number of letters of a headline that fits on one line of a page.
 LETTERS = 60
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 COMPARED = re.compile(r"(\S.*?)\s+(<=|>=|<|>)\s+(\S.*)")
@@ -26,17 +27,18 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Headline:
-    """What is written above a figure.
+    """The text above a figure.
 
     Parameters
     ----------
     result : str
-        What the figure shows, in at most `LETTERS` letters; may have fields.
+        What the figure shows, in at most `LETTERS` letters. The text may have fields.
     reading : str
-        How to read it; may have fields.
+        How to read the figure. The text may have fields.
     rests : tuple of str
-        What must hold: a claim's id, "not" and an id, or two numbers of the record
-        compared, as "end < 0.02" and "ngd_corner > gd_corner".
+        The conditions under which the headline is true: the id of a claim that must
+        hold, "not" and the id of a claim that must not hold, or a comparison of numbers
+        of the record such as "end < 0.02" or "ngd_corner > gd_corner".
     title : str
         The figure's neutral title.
     """
@@ -58,7 +60,7 @@ def of(slug: str) -> Headline:
     Returns
     -------
     Headline
-        Its headline; all fields are empty if the index has no such figure.
+        The headline. All of its fields are empty if the index has no such figure.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def of(slug: str) -> Headline:
 
 
 def quantities(record: Mapping) -> dict:
-    """Return what a headline may quote or compare.
+    """Return the values that a headline may quote or compare.
 
     Parameters
     ----------
@@ -89,10 +91,11 @@ def quantities(record: Mapping) -> dict:
     Returns
     -------
     dict
-        The measured values of its claims by id; how many "claims" and "statements" it
-        has, how many "claims_that_hold" and "statements_without_claims"; its parameters
-        and setting; its numbers by name. Of equal names the later in this list counts.
-        The value of a number or claim without a value is None.
+        The values by name: the measured values of the record's claims, by id; the
+        counts "claims", "statements", "claims_that_hold" and
+        "statements_without_claims"; the parameters and the setting; and the numbers. If
+        a name occurs more than once, the later entry in this list counts. A number or
+        claim without a value has the value None.
     """
     return {
         **{claim["id"]: claim["measured"] for claim in record["claims"]},
@@ -115,19 +118,20 @@ def filled(text: str, record: Mapping) -> str:
     Parameters
     ----------
     text : str
-        The text, with fields such as {end:.2%}, of names as in `quantities`.
+        The text, with fields such as {end:.2%}. Their names are those of `quantities`.
     record : mapping
         The record.
 
     Returns
     -------
     str
-        The text.
+        The text with the numbers.
 
     Raises
     ------
     ValueError
-        If the record lacks a number that the text quotes, or has no value for it.
+        If the record lacks a number that the text quotes, or if this number has no
+        value.
 
     Examples
     --------
@@ -160,8 +164,8 @@ def unmet(headline: Headline, record: Mapping) -> list[str]:
     Returns
     -------
     list of str
-        Each condition that does not hold or cannot be looked up; empty if the headline
-        is true of the record.
+        The conditions that do not hold or cannot be looked up. The list is empty if the
+        headline is true of the record.
 
     Examples
     --------
@@ -178,10 +182,11 @@ def unmet(headline: Headline, record: Mapping) -> list[str]:
 def _met(condition: str, record: Mapping) -> bool:
     """Return whether a record satisfies one condition of `Headline.rests`.
 
-    The id of a claim is satisfied if the claim holds, and "not" before the id if it
-    fails or is undecided. A comparison is "a < b" (or >, <=, >=) with spaces around the
-    sign; a and b are numbers or names of `quantities`. A condition that names something
-    else is not satisfied.
+    If the condition is the id of a claim, it is satisfied if the claim holds. With
+    "not" before the id, it is satisfied if the claim fails or is undecided. A
+    comparison is "a < b" (or >, <=, >=) with spaces around the sign, where a and b are
+    numbers or names of `quantities`. A condition that names anything else is not
+    satisfied.
     """
     held = {claim["id"]: claim["holds"] is True for claim in record["claims"]}
     if condition in held:
@@ -214,8 +219,8 @@ def letters(text: str) -> int:
     Returns
     -------
     int
-        Their number, spaces included, without the signs that only a formula needs. A
-        command such as \ell counts as one letter.
+        The number of letters, including spaces, but without the signs that only a
+        formula needs. A command such as \ell counts as one letter.
 
     Examples
     --------
@@ -228,7 +233,7 @@ def letters(text: str) -> int:
 
 
 def above(slug: str, record: Mapping) -> tuple[str, str]:
-    """Say what to write above a figure of this run.
+    """Return the text to write above a figure of this run.
 
     Parameters
     ----------
@@ -240,15 +245,16 @@ def above(slug: str, record: Mapping) -> tuple[str, str]:
     Returns
     -------
     result : str
-        The headline with its numbers. If this run does not bear it out, the neutral
-        title.
+        The headline with its numbers or, if this run does not satisfy the headline's
+        conditions, the neutral title.
     reading : str
-        How to read the figure; empty with the neutral title.
+        How to read the figure. It is empty if `result` is the neutral title.
 
     Raises
     ------
     ValueError
-        If the index cannot be read, or the reading quotes what the record lacks.
+        If the index cannot be read, or if the reading quotes a number that the record
+        lacks.
     """
     headline = of(slug)
     if unmet(headline, record):

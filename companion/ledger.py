@@ -1,4 +1,4 @@
-"""The ledger: every numbered statement of a paper, with what was measured for it.
+"""The ledger: every numbered statement of a paper, with the values measured for it.
 
 The rows of a statement are its claims, one row per claim and setting.
 """
@@ -33,15 +33,16 @@ from companion.record import Number, finite, origin
 from companion.statements import Statement
 from lib.files import ROOT, read_object
 
-DRIFT = 1e-6  # relative change of a measured value between processors, in float64
-ROUNDING = 1e-9  # a measured value below this is rounding error
-# Of the picture of a ledger.
-ACROSS = 4  # squares side by side in each of its two blocks
-SQUARE = 0.42  # inches from the top of a square to that of the next
+# largest relative change of a measured value between processors, in float64
+DRIFT = 1e-6
+ROUNDING = 1e-9  # A measured value below this is a rounding error.
+# The sizes in the picture of a ledger.
+ACROSS = 4  # number of squares side by side in each of the two blocks
+SQUARE = 0.42  # inches from the top of one square to the top of the next
 LINE = 0.125  # inches from one line of words to the next
-LONGEST = 14  # letters of a statement's name in one line
-# What is written if a failing claim has no remark, by its verdict. Claims on real data
-# have a verdict.
+LONGEST = 14  # the largest number of letters of a statement's name on one line
+# What is written if a failing claim has no remark, by the verdict of the claim. Claims
+# on real data have a verdict.
 NO_REMARK = {
     "": "We have not found the cause.",
     "undecided": "Undecided: only a part of the interval agrees with the claim.",
@@ -65,15 +66,16 @@ def rows(
     statement : str
         The statement's name in the paper, such as "Theorem 1".
     setting : str
-        The setting, which is added to the ids of the claims.
+        The setting. It is appended to the ids of the claims.
     seeds : int or None
-        The number of seeds of the measurement; None if nothing was drawn at random.
+        The number of seeds of the measurement. It is None if nothing was drawn at
+        random.
     *claims : Claim
         The claims.
     fails_if : tuple of str
         Families of `papers.wrong_worlds` in which the claims must fail.
     remark : str, optional
-        Why the claims fail, or why they fail in no small altered copy. Default: each
+        Why the claims fail, or why they fail in no small altered copy. By default each
         claim keeps its own remark.
 
     Returns
@@ -107,13 +109,14 @@ def in_order(ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> list[Cl
     Returns
     -------
     list of Claim
-        The rows; those of one statement keep their order.
+        The rows. Rows of the same statement keep their order.
 
     Raises
     ------
     ValueError
-        If a row belongs to no statement, if a statement has neither row nor reason, or
-        if a row has neither an altered copy in which it must fail nor a remark.
+        If a row belongs to no statement, if a statement has neither a row nor a reason
+        for having none, or if a row has neither an altered copy in which it must fail
+        nor a remark.
 
     Examples
     --------
@@ -158,14 +161,15 @@ def power_path(slug: str) -> Path:
     Path
         The path of the file, which need not exist.
     """
-    # The repository's own figures; a batch redirects those of a notebook.
+    # This is the folder of figures in the repository, even if a batch redirects the
+    # figures of a notebook.
     return ROOT / "figures" / "power" / f"{slug}.json"
 
 
 def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
-    """Fill in which altered copies each claim detects, as ``make falsify`` measured.
+    """Fill in which altered copies each claim detects, as measured by ``make falsify``.
 
-    That command measures small problems.
+    This command measures the claims on small problems.
 
     Parameters
     ----------
@@ -177,8 +181,8 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The rows with `catches` filled; it is None if nothing was measured for a row, or
-        if its claim did not hold there without any alteration.
+        The rows with `catches` filled in. It is None if nothing was measured for a row,
+        or if the claim did not hold on the small problem without any alteration.
 
     Raises
     ------
@@ -201,7 +205,7 @@ def with_power(ledger: Iterable[Claim], slug: str) -> list[Claim]:
 
 
 def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
-    """Group those rows of a ledger that rest on the same measurement.
+    """Group the rows of a ledger that rest on the same measurement.
 
     Parameters
     ----------
@@ -211,19 +215,19 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     Returns
     -------
     list of list of Claim
-        One list per distinct measurement, in the order of the first rows. Two rows are
-        in one list if they show the same number, or if `same_as` of one is the id of
-        the other, with or without its setting. Two numbers are the same if their
-        relative difference is at most `DRIFT`, as much as another processor may cause,
-        or if a chain of such numbers connects them. All numbers of magnitude below
-        `ROUNDING` are the same. A row whose number is not finite forms a group of its
-        own, which only `same_as` can extend.
+        One list per distinct measurement. The lists are in the order of their first
+        rows. Two rows are in one list if they show the same number, or if `same_as` of
+        one is the id of the other, with or without its setting. Two numbers count as
+        the same if their relative difference is at most `DRIFT`, which another
+        processor may cause, or if a chain of such numbers connects them. All numbers
+        with an absolute value below `ROUNDING` count as the same. A row whose number is
+        not finite forms its own group, which only `same_as` can extend.
 
     Raises
     ------
     ValueError
-        If `same_as` names no row of the ledger, or one that itself has a `same_as` and
-        comes later.
+        If `same_as` names no row of the ledger, or names a later row that itself has a
+        `same_as`.
 
     Examples
     --------
@@ -256,7 +260,7 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
 
 
 def _number(row: Claim) -> float:
-    """Return the number that a row measured; a rounding error is returned as zero."""
+    """Return the measured number of a row; a rounding error is returned as zero."""
     if abs(row.measured) < ROUNDING:
         return 0.0
     return row.measured
@@ -265,7 +269,8 @@ def _number(row: Claim) -> float:
 def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
     """Return the group with the row that `copy` names in its field `same_as`.
 
-    A row of the same setting is preferred. Raises ValueError if there is no such row.
+    A row of the same setting is preferred. The function raises ValueError if there is
+    no such row.
     """
     named = [copy.same_as, f"{copy.same_as} ({copy.setting})"]
     for group in groups:
@@ -280,7 +285,7 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
-    """For each row that repeats a measurement, return the first row with it.
+    """For each row that repeats a measurement, return the first row with this one.
 
     The result maps ids to ids.
     """
@@ -288,7 +293,7 @@ def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
 
 
 def _with_repeats(ledger: Sequence[Claim]) -> list[Claim]:
-    """Return the rows; if one repeats an earlier measurement, its remark says so."""
+    """Return the rows. If a row repeats an earlier measurement, its remark says so."""
     first = _repeats(ledger)
 
     def remark(row: Claim) -> str:
@@ -331,7 +336,8 @@ def unmeasured(why: str) -> str:
     Parameters
     ----------
     why : str
-        Why the statement has no rows. "See ..." refers to rows of another statement.
+        Why the statement has no rows. A text that begins with "See" refers to rows of
+        another statement.
 
     Returns
     -------
@@ -354,10 +360,10 @@ def unmeasured(why: str) -> str:
 def _groups(
     ledger: Sequence[Claim], paper: Mapping[str, Statement]
 ) -> Iterator[tuple[str, list[Claim], int, str]]:
-    """Yield, for each statement, its name, its rows, how many fail, and words.
+    """Yield for each statement its name, its rows, how many rows fail, and a text.
 
-    The words say how many rows fail or, if none does, how many hold; without rows they
-    are those of `unmeasured`. Rows that fail come first.
+    The text says how many rows fail or, if none fails, how many hold. If there are no
+    rows, it is the text of `unmeasured`. Rows that fail come first.
     """
     for name in paper:
         group = [row for row in ledger if row.number == name]
@@ -375,8 +381,8 @@ def _groups(
 class LedgerTable(tuple):
     """A ledger as a notebook shows it, in the paper's order.
 
-    A line for each statement opens to its claims; if claims fail, it is open. As plain
-    text it is its summary.
+    Each statement has a line that can be opened to show the claims; if claims fail, the
+    line is already open. As plain text the table is its summary.
 
     Parameters
     ----------
@@ -402,7 +408,7 @@ class LedgerTable(tuple):
     paper: Mapping[str, Statement]
 
     def __new__(cls, ledger: Iterable[Claim], paper: Mapping[str, Statement]) -> Self:
-        """Make a tuple of the rows that also knows the paper's statements."""
+        """Make a tuple of the rows that also holds the paper's statements."""
         table = super().__new__(cls, ledger)
         table.paper = paper
         return table
@@ -439,13 +445,13 @@ class LedgerTable(tuple):
         Returns
         -------
         str
-            The counts, one per line. The claims that fail come first, by their ids,
-            undecided ones among them; the claims that hold are counted by kind.
+            The counts, one per line. The ids of the claims that fail or are undecided
+            come first. The claims that hold are counted by kind.
 
         Raises
         ------
         ValueError
-            As `measurements` does.
+            In the cases in which `measurements` raises it.
         """
         failed = [row.id for row in self if not row.holds]
         lines = [
@@ -486,21 +492,22 @@ def totals(
     ledger : iterable of Claim
         The rows.
     loose : mapping of str to float, optional
-        Wider tolerances for what rows measured, by the start of their ids.
+        Wider tolerances for the measured values of rows, by the beginning of the rows'
+        ids.
 
     Returns
     -------
     dict of str to Number
         How many rows there are, how many hold, on how many distinct `measurements` they
-        rest, and what each measured. The tolerance of a measured number is the largest
-        of `DRIFT` times the number, `ROUNDING`, and the tolerance in `loose`. A
-        measured value that is not finite becomes a `Number` without a value, of
-        tolerance 0.
+        rest, and the measured value of each row. The tolerance of a measured number is
+        the largest of `DRIFT` times the number, `ROUNDING`, and the tolerance in
+        `loose`. A measured value that is not finite becomes a `Number` without a value
+        and with the tolerance 0.
 
     Raises
     ------
     ValueError
-        As `measurements` does.
+        In the cases in which `measurements` raises it.
 
     Examples
     --------
@@ -525,7 +532,7 @@ def totals(
         if math.isfinite(row.measured):
             within = max(DRIFT * abs(row.measured), ROUNDING, *more)
         else:
-            within = 0  # NaN or infinity is compared exactly
+            within = 0  # NaN and infinity are compared exactly.
         numbers[row.id] = finite(row.measured, within)
     return numbers
 
@@ -535,9 +542,9 @@ def draw(
     paper: Mapping[str, Statement],
     plain: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Draw a square for each statement of a paper, and write below what fails.
+    """Draw a square for each statement of a paper, and write the failures below.
 
-    The squares are in two blocks, which a narrow page shows one below the other.
+    The squares form two blocks, which a narrow page shows one below the other.
 
     Parameters
     ----------
@@ -547,13 +554,14 @@ def draw(
         The paper's statements by name, in its order.
     plain : mapping of str to str, optional
         What a failure means in plain words, by the id of the claim without its setting.
-        Default: the statement of the claim.
+        The default is the statement of the claim.
 
     Returns
     -------
     Figure
         The figure. Each square says how many of the statement's rows fail or, if none
-        does, hold. Below the squares is a failing claim of each statement that has one.
+        fails, how many hold. Below the squares there is one failing claim for each
+        statement that has any.
 
     Examples
     --------
@@ -602,7 +610,8 @@ def _square(
 ) -> None:
     """Draw the square of a statement at its lower left corner, in columns and inches.
 
-    `counts` are how many rows it has, how many of them fail, and both in words.
+    `counts` has the number of rows, the number of rows that fail, and a text with these
+    numbers.
     """
     number, failed, count = counts
     edge_width = 0.8
@@ -638,7 +647,7 @@ def _square(
 
 
 def _reason(row: Claim, plain: Mapping[str, str]) -> str:
-    """Write in lines what it means that a row fails, and what was measured."""
+    """Write in lines what the failure of a row means, and what was measured."""
     words = plain.get(row.id.partition(" (")[0])
     if words is None:
         words = f"{row.statement} ({row.setting})."
@@ -689,7 +698,8 @@ def failures(records: Sequence[Mapping]) -> str:
     Returns
     -------
     str
-        The page, undecided claims among the failing ones; each claim has its reason.
+        The page. It lists undecided claims among the failing ones, and each claim with
+        the reason.
     """
     lines = ["# What did not hold, and why", ""]
     claims = [Claim.of(row) for one in records for row in one["claims"]]
@@ -710,7 +720,7 @@ def failures(records: Sequence[Mapping]) -> str:
             name = f"{origin(record)}: {record['figure']}, `{record['slug']}`"
             lines += ["", f"## {markdown(name)} ({record['scale']})", ""]
         for claim in failed:
-            # A claim that was not measured says why in its own words.
+            # The remark of a claim that was not measured says why.
             found = f": {shown(claim)}".removesuffix(": nan")
             if claim.remark:
                 why = f"{claim.remark}."

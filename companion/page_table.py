@@ -1,4 +1,4 @@
-"""Read what notebooks/pages.toml says of each page."""
+"""Read what notebooks/pages.toml says about each page."""
 
 import math
 import re
@@ -21,27 +21,27 @@ class Page:
     name : str
         The stem of the page's .py.
     question : str, optional
-        What the page answers.
+        The question that the page answers.
     paper : str, optional
-        The letters of its papers, such as "A, C".
+        The letters of the page's papers, such as "A, C".
     road : str, optional
-        One of `ROADS`; empty if the table does not say.
+        One of `ROADS`. It is empty if the table does not say.
     after : str, optional
-        The page of the main road that a page elsewhere belongs to.
+        For a page outside the main road, the page of the main road to which it belongs.
     aim : str, optional
         What a reader can do after the page.
     reading_minutes : int, optional
-        How long it takes to read.
+        How many minutes it takes to read the page.
     minutes : mapping of str to float, optional
-        How long it runs on 2 cores, by scale.
+        How many minutes the page runs on 2 cores, by scale.
     real_data : bool, optional
-        Whether scales above demo need data from outside.
+        Whether scales above demo need data from outside the repository.
     scales : mapping of str to mapping, optional
         The parameters that each scale above demo changes.
     records : mapping of str to mapping, optional
-        What the record of each figure says besides what the page measured: its
-        number in the paper (`figure`), its rows of data (`data`) and its tolerances
-        (`within`).
+        What the record of each figure contains besides the measured values: the
+        figure's number in the paper (`figure`), its rows of data (`data`) and its
+        tolerances (`within`).
     """
 
     name: str
@@ -57,7 +57,7 @@ class Page:
     records: Mapping[str, Mapping] = field(default_factory=dict)
 
 
-KINDS = {  # the type of each entry of a section, and its name in messages
+KINDS = {  # the type of each entry of a section, and the name of this type in messages
     "question": (str, "a text"),
     "paper": (str, "a text"),
     "road": (str, f"one of {', '.join(ROADS)}"),
@@ -82,13 +82,13 @@ def read_pages() -> dict[str, Page]:
     Returns
     -------
     dict of str to Page
-        The pages by name, in the order of reading; empty if there is no such file.
+        The pages by name, in reading order. The dict is empty if there is no such file.
 
     Raises
     ------
     ValueError
-        In one sentence with the path, if the file cannot be read or has an entry of
-        another kind than `Page` says.
+        If the file cannot be read, or has an entry of a type that `Page` does not
+        allow. The message is one sentence with the path.
     """
     path = folder("notebooks") / "pages.toml"
     sections = read_table(path)
@@ -98,7 +98,7 @@ def read_pages() -> dict[str, Page]:
 
 
 def _page(path: Path, name: str, section: object) -> Page:
-    """Make a Page from its section; raise ValueError for a wrong entry."""
+    """Make a Page from its section, or raise ValueError for a wrong entry."""
     if not isinstance(section, dict):
         raise ValueError(f"{path}: {name} is {section!r}; expected a section [{name}]")
     _check_entries(path, name, section, KINDS)
@@ -118,10 +118,10 @@ def _page(path: Path, name: str, section: object) -> Page:
 
 
 def _check_record(path: Path, place: str, facts: object) -> None:
-    """Raise ValueError for entries of a figure that a record cannot take over.
+    """Raise ValueError for entries of a figure that cannot be copied into a record.
 
-    A figure needs its number, each row of data a name, and each tolerance a number of
-    at least 0 or a share of the value such as "2 %".
+    A figure needs its number, and each row of data needs a name. Each tolerance must be
+    a number of at least 0, or a share of the value such as "2 %".
     """
     if not isinstance(facts, dict):
         raise _wrong(path, place, facts, "a table of facts")
@@ -139,9 +139,9 @@ def _check_record(path: Path, place: str, facts: object) -> None:
 
 
 def _check_entries(path: Path, place: str, entries: Mapping, kinds: Mapping) -> None:
-    """Raise ValueError for an entry of another name or type than `kinds` has.
+    """Raise ValueError for an entry whose name or type is not in `kinds`.
 
-    The type must be the same: true is not a whole number, nor is 2.0.
+    The type must be exactly the same: neither true nor 2.0 counts as a whole number.
     """
     for key, value in entries.items():
         if key not in kinds:

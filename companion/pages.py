@@ -18,11 +18,11 @@ class Plan:
     Parameters
     ----------
     page : str
-        The text of its .py.
+        The text of the page's .py.
     overrides : dict
         The parameters that the scale and the settings change.
     values : dict
-        All its parameters.
+        All parameters of the page.
     """
 
     page: str
@@ -31,22 +31,24 @@ class Plan:
 
 
 def notebooks(names: Iterable[str] = ()) -> list[str]:
-    """Find the notebooks to which some names refer.
+    """Find the notebooks to which the given names refer.
 
     Parameters
     ----------
     names : iterable of str, optional
-        Stems of notebooks and unique beginnings of stems; none for all.
+        Stems of notebooks, or beginnings that belong to only one stem. If there are no
+        names, all notebooks are found.
 
     Returns
     -------
     list of str
-        The stems, each once: in the order of `names`, or sorted if there are none.
+        The stems, without repetition, in the order of `names`, or sorted if there are
+        no names.
 
     Raises
     ------
     ValueError
-        If a name is not that of one notebook, or if there is no notebook.
+        If a name does not refer to exactly one notebook, or if there is no notebook.
     """
     folder = files.folder("notebooks")
     stems = sorted(path.stem for path in folder.glob("[0-9]*.py"))
@@ -61,7 +63,8 @@ def notebooks(names: Iterable[str] = ()) -> list[str]:
 def _beginning_with(name: str, stems: list[str]) -> str:
     """Find the stem that is equal to a name, or the only stem that begins with it.
 
-    Raises ValueError, with the stems to choose from, if there is none or several.
+    If there is no such stem, or several, the function raises ValueError with the
+    possible stems.
     """
     if name in stems:
         return name
@@ -73,12 +76,12 @@ def _beginning_with(name: str, stems: list[str]) -> str:
 
 
 def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan | None:
-    """Plan with which parameters a page would run.
+    """Determine the parameters with which a page would run.
 
     Parameters
     ----------
     notebook : str
-        The stem of its .py.
+        The stem of the page's .py.
     scale : str
         One of `SCALES`.
     settings : mapping, optional
@@ -87,15 +90,16 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
     Returns
     -------
     Plan or None
-        The plan; None if the page is not offered at this scale.
+        The plan, or None if the page is not offered at this scale.
 
     Raises
     ------
     ValueError
-        If a setting has another name or kind than the page's parameters, or a page or a
-        table cannot be read.
+        If the name of a setting is not a parameter of the page, if its value has
+        another type, or if a page or a table cannot be read.
     FileNotFoundError
-        If there is no such page, and the scale is offered: the scale demo always is.
+        If there is no such page, although the scale is offered. The scale demo is
+        always offered.
     """
     of_scale = _of_scale(notebook, scale)
     if of_scale is None:
@@ -110,7 +114,8 @@ def planned(notebook: str, scale: str, settings: Mapping | None = None) -> Plan 
 def _of_scale(notebook: str, scale: str) -> dict | None:
     """Return the parameters that a scale changes in a notebook, with their values.
 
-    The scale demo changes none. It is None if the notebook has no such scale.
+    The scale demo changes no parameter. The result is None if the notebook has no such
+    scale.
     """
     if scale == "demo":
         return {}
@@ -121,7 +126,7 @@ def _of_scale(notebook: str, scale: str) -> dict | None:
 
 
 def check_kinds(overrides: Mapping, usual: Mapping) -> None:
-    """Check that new values of parameters have the names and kinds of the usual values.
+    """Check that new values of parameters have the names and types of the usual values.
 
     Parameters
     ----------
@@ -133,12 +138,13 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
     Raises
     ------
     ValueError
-        With the name of the parameter that does not fit.
+        If a parameter does not fit. The message has the name of the parameter.
 
     Notes
     -----
-    A bool, a whole number and a list need a value of their kind, and a float a finite
-    number. In place of any other value, such as a text, everything fits.
+    If the usual value is a bool, a whole number or a list, the new value must have the
+    same type. If it is a float, the new value must be a finite number. If it is
+    anything else, such as a text, every new value fits.
 
     Examples
     --------
@@ -149,8 +155,8 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
         ...
     ValueError: seeds: expected a value like 20, got 0.5
     """
-    # papermill only logs an unknown parameter and draws the default figure, so that it
-    # is checked here.
+    # We check this here, because papermill would only log an unknown parameter and draw
+    # the default figure.
     if unknown := ", ".join(sorted(overrides.keys() - usual.keys())):
         raise ValueError(
             f"unknown parameter {unknown}; choose one of {', '.join(usual)}"
@@ -163,7 +169,7 @@ def check_kinds(overrides: Mapping, usual: Mapping) -> None:
 
 
 def _of_one_kind(value: object, usual: object) -> bool:
-    """Return whether a value has the kind of the usual value; see `check_kinds`."""
+    """Return whether a value has the type of the usual value; see `check_kinds`."""
     if isinstance(usual, bool):
         return isinstance(value, bool)
     if isinstance(usual, int):
@@ -190,14 +196,14 @@ def text(notebook: str) -> str:
     Returns
     -------
     str
-        Its text.
+        The text of the .py.
 
     Raises
     ------
     FileNotFoundError
         If there is no such page.
     ValueError
-        If it is not UTF-8.
+        If the file is not UTF-8.
     """
     path = files.folder("notebooks") / f"{notebook}.py"
     if not path.is_file():
@@ -208,7 +214,7 @@ def text(notebook: str) -> str:
 
 
 def parameters(page: str) -> dict:
-    r"""Read what the one cell tagged "parameters" assigns.
+    r"""Read the values that the cell tagged "parameters" assigns.
 
     Parameters
     ----------
@@ -223,8 +229,9 @@ def parameters(page: str) -> dict:
     Raises
     ------
     ValueError
-        If there is not exactly one such cell, if it has no scale, or if its code raises
-        an error. The code runs without builtins, so a function or an import raises one.
+        If there is not exactly one such cell, if it assigns no scale, or if its code
+        raises an error. The code runs without builtins, so that a call of a builtin
+        function or an import raises an error.
 
     Examples
     --------

@@ -20,9 +20,12 @@ from numpy.typing import ArrayLike
 from lib import files
 
 WIDTH = 7.0  # inches, a page's text width
-MOST_PANELS = 3  # most panels of a figure, unless it says why it has more
-FEW = 6  # up to this many runs are drawn one by one, and more runs as a band
-MANY = 20  # from this many runs on, a band holds the middle 90 %; for fewer runs, all
+# the largest number of panels of a figure, unless a reason is given for more
+MOST_PANELS = 3
+FEW = 6  # up to this many runs are drawn as single dots; more runs are drawn as a band
+# from this many runs on, a band holds the middle 90 %; with fewer runs, it holds all of
+# them
+MANY = 20
 
 
 class Look(NamedTuple):
@@ -31,11 +34,11 @@ class Look(NamedTuple):
     Parameters
     ----------
     colour : str
-        Its colour, as matplotlib names it.
+        The colour, as matplotlib names it.
     dash : str or tuple
-        The dash of its lines, as matplotlib names it.
+        The dash of lines, as matplotlib names it.
     marker : str
-        The marker of its points.
+        The marker of points.
 
     Examples
     --------
@@ -92,14 +95,14 @@ def look(name: str) -> Look:
     Parameters
     ----------
     name : str
-        Its name in looks.toml. A name that is not there gets a spare look, the same one
-        as long as this process runs. If all spare looks are taken, it shares the first
-        of them, and a printed line says so.
+        The name in looks.toml. A name that is not there gets a spare look, which it
+        keeps as long as this process runs. If all spare looks are taken, the name
+        shares the first of them, and a printed line says so.
 
     Returns
     -------
     Look
-        Its look.
+        The look.
 
     Examples
     --------
@@ -119,8 +122,8 @@ def look(name: str) -> Look:
 
 def set_style() -> None:
     """Set the project's figure style for this process; a notebook calls it once."""
-    # It imports scipy.stats and pandas, which takes half a second and is only needed
-    # for a picture.
+    # seaborn imports scipy.stats and pandas. This takes half a second, and only a
+    # picture needs it.
     import seaborn as sns
 
     if get_ipython() is not None:  # a figure as a cell's last line is shown, sharp
@@ -148,14 +151,15 @@ def panels(
     Returns
     -------
     figure : Figure
-        The figure. pyplot does not know it: it is shown only if the notebook says so.
+        The figure. It is not registered with pyplot, so that it is shown only if the
+        notebook asks for it.
     axes : ndarray of Axes (rows * columns,)
-        Its axes, row by row.
+        The axes of the figure, row by row.
 
     Raises
     ------
     ValueError
-        If there are more than `MOST_PANELS` panels, and no reason.
+        If there are more than `MOST_PANELS` panels and no reason is given.
 
     Examples
     --------
@@ -170,8 +174,8 @@ def panels(
         )
     if not mpl.rcParams["figure.constrained_layout.use"]:
         set_style()
-    # Figure() is used in place of pyplot, so that the notebook decides where it is
-    # shown and it is not kept alive.
+    # We use Figure() in place of pyplot, so that the notebook decides where the figure
+    # is shown, and pyplot does not keep the figure alive.
     figure = Figure(figsize=(WIDTH, rows * height), layout="constrained")
     return figure, np.atleast_1d(figure.subplots(rows, columns)).ravel()
 
@@ -185,10 +189,11 @@ def band(
     share: float | None = None,
     **line: Any,
 ) -> None:
-    """Draw the median over runs, and beside it how far the runs spread.
+    """Draw the median over runs, and the spread of the runs around it.
 
-    Of up to `FEW` runs the ends are dots beside the median. More are a band that holds
-    all of them; from `MANY` on it holds the middle 90 %, or the `share` that is given.
+    The ends of up to `FEW` runs are drawn as dots beside the median. More runs are
+    drawn as a band that holds all of them. From `MANY` runs on, the band holds the
+    middle 90 %. If `share` is given, the band holds this share.
 
     Parameters
     ----------
@@ -201,10 +206,10 @@ def band(
     label : str
         The label of the median in a legend.
     like : str or Look, optional
-        The look, or the name of what has it. Default: `label`.
+        The look, or the name of the thing that has this look. The default is `label`.
     share : float, optional
         The share of runs that the band holds, above 0 and at most 1. If it is given,
-        few runs are a band, too.
+        even a few runs are drawn as a band.
     **line : Any
         Further options of the median's line.
 
@@ -297,23 +302,23 @@ def slope(
     words: str = "slope only",
     place: tuple[float, float] = (0, 5),
 ) -> None:
-    """Draw a short dashed stub that shows a slope alone, and say so.
+    """Draw a short dashed line that shows only a slope, with words that say so.
 
-    Its height is free, so it must be neither taken for a bound nor be as long as the
-    data: a decade or less of `span` is enough.
+    The height of this line is arbitrary, so it must not look like a bound, and it must
+    not be as long as the data: a `span` of at most one decade is enough.
 
     Parameters
     ----------
     ax : Axes
         Where to draw; its axes are logarithmic.
     span : tuple of float
-        The first and the last x of the stub; x_0 is the first.
+        The first and the last x of the line; x_0 is the first.
     exponent : float
         The exponent of height (x / x_0)^exponent.
     height : float
         The value at the first x.
     words : str, optional
-        What stands at its middle, "slope only" alone or after the slope.
+        The words at the middle of the line: "slope only", by itself or after the slope.
     place : tuple of float, optional
         How many points to the right of and above the middle the words are. A zero
         centres them.
@@ -343,7 +348,7 @@ def threshold(
     at: float = 0.01,
     place: tuple[float, float] | None = None,
 ) -> None:
-    """Draw a thin grey line across a panel at one value, with a word at the line.
+    """Draw a thin grey line across a panel at one value, with words beside the line.
 
     Parameters
     ----------
@@ -358,8 +363,8 @@ def threshold(
     at : float, optional
         Where along the line the words begin, as a share of the panel.
     place : tuple of float, optional
-        How many points to the right of and above that point the words are. Default:
-        just above a level line, and just right of an upright one.
+        How many points to the right of and above that point the words are. By default
+        they are just above a level line, and just to the right of an upright line.
 
     Examples
     --------
@@ -386,10 +391,10 @@ def threshold(
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Break a text into lines of about equal length, formulas in one piece.
+    """Break a text into lines of about equal length, without breaking formulas.
 
-    There are as few lines as `width` letters a line allow, and these are as narrow as
-    this number of lines allows.
+    With at most `width` letters per line, there are as few lines as possible. The lines
+    are as narrow as this number of lines allows.
     """
     whole = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace(" ", "\0"), text)
     whole = re.sub(r"([A-Z][a-z]+) (\d)", "\\1\0\\2", whole)  # as "Lemma 5"
@@ -401,7 +406,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _lengthen(figure: Figure, inches: float) -> None:
-    """Add `inches` to the top of a figure, or remove them if negative.
+    """Add `inches` to the top of a figure, or remove them if they are negative.
 
     Without a constrained layout, axes and texts keep their distance from the bottom.
     """
@@ -418,19 +423,18 @@ def _lengthen(figure: Figure, inches: float) -> None:
 
 
 def heading(figure: Figure, result: str, reading: str = "") -> Figure:
-    """Write above a figure what it shows and how to read it.
+    """Write above a figure what the figure shows and how to read it.
 
-    The figure grows by the height of the words. A heading takes the place of an earlier
-    one.
+    The figure grows by the height of the words. A new heading replaces an earlier one.
 
     Parameters
     ----------
     figure : Figure
         The figure.
     result : str
-        What it shows, in one sentence.
+        What the figure shows, in one sentence.
     reading : str, optional
-        How to read it, in a smaller type below.
+        How to read the figure. This text is written below, in smaller type.
 
     Returns
     -------
@@ -495,8 +499,8 @@ def legend(figure: Figure, ax: Axes) -> Figure:
     Returns
     -------
     Figure
-        The same figure; its legend has as few rows as fit the width. It has none if
-        the axes name nothing, or if not even one column fits.
+        The same figure. Its legend has as few rows as the width allows. There is no
+        legend if the axes have no labels, or if not even one column fits.
 
     Examples
     --------
@@ -520,15 +524,15 @@ def legend(figure: Figure, ax: Axes) -> Figure:
 
 
 def caption(figure: Figure, text: str) -> Figure:
-    """Write a text below a figure, and what its bands hold.
+    """Write a text below a figure, and say what the bands in the figure hold.
 
     Parameters
     ----------
     figure : Figure
         The figure.
     text : str
-        The caption. If the figure has bands or dots of `band`, and the text mentions
-        neither, the function adds what they are.
+        The caption. If the figure has bands or dots from `band`, and the text mentions
+        neither, the function adds what they mean.
 
     Returns
     -------
@@ -560,13 +564,14 @@ def boxes(figure: Figure) -> list[list[float]]:
     Parameters
     ----------
     figure : Figure
-        The figure, after it was drawn.
+        The figure, which must have been drawn already.
 
     Returns
     -------
     list of list of float
-        Left, top, right and bottom of each, as shares of the figure from its top left
-        corner. The figure's own legends come first, then its visible panels.
+        The left, top, right and bottom of each, as shares of the figure, measured from
+        its top left corner. The figure's own legends come first, and then its visible
+        panels.
 
     Examples
     --------

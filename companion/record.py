@@ -1,8 +1,8 @@
 """Save a figure with its numbers and provenance, and read records back.
 
-A figure is <slug>.png beside its record <slug>.json. A page that the batch runs writes
-into the folder that the batch names. A page that is run by hand draws, is checked in
-the same way, and writes nothing.
+A figure is a file <slug>.png with its record <slug>.json beside it. A page that is run
+by the batch writes into the folder that the batch names. A page that is run by hand
+draws its figures and checks them in the same way, but writes nothing.
 """
 
 import io
@@ -30,8 +30,9 @@ from companion.pages import SCALES as SCALES
 from lib import files, provenance
 
 ENDS = (".png", ".json")  # endings of a figure's files; the record is written last
-TOLD = "RUN_FIGURES_DIR"  # in this variable a batch names the folder of a run's figures
-SOURCES = {  # sources of data and weights, and their names in words
+# the environment variable in which a batch names the folder of a run's figures
+TOLD = "RUN_FIGURES_DIR"
+SOURCES = {  # sources of data and weights, and how they are called in texts
     "data_dir": "real",
     "data": "real",
     "hub": "real, from the hub",
@@ -70,7 +71,7 @@ def origin(record: Mapping) -> str:
     return record["paper"]
 
 
-# The places of the results of a page.
+# Where the results of a page are.
 
 MARKER = "made-of.json"  # a file beside a page's results that lists their inputs
 
@@ -107,8 +108,8 @@ def executed(notebook: str, scale: str) -> Path | None:
     Returns
     -------
     Path or None
-        The executed notebook; None if there is none, or if the page's .py has changed
-        since.
+        The executed notebook. It is None if there is none, or if the page's .py has
+        changed since the run.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def executed(notebook: str, scale: str) -> Path | None:
     source = files.folder("notebooks") / f"{notebook}.py"
     try:
         inputs = files.read_object(folder / MARKER).get("inputs")
-    except ValueError:  # never run, or damaged
+    except ValueError:  # The page was never run, or the file is damaged.
         return None
     if not isinstance(inputs, dict) or inputs.get("source") != files.sha256(
         source.read_bytes()
@@ -128,7 +129,7 @@ def executed(notebook: str, scale: str) -> Path | None:
     return folder / f"{notebook}.ipynb"
 
 
-# Numbers, and checks of what goes into a record.
+# Numbers, and checks of the content of a record.
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,10 @@ class Number:
     Parameters
     ----------
     value : float or None
-        The number; None for a quantity without a value, such as the loss of a diverged
-        run.
+        The number. It is None for a quantity without a value, such as the loss of a
+        diverged run.
     tolerance : float
-        At least 0, and finite, in the units of the value.
+        The tolerance, in the units of the value. It is finite and at least 0.
 
     Examples
     --------
@@ -167,7 +168,7 @@ def finite(value: float, tolerance: float) -> Number:
     Returns
     -------
     Number
-        The number; it has no value if the measured one is NaN or infinite.
+        The number. It has no value if the measured value is NaN or infinite.
 
     Examples
     --------
@@ -179,10 +180,11 @@ def finite(value: float, tolerance: float) -> Number:
 
 
 def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
-    """Return a value with its tolerance: the first one whose pattern fits its name.
+    """Return a value with the first tolerance whose pattern fits the name.
 
-    A tolerance such as "2 %" is that share of the value, or of 1 if the value is not
-    finite. A `Number` keeps its own. Raises ValueError if no pattern fits.
+    A tolerance such as "2 %" is a share of the value, or of 1 if the value is not
+    finite. A `Number` keeps its own tolerance. The function raises ValueError if no
+    pattern fits.
     """
     if isinstance(value, Number):
         return value
@@ -201,7 +203,10 @@ def _number(tolerances: Mapping, name: str, value: float | Number) -> Number:
 
 
 def _check(slug: str, numbers: Mapping[str, Number], data: Iterable[Mapping]) -> None:
-    """Raise ValueError if a part of a record is not valid; the message names it."""
+    """Raise ValueError if a part of a record is not valid.
+
+    The message names this part.
+    """
     if not re.fullmatch(r"[a-z0-9_]+", slug):
         raise ValueError(
             f"slug {slug!r}: use lower-case letters, digits and underscores only"
@@ -236,16 +241,16 @@ def start(
     paper : str
         "A", "B" or "C".
     variables : mapping
-        The notebook's ``globals()``, of which a save takes what the parameters cell
-        assigns, `scale` among them.
+        The notebook's ``globals()``. When a figure is saved, the variables that the
+        parameters cell assigns are read from them; `scale` must be one of these.
     counted : str, optional
-        The name of the parameter that counts the seeds: k of them are 0 ... k - 1. None
-        for a page without seeds.
+        The name of the parameter that gives the number k of seeds, which are 0, ..., k
+        - 1. It is None for a page without seeds.
 
     Returns
     -------
     Run
-        The run, whose clock has started.
+        The run. Its clock has started.
 
     Raises
     ------
@@ -259,7 +264,7 @@ def start(
 
     Examples
     --------
-    A page starts its run after its parameters cell, and saves each figure by it::
+    A page starts its run after its parameters cell, and saves each figure with it::
 
         run = record.start("10_fixed_decoder", "A", globals())
         run.keep(figure, slug, "Direction error of three rules", checked, numbers)
@@ -278,11 +283,11 @@ class Run:
     paper : str
         "A", "B" or "C".
     variables : mapping
-        The notebook's ``globals()``, of which a save takes what the parameters cell
-        assigns, `scale` among them.
+        The notebook's ``globals()``. When a figure is saved, the variables that the
+        parameters cell assigns are read from them; `scale` must be one of these.
     counted : str, optional
-        The name of the parameter that counts the seeds: k of them are 0 ... k - 1. None
-        for a page without seeds.
+        The name of the parameter that gives the number k of seeds, which are 0, ..., k
+        - 1. It is None for a page without seeds.
 
     Raises
     ------
@@ -310,14 +315,15 @@ class Run:
         self._clock = time.monotonic()
         parameters, _ = self._now()
         self.scale = parameters["scale"]
-        # Keep the state at the start, since files may change while a long page runs.
+        # We keep the state at the start, because files may change while a long page
+        # runs.
         self._begun = sources.fingerprint(notebook, parameters)
         self._commit = provenance.commit()
 
     def _now(self) -> tuple[dict, Sequence[int]]:
-        """Return the parameters and the seeds that the notebook has now.
+        """Return the current parameters and seeds of the notebook.
 
-        Raises ValueError as the class says.
+        The method raises ValueError in the cases that the class lists.
         """
         names = pages.parameters(self._text)
         if missing := [name for name in names if name not in self._variables]:
@@ -348,36 +354,38 @@ class Run:
         data: Sequence[Mapping] | None = None,
         **more: Any,
     ) -> None:
-        """Save a figure of this page, with what notebooks/pages.toml says of it.
+        """Save a figure of this page, with what notebooks/pages.toml says about it.
 
-        That is its number in the paper, its data and its tolerances. Unless a row of
-        data says otherwise, the data are synthetic with all seeds; its `rows` may name
-        a parameter. `within` gives the tolerance of each number, or its share of the
-        value as "2 %". Of names with * and ? the first that fits counts.
+        The table gives the figure's number in the paper, its data and its tolerances.
+        Unless a row of data says otherwise, the data are synthetic and drawn with all
+        seeds. The entry `rows` of a row may be the name of a parameter. `within` gives
+        the tolerance of each number, as a number or as a share of the value such as "2
+        %". Its names may contain * and ?; the first name that fits counts.
 
         Parameters
         ----------
         figure : Figure
             The matplotlib figure.
         slug : str
-            Its short name, of lower-case letters, digits and underscores.
+            The figure's short name, of lower-case letters, digits and underscores.
         caption : str
-            What it shows.
+            What the figure shows.
         claims : iterable of Claim, optional
-            What was checked on it.
+            The claims that were checked on the figure's numbers.
         numbers : mapping of str to float or Number, optional
             The measured values by name.
         data : sequence of mapping, optional
-            Rows that take the place of those of the table. They have no defaults.
+            Rows that replace those of the table. They have no defaults.
         **more : Any
-            What else `save` takes.
+            Further arguments of `save`.
 
         Raises
         ------
         ValueError
-            If the table lacks the figure or a tolerance, and as `save` does.
+            If the table lacks the figure or a tolerance, and in the cases in which
+            `save` raises it.
         OSError
-            As `save` does.
+            In the cases in which `save` raises it.
         """
         table = read_pages()
         if self.notebook not in table or slug not in table[self.notebook].records:
@@ -412,9 +420,9 @@ class Run:
         return {"source": "synthetic", "revision": drawn}
 
     def _seeds(self, setting: Mapping) -> list[int]:
-        """Return the seeds of a figure: those of its setting, or else of the page.
+        """Return the seeds in a figure's setting or, if it has none, those of the page.
 
-        A setting may list them, or say how many there are.
+        A setting may list the seeds, or say how many there are.
         """
         seeds = setting.get("seeds", self._now()[1])
         if isinstance(seeds, int):
@@ -422,9 +430,9 @@ class Run:
         return list(seeds)
 
     def _filled(self, row: Mapping) -> dict:
-        """Return a row of data with the values of the parameters that it names.
+        """Return a row of data with names of parameters replaced by their values.
 
-        Its `rows` may be the name of a parameter, and its `revision` may have fields
+        The entry `rows` may be the name of a parameter, and `revision` may have fields
         such as {name}. Empty entries are left out.
         """
         parameters, _ = self._now()
@@ -449,8 +457,8 @@ class Run:
     ) -> None:
         """Write picture and record into the folder that the batch names.
 
-        Without a batch (in Jupyter, or in a test of the page) nothing is written. In
-        both cases the arguments are checked, and the figure gets its heading.
+        Without a batch (in Jupyter, or in a test of the page) nothing is written. With
+        or without a batch, the arguments are checked and the figure gets its heading.
 
         Parameters
         ----------
@@ -463,16 +471,17 @@ class Run:
         caption : str
             What the figure shows.
         claims : iterable of Claim, optional
-            The claims that were checked on its numbers.
+            The claims that were checked on the figure's numbers.
         numbers : mapping of str to Number, optional
             The numbers that texts quote from the figure, by name.
         data : sequence of mapping, optional
-            The data sets and weights: rows with a name and a source of `SOURCES`.
+            The data sets and weights, as rows with a name and a source, which is one of
+            `SOURCES`.
         statements : mapping of str to mapping, optional
             The statements to which the claims of a ledger refer.
         setting : mapping, optional
-            Settings of this figure that differ from the page's parameters; "seeds" is
-            a list of seeds, or their number.
+            Settings of this figure that differ from the page's parameters. The entry
+            "seeds" is a list of seeds, or the number of seeds.
         dtype : str, optional
             The type in which the numbers were computed.
 
@@ -480,7 +489,8 @@ class Run:
         ------
         ValueError
             If the slug is not valid, a number or a parameter is not finite, a row of
-            data has no name or no source, or the headline quotes what the record lacks.
+            data has no name or no source, or the headline quotes a number that the
+            record lacks.
         OSError
             If the folder cannot be written into. The message names the path.
         """
@@ -512,7 +522,8 @@ class Run:
             record["setting"] = setting
         if statements:
             record["statements"] = dict(statements)
-        record = json.loads(files.dumps(record))  # in JSON a numpy number is a number
+        # In JSON a numpy number becomes a plain number.
+        record = json.loads(files.dumps(record))
 
         # The place of the files.
         told = os.environ.get(TOLD)
@@ -546,9 +557,9 @@ class Run:
 def _drawn(figure: Figure, kind: str, stamp: Mapping) -> bytes:
     """Return a figure as the bytes of a PNG or an SVG.
 
-    They contain no date, so that the same figure gives the same bytes.
+    The bytes contain no date, so that the same figure always gives the same bytes.
     """
-    figure.draw_without_rendering()  # the first drawing computes a constrained layout
+    figure.draw_without_rendering()  # The first drawing computes a constrained layout.
     content = io.BytesIO()
     metadata = {"Title": stamp["slug"], "Description": json.dumps(stamp), "Date": None}
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": stamp["slug"]}):
@@ -576,8 +587,8 @@ def _words(figure: Figure) -> list[str]:
 def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
     """Return which of "dashed" and "dotted" lines a figure has, sorted.
 
-    A line is dotted if its dashes are shorter than its gaps. With these words, a test
-    can check those of the figure.
+    A line is dotted if its dashes are shorter than its gaps. With this result, a test
+    can check what the texts of the figure say about its lines.
     """
     # The SVG contains the dashes of everything that is drawn. Matplotlib's own objects
     # do not reveal these dashes.
@@ -590,7 +601,7 @@ def _kinds_of_line(figure: Figure, slug: str) -> list[str]:
 
 # Reading records.
 
-PARTS = {  # the entries of every record, and their kind in JSON
+PARTS = {  # the entries of every record, and their types in JSON
     "notebook": str,
     "parameters": dict,
     "data": list,
@@ -633,7 +644,7 @@ def read(path: Path) -> dict:
 
 
 def _fault(record: Mapping) -> str:
-    """Return in words why an object is not a valid record; an empty text if it is."""
+    """Return in words why a record is not valid, or an empty text if it is valid."""
     if missing := [part for part in PARTS if part not in record]:
         return f"it lacks {', '.join(missing)}"
     for part, kind in PARTS.items():
@@ -664,7 +675,7 @@ def _is_claim(claim: object) -> bool:
     except (
         TypeError,
         ValueError,
-    ):  # a field is missing, superfluous, or of another kind
+    ):  # A field is missing, superfluous, or of another type.
         return False
     words = (
         known.id,
@@ -685,7 +696,8 @@ def _is_claim(claim: object) -> bool:
 def _is_number(number: object) -> bool:
     """Return whether an object is a `Number` as a record stores it.
 
-    It has exactly a value, finite or null, and a tolerance, finite and at least 0.
+    Such an object has exactly two entries: a value, which is finite or null, and a
+    tolerance, which is finite and at least 0.
     """
     if not isinstance(number, dict) or number.keys() != {"value", "tolerance"}:
         return False
@@ -701,7 +713,8 @@ def _is_number(number: object) -> bool:
 def _is_finite(value: object) -> bool:
     """Return whether an object is a finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # False for NaN, too; and `math.isfinite` fails for an integer beyond all floats.
+    # This is False for NaN, too. `math.isfinite` would fail for an integer larger than
+    # all floats.
     return is_number and abs(value) <= sys.float_info.max
 
 
@@ -709,7 +722,7 @@ def _is_finite(value: object) -> bool:
 
 
 def compare(new: Mapping, old: Mapping) -> list[str]:
-    """Compare the numbers of a run with those of the reference.
+    """Compare the numbers of a run with the numbers of the reference.
 
     Parameters
     ----------
@@ -720,8 +733,8 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
     Returns
     -------
     list of str
-        The differences beyond tolerance, and the numbers that only one record has, in
-        words; empty if all is reproduced.
+        The differences beyond tolerance, and the numbers that are in only one of the
+        records, in words. The list is empty if all numbers are reproduced.
 
     Examples
     --------
@@ -754,11 +767,12 @@ def compare(new: Mapping, old: Mapping) -> list[str]:
 
 
 def compare_claims(new: Mapping, old: Mapping) -> list[str]:
-    """Compare the claims of a run with those of the reference.
+    """Compare the claims of a run with the claims of the reference.
 
     A claim is reproduced if it has the same bound and the same verdict as in the
-    reference, and holds if and only if it holds there. A bound may contain a computed
-    number with four digits; it may differ by a thousandth of itself.
+    reference, and holds if and only if it holds in the reference. A bound may contain a
+    computed number with four digits; this number may differ by a thousandth of its
+    value.
 
     Parameters
     ----------
@@ -768,7 +782,7 @@ def compare_claims(new: Mapping, old: Mapping) -> list[str]:
     Returns
     -------
     list of str
-        The differences, in words; empty if all claims are reproduced.
+        The differences, in words. The list is empty if all claims are reproduced.
 
     Examples
     --------
@@ -813,9 +827,10 @@ _DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def _same_bound(new: str, old: str) -> bool:
-    """Return whether two bounds have the same words and nearly the same numbers.
+    """Return whether two bounds have the same text and nearly the same numbers.
 
-    The numbers may differ by a thousandth, a unit in the fourth digit of 1.000.
+    The numbers may differ by a thousandth, which is one unit in the fourth digit of
+    1.000.
     """
     if _DECIMAL.sub("#", new) != _DECIMAL.sub("#", old):
         return False

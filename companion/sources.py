@@ -1,4 +1,4 @@
-"""Find the files that a page's code can reach, and hash them as a fingerprint."""
+"""Find the files that a page's code can reach, and hash them for its fingerprint."""
 
 import ast
 import json
@@ -18,7 +18,7 @@ KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 
 
 def closure(text: str) -> list[Path]:
-    """Return the files of this project that a program with this source can read.
+    """Return the files of this project that a program with the given source can read.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def closure(text: str) -> list[Path]:
     Returns
     -------
     list of Path
-        The files of `CODE` that it imports, directly or by other ones, sorted. The data
-        files beside such a module are among them.
+        The files of `CODE` that the program imports, directly or through other files,
+        sorted. They include the data files in the folders of these modules.
 
     Raises
     ------
@@ -53,10 +53,10 @@ def closure(text: str) -> list[Path]:
 
 @cache
 def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
-    """Return dotted names that a source may import: modules, functions, classes.
+    """Return the dotted names that a source may import: modules, functions and classes.
 
-    Only names in `CODE` count. `package` has the parts of the package in which the
-    source lies, for relative imports.
+    Only names in `CODE` count. `package` has the parts of the name of the package that
+    contains the source; they are needed for relative imports.
     """
     names = set()
     for node in ast.walk(ast.parse(source)):
@@ -75,7 +75,7 @@ def _imports(source: bytes, package: tuple[str, ...]) -> frozenset[str]:
 def _files(names: Iterable[str]) -> Iterator[Path]:
     """Yield the files of these modules, and of the packages above them.
 
-    A name that is not that of a module, but of a function in one, yields the module.
+    If a name is that of a function in a module, the file of the module is yielded.
     """
     for name in names:
         parts = name.split(".")
@@ -87,22 +87,24 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
 
 
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
-    """Return all that the results of a page depend on, as hashes.
+    """Return hashes of everything that the results of a page depend on.
 
     Parameters
     ----------
     notebook : str
-        The stem of the page's .py. If there is no such file, its text counts as empty.
+        The stem of the page's .py. If there is no such file, the text of the page
+        counts as empty.
     parameters : mapping
         The parameters of the page.
 
     Returns
     -------
     dict
-        "parameters" are the parameters. "source" is the hash of the .py; "lib" has the
-        hashes of its `closure`, by path; "kept" has those of the committed results that
-        are named in the .py, or for it in figures/index.toml. "record" is the entry of
-        notebooks/pages.toml for the page's records, if it has one.
+        "parameters" has the parameters. "source" is the hash of the .py. "lib" has the
+        hashes of the files in the `closure` of the .py, by path. "kept" has the hashes
+        of the committed results that are named in the .py, or in the page's entry of
+        figures/index.toml. "record" is the entry of notebooks/pages.toml for the page's
+        records, if there is one.
 
     Raises
     ------

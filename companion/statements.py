@@ -1,4 +1,4 @@
-"""A numbered statement of a paper, written once and printed from there."""
+"""A numbered statement of a paper, written in one place and printed from there."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,12 @@ class Statement:
     Parameters
     ----------
     topic : str
-        What it is about.
+        What the statement is about.
     says : str
-        What it says, with LaTeX between dollars.
+        What the statement says, with LaTeX between dollars.
     why : str, optional
-        Why no computation can check it; empty if a ledger has rows that do.
+        Why no computation can check the statement. It is empty if a ledger has rows
+        that check the statement.
 
     Examples
     --------
@@ -42,17 +43,19 @@ def quoted(paper: str, statements: Mapping[str, Statement], *names: str) -> Mark
     statements : mapping of str to Statement
         The paper's statements by name.
     *names : str
-        The names of those to quote.
+        The names of the statements to quote.
 
     Returns
     -------
     Markdown
-        The quotes, which a notebook shows if they are a cell's last line.
+        The quotations, which a notebook shows if they are the last expression of a
+        cell.
 
     Raises
     ------
     ValueError
-        If a name is no statement of the paper, or one without a text.
+        If a name is not that of a statement of the paper, or if the statement has no
+        text.
 
     Examples
     --------
@@ -77,7 +80,7 @@ def check_source(
 ) -> None:
     """Reject a claim whose source names a statement that its paper does not have.
 
-    It looks at the name right behind the first paper of the source.
+    Only the name directly after the first paper in the source is checked.
 
     Parameters
     ----------

@@ -10,8 +10,8 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 NO_WIDGET = (
     "A widget stands here in JupyterLab and Voila; without a kernel it cannot be shown."
 )
-FOLDED = {"parameters", "set-up"}  # tags of cells that no reader needs
-# jupytext stores the layout of the .py under this name
+FOLDED = {"parameters", "set-up"}  # tags of cells that a reader does not need
+# jupytext stores the layout of the .py under this name.
 BLANK_LINES = "lines_to_next_cell"
 # JupyterLab folds a cell that has this entry.
 HIDDEN = {"jupyter": {"source_hidden": True}}
@@ -30,7 +30,8 @@ def without_widgets(outputs: list) -> list:
     list of NotebookNode
         The outputs that a page without a kernel can show.
     """
-    # Imported here: it takes three seconds, and planning a batch does not need it.
+    # We import this only here, because it takes three seconds and planning a batch does
+    # not need it.
     from nbformat import v4
 
     texts = {"text/markdown": f"*{NO_WIDGET}*", "text/plain": NO_WIDGET}
@@ -48,7 +49,7 @@ def without_widgets(outputs: list) -> list:
 
 
 def store(executed: Path, target: Path) -> None:
-    """Write an executed notebook without what its run needed.
+    """Write an executed notebook without the parts that only its run needed.
 
     Cells keep their tags and their outputs, without widgets. Cells of `FOLDED` are
     hidden.
@@ -63,19 +64,20 @@ def store(executed: Path, target: Path) -> None:
     Raises
     ------
     OSError
-        With the path, if a file cannot be read or written.
+        If a file cannot be read or written. The message has the path.
     ValueError
         If `executed` is not JSON, or jupytext.toml beside the target is not TOML.
     nbformat.ValidationError
         If the result is not a notebook.
     """
-    # Imported here: it takes three seconds, and planning a batch does not need it.
+    # We import this only here, because it takes three seconds and planning a batch does
+    # not need it.
     import nbformat
 
     notebook = nbformat.read(executed, as_version=4)
     notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-    # jupytext would add this when it reads the pair. It is added here so that a sync
-    # changes nothing.
+    # jupytext would add this entry when it reads the pair. We add it here so that a
+    # sync changes nothing.
     notebook.metadata["jupytext"] = files.read_table(target.parent / "jupytext.toml")
     for place, cell in enumerate(notebook.cells):
         cell.id = f"cell-{place:02d}"

@@ -1,8 +1,8 @@
-"""A narrow version of each committed picture, for a telephone.
+"""Make a narrow version of each committed picture, for phones.
 
-`python -m companion.thumbs` writes figures/thumbs/<slug>.png: the headline, and the
-panels of the picture one below the other, each as large as it was drawn. A record says
-where the panels of its picture are.
+`python -m companion.thumbs` writes figures/thumbs/<slug>.png. This file has the
+headline, and the panels of the picture one below the other, each in its original size.
+The record of a picture says where its panels are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,32 +17,32 @@ from companion import headlines, plots, record
 from lib import files
 
 DOTS_AN_INCH = 200  # resolution of the pictures
-WIDE = 3.9  # inches: 780 dots, two for each of the 390 of a telephone
+WIDE = 3.9  # inches: 780 dots, two for each of the 390 pixels of a phone's width
 GAP = 12  # dots between two panels
-# Dots around a panel. At the resolution of the picture, a text is up to this much wider
-# than at the resolution at which `plots.boxes` measured it.
+# Dots around a panel. At the resolution of the picture, a text is wider by up to this
+# many dots than at the resolution at which `plots.boxes` measured it.
 EDGE = 10
 
 
 def stacked(
     picture: Image.Image, places: Sequence, above: tuple[str, str]
 ) -> Image.Image:
-    """Put the parts of a picture below one another, under its headline.
+    """Put the parts of a picture one below the other, under its headline.
 
     Parameters
     ----------
     picture : Image
         The picture.
     places : sequence
-        What `plots.boxes` found: left, top, right and bottom of each part, as shares of
-        the picture.
+        The result of `plots.boxes`: the left, top, right and bottom of each part, as
+        shares of the picture.
     above : tuple of str
         The headline and the reading instructions of the picture.
 
     Returns
     -------
     Image
-        The narrow picture, `WIDE` inches wide. A part that is wider than that is scaled
+        The narrow picture, `WIDE` inches wide. A part that is wider than this is scaled
         down.
     """
     width = int(WIDE * DOTS_AN_INCH)
@@ -83,19 +83,20 @@ def make(saved: Mapping, picture: Path, out: Path) -> bool:
     picture : Path
         The picture.
     out : Path
-        Where the narrow one goes.
+        Where the narrow version is written.
 
     Returns
     -------
     bool
-        False if the record does not say where the panels are; then nothing is written.
+        False if the record does not say where the panels are. In this case nothing is
+        written.
 
     Raises
     ------
     ValueError
-        If the headline quotes what the record lacks.
+        If the headline quotes a number that the record lacks.
     OSError
-        If the picture cannot be read, or the narrow one not be written.
+        If the picture cannot be read, or if the narrow version cannot be written.
     """
     if not saved.get("panels"):
         return False
@@ -108,10 +109,10 @@ def make(saved: Mapping, picture: Path, out: Path) -> bool:
 
 
 def main() -> int:
-    """Make all narrow versions; return 1 if a record does not say where its panels are.
+    """Make all narrow versions. Return 1 if a record does not say where its panels are.
 
-    The records are those of the figures in figures/index.toml. A record or picture that
-    cannot be read raises the error of `make`.
+    The records are those of the figures in figures/index.toml. If a record or a picture
+    cannot be read, the error is that of `make`.
     """
     plots.set_style()
     folder = files.ROOT / "figures"

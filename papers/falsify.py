@@ -1,13 +1,14 @@
-"""Find, for every row of the ledgers, the smallest error in an altered copy that makes
-it fail.
+"""Find, for every row of the ledgers, the smallest error that makes the row fail.
 
-`python -m papers.falsify [A B C atlas]` computes each ledger at small size, once in the
-true world, and once `inside` every wrong world that one of its rows has to detect. A
-wrong world is an altered copy in which one thing is false by a known amount
-(`papers.wrong_worlds`). The command writes figures/power/<slug>.json once all sections
-of the ledger are measured. The file has, for each row that holds in the true world, the
-smallest world of each family in which the row fails. The command also writes
-figures/failures.md: which claims did not hold in the committed records, and why.
+`python -m papers.falsify [A B C atlas]` computes each ledger at small size. It does so
+once in the true world, and once `inside` every wrong world that some row of the ledger
+has to detect. A wrong world is an altered copy of the experiment in which one thing is
+false by a known amount (`papers.wrong_worlds`). The command writes
+figures/power/<slug>.json once all sections of the ledger are measured. The file says,
+for each row that holds in the true world and for each family of wrong worlds, in which
+world with the smallest error the row fails. The command also writes
+figures/failures.md, which lists the claims that did not hold in the committed records,
+with the reasons.
 """
 
 import argparse
@@ -27,8 +28,8 @@ from lib.files import dumps, folder, sentence, write
 from papers.wrong_worlds import inside, worlds
 
 LEDGERS = {"A": "fastrates_ledger", "B": "precond_ledger", "C": "mirror_ledger"}
-# The atlas has no page of statements. Its rows are those on weight decay and on rules
-# with a norm of their own.
+# The atlas has no page of statements. Its rows are the claims about weight decay, and
+# those about rules with a norm of their own.
 LEDGERS["atlas"] = "atlas_as_used"
 
 
@@ -36,11 +37,12 @@ def _power(section: Callable[[], Iterable[Claim]], paper: str) -> dict[str, dict
     """Find, for every row and each family of altered copies, the smallest error with
     which the row fails.
 
-    Returns by id of the row: "catches", the names of these worlds, which is empty for a
-    row that fails in the true world; "small", whether one of these worlds is small; and
-    "holds", whether the row holds in the true world. Raises ValueError if a family in
-    the row's `fails_if` changes neither its value nor its bound, or if the row is
-    missing in one of its worlds.
+    The function returns, by the id of the row, "catches", the names of these altered
+    copies, which are none for a row that fails in the true world; "small", whether one
+    of these copies is small; and "holds", whether the row holds in the true world. It
+    raises ValueError if a family in the row's `fails_if` changes neither the value nor
+    the bound of the row, or if the row is missing in one of the copies of such a
+    family.
     """
     true = list(section())
     catches = {row.id: [] for row in true}
@@ -100,8 +102,8 @@ def _write_failures() -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure the ledgers that are given as arguments, and write the file of a ledger
-    once it is complete.
+    """Measure the ledgers that are given as arguments, and write the file of each
+    ledger once all of its sections are measured.
     """
     parser = argparse.ArgumentParser(
         prog="python -m papers.falsify", description=__doc__
@@ -113,7 +115,7 @@ def main(words: Sequence[str] | None = None) -> None:
     # argparse's `choices` does not accept an empty list in Python 3.11.
     if unknown := [paper for paper in papers if paper not in LEDGERS]:
         parser.error(f"{', '.join(unknown)}: none of {', '.join(LEDGERS)}")
-    # If the results could not be written, this is said before the hours of measuring.
+    # We check that the results can be written before we spend hours on measuring.
     for paper in papers:
         place = ledger.power_path(LEDGERS[paper]).parent
         place.mkdir(parents=True, exist_ok=True)
@@ -154,5 +156,5 @@ def main(words: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except OSError as error:  # the results cannot be written to the disk
+    except OSError as error:  # The results cannot be written to the disk.
         raise SystemExit(f"papers.falsify: {sentence(error)}") from None

@@ -1,4 +1,4 @@
-"""Exponents and rates fitted to measured curves; all three papers use them."""
+"""Fits of exponents and rates to measured curves, for all three papers."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,8 @@ def fitted_slope(
     """Fit the slope of y (runs, k) in x (k,) by least squares, over since <= x <=
     until.
 
-    The result is (runs,). It is NaN if fewer than two different x are in this range.
+    The result has the shape (runs,). It is NaN if fewer than two different x are in
+    this range.
     """
     keep = (x >= since) & (x <= until)
     x = x[keep] - x[keep].mean()
@@ -29,7 +30,8 @@ def log_slope(
 ) -> np.ndarray:
     """Fit the exponent a of y ~ x^a, over since <= x <= until and x > 0.
 
-    y (runs, k) must be positive there, x is (k,) and the result (runs,).
+    y (runs, k) must be positive in this range. x has the shape (k,), and the result has
+    the shape (runs,).
     """
     x = np.asarray(x)
     keep = (x > 0) & (x >= since) & (x <= until)
@@ -37,10 +39,11 @@ def log_slope(
 
 
 def path_sum(iterations: np.ndarray, decay: float) -> np.ndarray:
-    """Return S_t = sum_{s=1}^t s^-decay at the `iterations` t, integers (k,), as (k,).
+    """Return S_t = sum_{s=1}^t s^-decay at the `iterations` t.
 
-    This is the sum of t step sizes eta s^-decay, divided by eta. It equals t for decay
-    0, and 3 t^(1/3) - 2.45 + O(t^-2/3) for decay 2/3.
+    `iterations` are integers of shape (k,), and so is the shape of the result. S_t is
+    the sum of t step sizes eta s^-decay, divided by eta. It equals t for decay 0, and 3
+    t^(1/3) - 2.45 + O(t^-2/3) for decay 2/3.
     """
     sums = np.cumsum(np.arange(1.0, np.max(iterations) + 1) ** -decay)
     return np.concatenate([[0.0], sums])[iterations]
@@ -49,16 +52,20 @@ def path_sum(iterations: np.ndarray, decay: float) -> np.ndarray:
 def exponent(
     history: History, target: str, since: float, until: float = np.inf
 ) -> np.ndarray:
-    """Fit the exponent a of direction error ~ t^a over since <= t <= until, (runs,)."""
+    """Fit the exponent a of direction error ~ t^a over since <= t <= until.
+
+    The result has the shape (runs,).
+    """
     return log_slope(history.iterations, history.direction_error[target], since, until)
 
 
 def power_fit(x: Sequence[float] | np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Fit the exponent a of y = C x^a, with its standard error.
 
-    x is (points,) and y (repeats, points), or (points,) for one repeat. Every repeat
-    gives a least-squares slope in logarithms, and their mean is the exponent. The error
-    of a single repeat is unknown, and 0.0 is returned for it.
+    x has the shape (points,) and y has the shape (repeats, points), or (points,) if
+    there is only one repeat. Each repeat gives a least-squares slope of log y in log x,
+    and the exponent is the mean of these slopes. With a single repeat the standard
+    error is unknown, and 0.0 is returned for it.
     """
     slopes = log_slope(x, np.atleast_2d(y))
     if len(slopes) > 1:
@@ -69,19 +76,21 @@ def power_fit(x: Sequence[float] | np.ndarray, y: np.ndarray) -> tuple[float, fl
 
 
 def first_below(iterations: np.ndarray, values: np.ndarray, level: float) -> np.ndarray:
-    """Return the first of `iterations` (k,) with values (runs, k) <= level, or inf.
+    """Return the first of `iterations` (k,) at which `values` (runs, k) is at most
+    `level`.
 
-    The result is a float per run, (runs,). NaN is never below the level.
+    The result has the shape (runs,). It is inf for a run that never gets there; a value
+    of NaN is never below the level.
     """
     reached = values <= level
     return np.where(reached.any(1), iterations[reached.argmax(1)], np.inf)
 
 
 def geometric_phase(iterations: np.ndarray, excess: np.ndarray, floor: float) -> float:
-    """Fit the slope of log excess (k,) per iteration, over the records before excess
-    first falls to 10 floor.
+    """Fit the slope of log excess (k,) per iteration, over the records before the
+    excess first falls to 10 times the floor.
 
-    There must be two such records or more.
+    There must be at least two such records.
     """
     reached = excess <= 10 * floor
     end = reached.argmax() if reached.any() else len(excess)

@@ -1,9 +1,9 @@
 """The loss and its curvature for a run with a trained head, from margins and scores.
 
 In joint training the loss depends on W and u only through margins and scores, and these
-are linear in W and u. So the loss on a segment between two iterates follows from its
-ends. The spectrum of the Hessian follows from a matrix of size n(2T-1), in whatever
-dimension the tokens are.
+are linear in W and u. So the loss on a segment between two iterates follows from the
+margins and scores at the two ends. The spectrum of the Hessian follows from a matrix of
+size n(2T-1), in whatever dimension the tokens are.
 """
 
 import numpy as np
@@ -14,15 +14,17 @@ from lib.dynamics import History
 
 
 def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
-    """Return y_i u^T x_{i,opt} at every record, (runs, k, n).
+    """Return y_i u^T x_{i,opt} at every record.
+
+    The result has the shape (runs, k, n).
 
     Parameters
     ----------
     history : History
         A run with a trained head.
     tokens : TokenSet
-        The tokens that were trained, in the coordinates of the history:
-        ``attention.minimal(tokens).tokens`` where those are minimal.
+        The tokens of the training problem in the coordinates of the history. If these
+        are minimal coordinates, they are ``attention.minimal(tokens).tokens``.
 
     Returns
     -------
@@ -37,8 +39,8 @@ def opt_scores(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return the margins and the scores of all tokens, the opt token first, (runs, k,
-    n, T) each.
+    """Return the margins and the scores of all tokens, the opt token first, as two
+    arrays (runs, k, n, T).
 
     The opt token has the margin 0. A masked token has an infinite margin, and the score
     of the opt token.
@@ -46,7 +48,7 @@ def opt_first(history: History, tokens: TokenSet) -> tuple[np.ndarray, np.ndarra
     best = opt_scores(history, tokens)[..., None]
     margins = history.margins
     gaps = history.score_gaps
-    # In a history NaN marks a masked token, or all tokens of a run that has ended.
+    # In a history, NaN marks a masked token, or all tokens of a run that has ended.
     ended = np.isnan(history.norm)[..., None, None]  # (runs, k, 1, 1)
     hidden = coordinates.hidden_pairs(tokens, tokens.opt)
     if hidden is not None:
@@ -81,8 +83,8 @@ def log_loss_parts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return log L (...), the softmax weights p (..., n, T) and the outputs f (..., n).
 
-    The loss is exponential, L = mean_i e^{-f_i}. `margins` and `scores` are (..., n, T)
-    with the opt token first, and finite scores.
+    The loss is exponential, L = mean_i e^{-f_i}. `margins` and `scores` have the shape
+    (..., n, T), with the opt token first. Scores are finite.
     """
     log_p = -margins - np.logaddexp.reduce(-margins, -1)[..., None]
     p = np.exp(log_p)
@@ -92,12 +94,12 @@ def log_loss_parts(
 
 
 def curvature(history: History, tokens: TokenSet) -> np.ndarray:
-    """Return ||Hessian of L in (W, u)|| / L at every record, (runs, k), in the spectral
-    norm.
+    """Return the spectral norm ||Hessian of L in (W, u)|| / L at every record, as
+    (runs, k).
 
-    The loss is exponential, and `tokens` are those of the Minimal that was trained;
-    others raise ValueError. Let f_i = sum_t p_t gamma_t be a function of logits a and
-    scores gamma. Then
+    The loss is exponential. `tokens` must be the tokens of the Minimal that was
+    trained; other tokens raise ValueError. Let f_i = sum_t p_t gamma_t be a function of
+    logits a and scores gamma. Then
 
         df/da_t = p_t (gamma_t - f),    df/dgamma_t = p_t,
         d^2f/da_s da_t = p_s (1_{st} - p_t)(gamma_s - f) - p_s p_t (gamma_t - f),
@@ -118,8 +120,8 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
     block = share[..., None, None] * (
         first[..., :, None] * first[..., None, :] - hessian_f
     )
-    # Logits are relative to the opt token's, which we leave out: (runs, k, n, 2T-1,
-    # 2T-1).
+    # Logits are relative to the logit of the opt token, which we leave out, so that the
+    # shape becomes (runs, k, n, 2T-1, 2T-1).
     block = block[..., 1:, 1:]
     root = _gram_root(tokens)  # (runs, n, 2T-1, m)
     hessian = np.einsum("rnia,rknij,rnjb->rkab", root, block, root, optimize=True)
@@ -127,11 +129,11 @@ def curvature(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def _gram_root(tokens: TokenSet):
-    """Return R (runs, n, 2T-1, m) such that R R^T is the Gram matrix of the map from
-    (W, u) to logits and scores.
+    """Return R (runs, n, 2T-1, m) such that R R^T is the Gram matrix of the linear map
+    from (W, u) to logits and scores.
 
-    A sample has T - 1 logits relative to the opt token's, and T scores, the opt token's
-    first. m is the number of logits and scores of all samples, n (2T - 1).
+    A sample has T - 1 logits relative to the logit of the opt token, and T scores, the
+    opt token's first. m is the number of logits and scores of all samples, n (2T - 1).
     """
     runs, n, T, d = tokens.shape
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
@@ -147,6 +149,8 @@ def _gram_root(tokens: TokenSet):
 
 
 def _root(gram: np.ndarray):
-    """Return R (..., m, m) with R R^T = gram (..., m, m), positive semidefinite."""
+    """Return R (..., m, m) with R R^T = gram (..., m, m), which is positive
+    semidefinite.
+    """
     values, vectors = np.linalg.eigh(gram)
     return vectors * np.sqrt(values.clip(0))[:, None]

@@ -1,4 +1,5 @@
-"""The claims that no paper makes, by id, with their words from `ours.toml`.
+"""The claims that are our own and not a paper's, by id, with their texts from
+`ours.toml`.
 
 The law of the margins and the atlas of optimisers state their measurements as these
 claims.
@@ -21,7 +22,7 @@ ROWS = {
 BOUNDS = {id: float(bound.split()[-1]) for id, (_, bound, _) in ROWS.items()}
 
 
-RESAMPLES = 2000  # bootstrap samples of the seeds for an interval
+RESAMPLES = 2000  # number of bootstrap samples of the seeds for an interval
 
 
 def claim(
@@ -34,24 +35,25 @@ def claim(
     each: bool = False,
     **more: Any,
 ) -> Claim:
-    """Check `values` by the bound in a row of ours.toml; the claim is about the worst
-    of them.
+    """Check `values` against the bound in a row of ours.toml.
+
+    The claim is about the worst value.
 
     Parameters
     ----------
     id : str
         The claim's id. If the table has a row `id.setting`, that row is used.
     values : array_like
-        What was measured, one number per run.
+        The measured values, one number per run.
     setting : str
-        Replaces {0} in the row's words.
+        The text that replaces {0} in the row's text.
     *words_for_places : object
-        Replace {1}, {2}, ... in the row's words.
+        The texts that replace {1}, {2}, ... in the row's text.
     bound, source : str
-        Used instead of the row's, if given.
+        If given, they are used instead of those in the row.
     each : bool
-        Whether there is one value per seed, so that the claim also states the interval
-        of their mean.
+        Whether there is one value per seed. If so, the claim also states the interval
+        of the mean of the values.
     **more : Any
         As in `companion.claims.bounded`.
 

@@ -16,7 +16,7 @@ from companion.plots import EDGE, look
 
 
 def written(words: str) -> str:
-    """Write numbers in words with minus signs, and with a power of ten in place of
+    """Write the numbers in a text with minus signs, and with powers of ten in place of
     e-10.
     """
     words = re.sub(
@@ -26,7 +26,7 @@ def written(words: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Write the share in per cent with two digits, never as a power of ten."""
+    """Write a share in per cent with two digits, never as a power of ten."""
     return np.format_float_positional(float(f"{100 * share:.2g}"), trim="-") + " %"
 
 
@@ -38,11 +38,11 @@ def cells(
     text: np.ndarray | None = None,
     low: float = 0.0,
 ) -> AxesImage:
-    """Draw `values` (rows, columns) in [low, 1] as coloured cells with a text.
+    """Draw `values` (rows, columns) in [low, 1] as coloured cells that contain texts.
 
     `text` (rows, columns) has the texts, by default the values in per cent. NaN is
-    drawn as "none". Labels that are numbers are written by their shortest form. Returns
-    the image, for a colour bar.
+    drawn as "none". Labels that are numbers are written in their shortest form. The
+    function returns the image, for a colour bar.
     """
     image = ax.imshow(values, aspect="auto", vmin=low, vmax=1, cmap="cividis")
     for at, value in np.ndenumerate(values):
@@ -94,13 +94,14 @@ def strip(
     said: Sequence[str] = (),
     **names: Any,
 ) -> None:
-    """Draw points on a logarithmic axis, with a row for each name, from top to bottom.
+    """Draw points on a logarithmic axis, with one row for each name, from top to
+    bottom.
 
-    Points beyond one of the two `ends` are drawn as an arrow at this end. Beside it is
-    the value of the point, or the number of points if there are several or the point is
-    infinite. NaN is not drawn. `looks` has an entry for each row. A line is drawn at
-    `bound`, the required value. `said` has words to the right of each row. `names`
-    are passed to Axes.set.
+    Points beyond one of the two `ends` are drawn as an arrow at this end. Beside the
+    arrow is the value of the point, or the number of points if there are several or the
+    point is infinite. NaN is not drawn. `looks` has an entry for each row. A line is
+    drawn at `bound`, the required value. `said` has words to the right of each row.
+    `names` are passed to Axes.set.
     """
     for row, values in enumerate(rows.values()):
         like = (looks or plots.SERIES[:1] * len(rows))[row]
@@ -142,9 +143,12 @@ def row_words(ax: Axes, words: Iterable[str]) -> None:
 
 
 def _moved_apart(heights: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Push ascending heights (k,) apart until neighbours have `distances` (k - 1,)."""
+    """Push ascending heights (k,) apart so that neighbours are at least `distances` (k
+    - 1,) apart.
+    """
     heights = heights.copy()
-    # A pair that moves comes nearer to the next one, so that several rounds are needed.
+    # When a pair moves apart, it comes nearer to the next label, so that several rounds
+    # are needed.
     for _ in range(200):
         push = (distances - np.diff(heights)).clip(0) / 2
         heights[:-1] -= push
@@ -157,10 +161,11 @@ def end_labels(
 ) -> None:
     """Write words to the right of the panel, moved apart where they would overlap.
 
-    A label is (height, words, colour), with the height in the data's units. Call it
-    after the limits of the panel are set.
+    A label is (height, words, colour), with the height in the units of the data. Call
+    this function after the limits of the panel are set.
     """
-    # Heights are shares of the panel's height, which is `inches`.
+    # Heights are given as shares of the panel's height; `inches` is this height in
+    # inches.
     low, high = ax.get_position().intervaly * ax.figure.get_figheight()
     inches = high - low
     to_shares = ax.transScale + ax.transLimits
@@ -195,9 +200,9 @@ def line_names(
 ) -> None:
     """Write each line's name at its right end, in place of a legend.
 
-    Call it after the limits of the panel are set. `words` has longer names for some
-    labels. `more` is for lines without a label: {name: height of the line's end},
-    written in grey.
+    Call this function after the limits of the panel are set. `words` has longer names
+    for some labels. `more` is for lines without a label: {name: height of the line's
+    end}, written in grey.
     """
     named = []
     for line in ax.lines:
@@ -256,8 +261,9 @@ def note(
     va: str = "baseline",
     colour: str | None = None,
 ) -> None:
-    """Write small words in the panel, which begin at (x, y), or end there if x is right
-    of the middle.
+    """Write small words in the panel.
+
+    They begin at (x, y), or end there if x is right of the middle.
     """
     side = "right" if x > 0.5 else "left"
     style = dict(
@@ -271,8 +277,9 @@ class Bar(NamedTuple):
 
     `asked` are required values, drawn as short black lines across the bar. `words` are
     written to the right of the bar, by default the verdict. The single values `points`
-    are drawn above the bar. `hollow` says which of them are only bounds. The `look` is
-    by default that of the verdict. If the value is NaN, the line stays empty.
+    are drawn above the bar. `hollow` says which of these points are only bounds. By
+    default the `look` is that of the verdict. If the value is NaN, the line stays
+    empty.
     """
 
     label: str
@@ -290,11 +297,11 @@ class Bar(NamedTuple):
 def forest(
     ax: Axes, bars: Iterable[Bar | None], ends: tuple[float, float], zero: float = 0.0
 ) -> None:
-    """Draw intervals below each other, with their verdicts in words at the right.
+    """Draw intervals one below the other, with their verdicts in words at the right.
 
-    A bar that is None leaves a gap, and at least one must not be None. `zero` is the
+    A bar that is None leaves a gap; at least one bar must not be None. `zero` is the
     value that means no difference. An interval that goes beyond `ends` is drawn with an
-    arrow, and a value beyond them is written.
+    arrow, and a value beyond `ends` is written as a number.
     """
     named = {row: bar for row, bar in enumerate(bars) if bar}
     for row, bar in named.items():
@@ -344,13 +351,14 @@ def forest(
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label a logarithmic `axis` by plain numbers. Call it after the data are drawn.
+    """Label a logarithmic `axis` by plain numbers. Call this after the data are drawn.
 
-    An axis over more than three decades, or from below 0.001 on, keeps powers of ten.
+    An axis that spans more than three decades, or begins below 0.001, keeps powers of
+    ten.
     """
     low, high = sorted(axis.get_view_interval())
     if high > 1e3 * low or low < 1e-3:
-        return  # over this many decades, powers of ten are easier to read
+        return  # Over this many decades, powers of ten are easier to read.
     if high > 5 * low:
         subs = (1, 2, 5)
     else:

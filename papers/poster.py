@@ -1,6 +1,6 @@
 """The main results on one screen: six panels from the committed records.
 
-Two panels train small problems again, because their curves are in no record: the
+For two panels we train small problems again, because no record has their curves: the
 example of three tokens, and normalised GD on Figure 2's problem.
 """
 
@@ -26,7 +26,8 @@ STEPS = 100_000  # steps of the second panel
 SEEDS = 2
 OURS = plots.look("measured").colour
 STOPS = plots.look("stops").colour
-# For the third panel, by the ids of claims: the usual name and the norm of each rule.
+# For the third panel: the usual name and the norm of each rule, by the ids of the
+# claims.
 RULES = {
     "steepest_l_1": ("steepest descent", r"$\ell_1$"),
     "steepest_nuclear": ("steepest descent", "nuclear"),
@@ -79,7 +80,7 @@ def numbers() -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        The numbers by name, each as its own record has it.
+        The numbers by name, each as it is in its record.
     """
     broken, _ = _saved("fastrates_assumptions", "demo")
     atlas, _ = _saved("atlas_map", "desk")
@@ -99,7 +100,7 @@ def draw() -> Figure:
     Returns
     -------
     Figure
-        Six panels, each under its result.
+        Six panels, each with its result written above it.
     """
     # A figure without a layout engine gets the layout engine of the style when Jupyter
     # shows it.
@@ -261,7 +262,9 @@ def _right(axis: Axes, row: float, words: str, colour: str, x: float = 1.05) -> 
 
 
 def _broken(axis: Axes) -> None:
-    """Draw how many seeds reach W_mm under all assumptions and without two of them."""
+    """Draw how many seeds reach W_mm if all assumptions hold, and in two cases in which
+    they do not.
+    """
     found, _ = _saved("fastrates_assumptions", "demo")
     seeds = found["seeds"]
     cases = {
@@ -296,7 +299,9 @@ def _broken(axis: Axes) -> None:
 
 
 def _speed(axis: Axes) -> None:
-    """Draw the steps to a common loss, divided by SGD's, on four data sets."""
+    """Draw the number of steps to a common loss, divided by SGD's, on four data
+    sets.
+    """
     names = []
     row = 0
     for slug, data, rules_of, says in SPEED:

@@ -1,4 +1,5 @@
-"""Compute score gaps, and how strongly each token pulls on W once softmax saturates.
+"""Compute score gaps, and how strongly each token pulls on W once the softmax
+saturates.
 
 Near saturation the gradient of the loss is a sum over pairs m = (i, t) of kappa_m
 e^{-g_m}, with g_m the margin and kappa_m = |l'(f_i)| Delta_m. Delta_m is the score of
@@ -21,14 +22,15 @@ def saturated_slopes(
     tokens : TokenSet
         The data sets, with their heads u.
     selected : ndarray of int (runs, n), optional
-        The selected tokens; by default the best ones, `tokens.opt`.
+        The selected tokens. By default they are the opt tokens, `tokens.opt`.
     loss : str
         One of `lib.attention.losses.LOSSES`.
 
     Returns
     -------
     ndarray (runs, n, T-1)
-        NaN where the selected token has no larger score, and for masked tokens.
+        The logarithms. They are NaN for masked tokens, and for tokens whose score is at
+        least that of the selected token.
 
     Raises
     ------
@@ -43,7 +45,8 @@ def saturated_slopes(
 
 
 def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return log(kappa_m / beta_m) on the support minus its mean, (m,), and this mean.
+    """Return log(kappa_m / beta_m) on the support minus its mean, an array (m,), and
+    this mean.
 
     `log_slopes` (m,) are log kappa_m, and `beta` (m,) are positive duals. The mean is
     weighted by beta. The law of the margins says that log(kappa_m / beta_m) minus its
@@ -55,9 +58,10 @@ def log_ratios(log_slopes: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, fl
 
 
 def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
-    """Return y_i u^T (x_{i,opt} - x_{i,t}), (runs, n, T-1), for heads u (runs, r).
+    """Return y_i u^T (x_{i,opt} - x_{i,t}), of shape (runs, n, T-1), for heads u (runs,
+    r).
 
-    The gap of a masked token is infinite, because its score is below every other.
+    The gap of a masked token is infinite, because its score counts as -infinity.
     """
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
     gaps = tokens.y[..., None] * (delta @ u[:, None, :, None])[..., 0]
@@ -65,10 +69,10 @@ def score_gaps(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 
 
 def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Return the selected token's score minus that of every other token, (runs, n,
+    """Return the selected token's score minus each other token's, of shape (runs, n,
     T-1).
 
-    `scores` are (runs, n, T), and `selected` (runs, n) are indices of tokens.
+    `scores` has the shape (runs, n, T), and `selected` (runs, n) has indices of tokens.
     """
     chosen = np.take_along_axis(scores, selected[..., None], -1)
     rest = coordinates.others(selected, scores.shape[-1])
@@ -76,9 +80,9 @@ def gaps_of_scores(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
 
 
 def log_of_gaps(scores: np.ndarray, selected: np.ndarray) -> np.ndarray:
-    """Return the logarithm of `gaps_of_scores`, (runs, n, T-1).
+    """Return the logarithm of `gaps_of_scores`, of shape (runs, n, T-1).
 
-    It is NaN if a gap is not positive or a token is masked.
+    The logarithm is NaN if a gap is not positive or a token is masked.
     """
     gaps = gaps_of_scores(scores, selected)
     known = (gaps > 0) & (gaps < np.inf)

@@ -1,15 +1,15 @@
 """The statements of a paper and the claims that check them, read from
 `statements.toml`.
 
-A table with a topic is a statement. Each of its `rows` is a claim, with these entries:
-its id, its bound, its source, the altered copies in which it must fail, its words, a
-remark, and the remark to give if it fails. "{room}" at the end of a remark is replaced
-by how much tighter the bound could be. An empty source means the paper. The source "our
-constant" means that the paper's sentence is checked with a constant of ours, and "ours,
-beside" that the claim is a sharper statement of ours. If the file has a text under NAME
-at its top, this text replaces <NAME> everywhere in the file. `same_as` in a statement's
-table maps a row's id to the id of the row whose measurement it repeats
-(`companion.ledger.measurements`).
+A table with a topic is a statement. Each of the statement's `rows` is a claim, with
+these entries: the id, the bound, the source, the altered copies in which the claim must
+fail, the text, a remark, and the remark to give if the claim fails. "{room}" at the end
+of a remark is replaced by how much tighter the bound could be. An empty source means
+that the claim is the paper's. The source "our constant" means that we check the paper's
+sentence with a constant of our own. The source "ours, beside" means that the claim is a
+sharper statement of our own. If the file has a text under NAME at its top, this text
+replaces <NAME> everywhere in the file. `same_as` in a statement's table maps a row's id
+to the id of the row whose measurement it repeats (`companion.ledger.measurements`).
 """
 
 import re
@@ -65,13 +65,13 @@ class Stated:
         bound: str = "",
         **more: Any,
     ) -> Claim:
-        """Check `values` by the claim `id`.
+        """Check `values` against the bound of the claim `id`.
 
         `values` is one number, or an array with one number per seed. For an array the
         claim is about the worst number, and also states the interval of the mean.
-        `names` are appended to the id. `names` and `say` fill the gaps "{}" in the
-        words of the claim. `number` and `bound` replace the statement's number and the
-        bound in the file. `more` is passed to `companion.claims.bounded`. Raises
+        `names` are appended to the id. `names` and `say` fill the gaps "{}" in the text
+        of the claim. `number` and `bound` replace the statement's number and the bound
+        in the file. `more` is passed to `companion.claims.bounded`. The method raises
         KeyError if the file does not list the id.
         """
         home, asked, source, _, words, *remarks = self._rows[id]
@@ -99,9 +99,10 @@ class Stated:
         return replace(made, remark=made.remark.replace("{room}", room))
 
     def mean(self, id: str, values: np.ndarray, **more: Any) -> Claim:
-        """Check the mean of `values` (repeats,) by the claim `id`, with its interval.
+        """Check the mean of `values` (repeats,) against the claim `id`, with the
+        interval of the mean.
 
-        A single value has no interval.
+        If there is only one value, there is no interval.
         """
         if np.size(values) > 1:
             ends = claims.interval(values)
@@ -116,8 +117,10 @@ class Stated:
     def rows(
         self, setting: str, seeds: int | None, made: Iterable[Claim], number: str = ""
     ) -> Iterator[Claim]:
-        """Yield the claims as rows of the ledger, each under its own statement, or all
-        under the statement `number` if that is given.
+        """Yield the claims as rows of the ledger.
+
+        Each row is under the statement of its claim or, if `number` is given, under
+        that statement.
         """
         for claim in made:
             parts = claim.id.split(".")

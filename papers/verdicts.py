@@ -1,7 +1,8 @@
-"""Evaluate paired runs: a quantity for each seed, its 95 % interval, and a verdict.
+"""Evaluate paired runs: one value per seed, the 95 % interval of the mean, and a
+verdict.
 
-Two runs of different rules are paired if they have the same seed, which fixes their
-start and their batches. The three verdicts are those of `notebooks/protocol.md`.
+Two runs of different rules are paired if they have the same seed, which determines the
+start and the batches. The three verdicts are those of `notebooks/protocol.md`.
 """
 
 import math
@@ -14,7 +15,8 @@ from scipy import stats
 from companion.claims import VERDICTS
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = VERDICTS
-# Two rules count as equally fast if the ratio of their steps is in this range.
+# Two rules count as equally fast if the ratio of their numbers of steps is in this
+# range.
 SAME = (0.8, 1.25)
 LEVEL = 0.95
 
@@ -23,12 +25,12 @@ LEVEL = 0.95
 class Interval:
     """The mean of paired `values` (seeds,), with the t interval from `low` to `high`.
 
-    There must be two seeds or more. The confidence level is `level`. If `geometric`,
-    everything is computed from logarithms, and the mean is the geometric one.
+    There must be at least two seeds. The confidence level is `level`. If `geometric` is
+    true, everything is computed from logarithms, and the mean is the geometric mean.
     `other_variance` is a variance of the mean that does not shrink with the number of
-    seeds, such as that of a finite test set. It is added in quadrature: half width =
-    sqrt((t s)²/n + (z σ)²). `opened` says which of the two ends are unknown, for
-    example because runs were censored, and `note` says why.
+    seeds, such as the variance due to a finite test set. It is added in quadrature:
+    half width = sqrt((t s)²/n + (z σ)²). `opened` says which of the two ends of the
+    interval are unknown, for example because runs were censored, and `note` says why.
     """
 
     values: np.ndarray
@@ -40,13 +42,14 @@ class Interval:
 
     @property
     def estimate(self) -> float:
-        """Return the mean over seeds, which is the geometric mean for ratios."""
+        """Return the mean over seeds; for ratios this is the geometric mean."""
         return self._at(0.0)
 
     @property
     def low(self) -> float:
-        """Return the lower end. If it is unknown, it is 0 for ratios and -inf for
-        differences.
+        """Return the lower end.
+
+        An unknown end is 0 for ratios and -inf for differences.
         """
         if self.opened[0]:
             return 0.0 if self.geometric else -math.inf
@@ -54,7 +57,7 @@ class Interval:
 
     @property
     def high(self) -> float:
-        """Return the upper end, which is infinite if it is unknown."""
+        """Return the upper end. An unknown end is infinite."""
         return math.inf if self.opened[1] else self._at(1.0)
 
     def _at(self, halves: float) -> float:
@@ -67,7 +70,7 @@ class Interval:
         between = stats.t.ppf(tail, n - 1) ** 2 * values.var(ddof=1) / n
         half = math.sqrt(between + stats.norm.ppf(tail) ** 2 * self.other_variance)
         offset = 0.0
-        if halves:  # 0 times an infinite half would be NaN
+        if halves:  # Without this, 0 times an infinite half would give NaN.
             offset = halves * half
         value = float(values.mean()) + offset
         if self.geometric:
@@ -84,8 +87,8 @@ class Interval:
 def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Interval:
     """Compute the t interval of the mean of two or more paired `differences` (seeds,).
 
-    `other_variance` is explained in `Interval`. Raises ValueError for another shape, or
-    for fewer than two seeds.
+    `other_variance` is explained in `Interval`. The function raises ValueError if the
+    shape is different, or if there are fewer than two seeds.
     """
     values = np.asarray(differences, dtype=float)
     if values.ndim != 1 or len(values) < 2:
@@ -98,8 +101,8 @@ def mean_interval(differences: np.ndarray, other_variance: float = 0.0) -> Inter
 def ratio_interval(values: np.ndarray) -> Interval:
     """Compute the t interval of the geometric mean of positive paired ratios (seeds,).
 
-    Raises ValueError for a ratio that is not positive and finite, and for fewer than
-    two seeds.
+    The function raises ValueError if a ratio is not positive and finite, or if there
+    are fewer than two seeds.
     """
     ratios = np.asarray(values, dtype=float)
     if not (np.isfinite(ratios) & (ratios > 0)).all():
@@ -110,14 +113,14 @@ def ratio_interval(values: np.ndarray) -> Interval:
 def steps_ratio(steps: np.ndarray, reference: np.ndarray, horizon: int) -> Interval:
     """Compute the ratio of `steps` to `reference` (seeds,), with its interval.
 
-    A run that never reached the goal has infinitely many steps; it is censored. We use
-    the `horizon` for it, as if it had reached the goal at the last step. If a run of
-    the reference is censored, this makes the ratio too large, so that the upper end
-    still holds, and we set the lower end to 0. If a run of the rule is censored, the
-    ratio is too small, so that the lower end still holds, and we set the upper end to
-    infinity. If both runs of one seed are censored, this seed says nothing, and both
-    ends are unknown. Raises ValueError if a number of steps is not positive, or for
-    fewer than two seeds.
+    A run that never reached the goal is censored: its number of steps is infinite. We
+    replace this number by the `horizon`, as if the run had reached the goal at the last
+    step. If a run of the reference is censored, this makes the ratio too large, so that
+    the upper end still holds, and we set the lower end to 0. If a run of the rule is
+    censored, the ratio is too small, so that the lower end still holds, and we set the
+    upper end to infinity. If both runs of one seed are censored, this seed says
+    nothing, and both ends of the interval are unknown. The function raises ValueError
+    if a number of steps is not positive, or if there are fewer than two seeds.
     """
     never = ~np.isfinite(steps)
     theirs = ~np.isfinite(reference)
@@ -134,7 +137,7 @@ def faster(ratio: Interval) -> str:
     """Decide "fewer steps": yes if the interval is below 1; otherwise no if it is above
     1 or inside `SAME`.
 
-    An interval inside `SAME` that is below 1 is a yes.
+    For an interval that is inside `SAME` and below 1, the answer is yes.
     """
     return decided(ratio.high < 1, ratio.low >= 1 or _within(ratio))
 
@@ -143,7 +146,7 @@ def slower(ratio: Interval) -> str:
     """Decide "more steps": yes if the interval is above 1; otherwise no if it is below
     1 or inside `SAME`.
 
-    An interval inside `SAME` that is above 1 is a yes.
+    For an interval that is inside `SAME` and above 1, the answer is yes.
     """
     return decided(ratio.low > 1, ratio.high <= 1 or _within(ratio))
 
@@ -156,18 +159,18 @@ def no_gain(ratio: Interval) -> str:
 
 
 def above(difference: Interval) -> str:
-    """Decide "larger": yes if the interval is above 0, no if it is below."""
+    """Decide "larger": yes if the interval is above 0, no if it is below 0."""
     return decided(difference.low > 0, difference.high <= 0)
 
 
-BOUNDS: dict[Callable, str] = {  # what a verdict requires of an interval
+BOUNDS: dict[Callable, str] = {  # What each verdict requires of the interval.
     faster: "interval below 1",
     slower: "interval above 1",
     no_gain: "interval within [0.8, 1.25] or above 1",
     above: "interval above 0",
 }
-# The range that a picture shades: the whole interval must lie in it if the claim holds.
-# "No gain" holds for an interval above 1 as well.
+# The range that a picture shades. If the claim holds, the whole interval lies in this
+# range. "No gain" also holds for an interval above 1.
 SIDES: dict[Callable, tuple[float, float]] = {
     faster: (0.0, 1.0),
     slower: (1.0, math.inf),
@@ -177,10 +180,12 @@ SIDES: dict[Callable, tuple[float, float]] = {
 
 
 def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
-    """Return the smallest α at which the interval at level 1 - α is decided by `word`.
+    """Return the smallest α for which `word` gives a decision on the interval at level
+    1 - α.
 
-    It is 1 if there is none, and e^-30 if even a smaller α is enough. If `word` has one
-    border, this is the two-sided p value of the t test against it.
+    The result is 1 if there is no such α, and e^-30 if an even smaller α is enough. If
+    `word` compares the interval with a single value, the result is the two-sided p
+    value of the t test against this value.
     """
 
     def says(alpha: float) -> bool:
@@ -201,9 +206,11 @@ def p_value(interval: Interval, word: Callable[[Interval], str]) -> float:
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """Adjust the p values of a family by Holm's method, in ascending order.
+    """Adjust the p values of a family of claims by Holm's method, and return them in
+    ascending order.
 
-    The k-th smallest of m p values becomes max over j ≤ k of (m - j + 1) p_(j), at most
+    With the p values in ascending order, the k-th of m becomes the maximum over j ≤ k
+    of (m - j + 1) p_(j), at most
     1. No p may be NaN. A claim is kept at level α if its adjusted p value is at most α.
     Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
     """
@@ -216,9 +223,10 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def decided(supported: bool, refuted: bool) -> str:
-    """Return the verdict of an interval that is `supported`, `refuted` or neither.
+    """Return the verdict of an interval by which a claim is `supported`, `refuted` or
+    neither.
 
-    If it is both, it is reproduced.
+    If both are true, the function returns REPRODUCED.
     """
     if supported:
         return REPRODUCED

@@ -2,13 +2,13 @@
 amount.
 
 A claim detects a wrong world if it holds in the true world and fails in the wrong one.
-The code of a ledger only describes the true world. Within the context manager `inside`,
-some names in the modules that the ledger calls are replaced: the end point of the
-solver that is passed to a claim, the training, the curve that is read, or a formula.
+The code of a ledger describes only the true world. The context manager `inside`
+replaces some names in the modules that the ledger calls. They stand for the solver's
+end point that is passed to a claim, the training, the curve that is read, or a formula.
 `PATCHES` lists these names, by ledger and family of worlds.
 
-A function with a cache returns what was measured in the true world, whatever else is
-replaced, unless `PATCHES` says that it is measured `afresh`.
+A function with a cache returns what was measured in the true world, even if other names
+are replaced, unless `PATCHES` says that it is measured `afresh`.
 """
 
 import importlib
@@ -33,7 +33,8 @@ from lib.regression import Regression
 from lib.seeds import stream
 from lib.svm import MaxMargin
 
-# For each family, how its size is written, and the sizes from small to large.
+# For each family: how the size of its error is written, and the sizes from small to
+# large.
 FAMILIES = {
     "target rotated": ("{:g} %", (0.01, 0.05, 0.3)),
     "norm off": ("{:+g} %", (0.01, -0.01, 0.05, -0.05, 0.3, -0.3)),
@@ -57,8 +58,8 @@ class World:
     which thing.
 
     Each method returns one thing as it is in this world. If the family is about
-    something else, the method returns it unchanged. Raises ValueError for an unknown
-    family.
+    something else, the method returns this thing unchanged. An unknown family raises
+    ValueError.
     """
 
     family: str
@@ -78,22 +79,24 @@ class World:
 
     @property
     def small(self) -> bool:
-        """Return whether the world is off by at most 5 %, by at most 0.1 in an
-        exponent, or in one sample or pair.
+        """Return whether the error of this world is small: at most 5 %, at most 0.1 in
+        an exponent, or only in one sample or pair.
         """
         text = FAMILIES[self.family][0]
         largest = 0.05 if "%" in text else 0.1
         return "one" in text or abs(self.size) <= largest + 1e-12
 
     def of(self, family: str) -> float:
-        """Return by how much this world is wrong in `family`; 0 if it is right."""
+        """Return the size of this world's error in `family`, which is 0 if the world is
+        right there.
+        """
         return self.size if family == self.family else 0.0
 
     def turned(self, value: np.ndarray) -> np.ndarray:
         """Return vectors or matrices (runs, ...) as this world has them.
 
-        Each is rotated by a direction error of `size`, or its norm is changed. None may
-        be zero, and each needs two entries or more.
+        Each vector or matrix is rotated by a direction error of `size`, or its norm is
+        changed. None of them may be zero, and each needs at least two entries.
         """
         factor = 1 + self.of("norm off")
         flat = value.reshape(len(value), -1)
@@ -108,7 +111,7 @@ class World:
     def target(self, solution: MaxMargin) -> MaxMargin:
         """Return the end point as this world has it.
 
-        It is rotated by a direction error of `size`, or its norm is off.
+        It is rotated by a direction error of `size`, or its norm is changed.
         """
         weights = self.turned(solution.value)
         if weights.ndim == 2:  # a head, (runs, d, 1)
@@ -119,7 +122,8 @@ class World:
     def end_points(self, targets: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return the targets of training as this world has them.
 
-        The end points that theory predicts are `turned`. Rivals are unchanged.
+        The end points that theory predicts are `turned`. Those of other selections are
+        unchanged.
         """
         if not targets:
             return targets
@@ -134,8 +138,8 @@ class World:
     def rule(self, rule: Rule) -> Rule:
         """Return the rule as this world has it: with another step size, or another p.
 
-        Polyak's step that is off by 100 % lacks its factor 1/2; its cap is unchanged. A
-        p is at least 1.01. A Custom rule is unchanged.
+        If the step of Polyak's rule is off by 100 %, it lacks the factor 1/2; the cap
+        is unchanged. A changed p is at least 1.01. A Custom rule is unchanged.
         """
         factor = 1 + self.of("step off")
         if isinstance(rule, MirrorDescent):
@@ -167,9 +171,9 @@ class World:
     def tokens(self, tokens: TokenSet) -> TokenSet:
         """Return the tokens of this world.
 
-        The label of the first sample is flipped in every run, or all inner products of
-        tokens are raised by a common vector, on average by `size` times the product of
-        the two norms. Queries are unchanged.
+        In one family, the label of the first sample is flipped in every run. In
+        another, a common vector raises all inner products of two tokens, on average by
+        `size` times the product of the two norms. Queries are unchanged.
         """
         if self.of("label turned"):
             y = tokens.y.copy()
@@ -197,7 +201,7 @@ class World:
         """Return a run as this world has it.
 
         The exponents in t of norms, direction errors, log gap, log weights and score
-        gaps are off by `size`, and the last record is right.
+        gaps are changed by `size`; the last record is unchanged.
         """
         scale = (history.iterations.clip(1) / history.iterations[-1]) ** self.of(
             "exponent off"
@@ -251,9 +255,9 @@ class Patch:
 
 
 def argument(name: str, change: Change) -> Callable[[World, Any], Any]:
-    """Build a patch that replaces a function by one with a changed argument `name`.
+    """Build a patch that replaces a function by one that changes its argument `name`.
 
-    An argument that a call leaves to its default is not changed.
+    If a call leaves the argument at its default, nothing is changed.
     """
 
     def patched(world: World, function: Any) -> Any:
@@ -285,7 +289,10 @@ def result(change: Change) -> Callable[[World, Any], Any]:
 
 
 def afresh(world: World, function: Any) -> Any:
-    """Return a function with a cache as one with an empty cache of its own."""
+    """Return a copy of a function with a cache.
+
+    The copy has its own cache, which is empty.
+    """
     return cache(function.__wrapped__)
 
 
@@ -295,15 +302,15 @@ def value(new: Any) -> Callable[[World, Any], Any]:
 
 
 def larger(family: str) -> Change:
-    """Build a change that multiplies numbers by 1 plus the share by which the world is
-    off in the family.
+    """Build a change that multiplies numbers by 1 plus the size of the world's error in
+    the family.
     """
     return lambda world, number: number * (1 + world.of(family))
 
 
 def smaller(family: str) -> Change:
-    """Build a change that divides numbers by 1 plus the share by which the world is off
-    in the family.
+    """Build a change that divides numbers by 1 plus the size of the world's error in
+    the family.
 
     This is for a ratio whose denominator is a constant of the family.
     """
@@ -334,8 +341,8 @@ def _fit_of_tilted(world: World, fit: Any) -> Any:
 # ---------------------------------------------------------------- paper A
 _A = "papers.a.ledger_rows"
 _TRAINED = Patch(f"{_A}._trained", afresh)
-# All claims on wrong training are about the small start, so we train from no other
-# start.
+# All claims that detect wrong training are about the small start, so we train from no
+# other start.
 _TRAINS_OTHERWISE = (_TRAINED, Patch(f"{_A}.STARTS", value(("small",))))
 _TRAIN = "lib.dynamics.train"
 _STEPS = Patch(_TRAIN, argument("rules", World.rules))
@@ -365,7 +372,9 @@ def _exchanged(world: World, trained: Any) -> Any:
 
 
 def _spread_otherwise(world: World, function: Any) -> Any:
-    """Replace `_spreads` with a function that grows like a different power of d."""
+    """Replace `_spreads` with a function whose result grows like a different power of
+    d.
+    """
 
     @wraps(function)
     def spreads(tokens: TokenSet, *more: float) -> tuple[np.ndarray, ...]:
@@ -430,7 +439,7 @@ _B = "papers.b.ledger_rows"
 def _landscape_over_larger_constants(world: World, measured: tuple) -> tuple:
     """Return the result of `_landscape_measured` as if theory had larger constants.
 
-    The curvatures and the ratios of Lemma 2 are divided by them.
+    The curvatures and the ratios of Lemma 2 are divided by these constants.
     """
     points, distance, worst, ratios = measured
     over = each(smaller("constant off"))
@@ -440,7 +449,7 @@ def _landscape_over_larger_constants(world: World, measured: tuple) -> tuple:
 def _starts_over_larger_constant(world: World, measured: tuple) -> tuple:
     """Return the result of `_starts_measured` as if Lemma 4 had a larger constant.
 
-    The least curvature is divided by it.
+    The least curvature is divided by this constant.
     """
     ns, near, inverse, low, high = measured
     return ns, near, inverse, smaller("constant off")(world, low), high
@@ -515,8 +524,8 @@ def _grown_otherwise(world: World, history: History) -> History:
 
 
 def _diverging_otherwise(world: World, lemma29: Any) -> Any:
-    """Replace `lemma29` by a function that checks divergences with another exponent in
-    t.
+    """Replace `lemma29` by a function that checks divergences whose exponent in t is
+    changed.
     """
 
     @wraps(lemma29)
@@ -564,21 +573,24 @@ class UnsignedOLion(dynamics.OLion):
 
 
 def _without_sign(world: World, rule: Rule) -> Rule:
-    """Return OLion without its sign; other rules are unchanged."""
+    """Return OLion without its sign. Other rules are returned unchanged."""
     if isinstance(rule, dynamics.OLion):
         return UnsignedOLion(rule.step_size)
     return rule
 
 
 def _without_reduction(world: World, rule: Rule) -> Rule:
-    """Return a rule without its variance reduction; others are unchanged."""
+    """Return a rule without its variance reduction.
+
+    A rule that has none is returned unchanged.
+    """
     if getattr(rule, "variance_reduced", False):
         return replace(rule, variance_reduced=False)
     return rule
 
 
 def _at_rest_otherwise(world: World, end: Any) -> Any:
-    """Return the runs' limits as if theory predicted another weight decay."""
+    """Return the limits of the runs as if theory predicted another weight decay."""
     factor = 1 + world.of("constant off")
     return replace(end, size=factor * end.size, law=factor * end.law)
 
@@ -651,10 +663,10 @@ PATCHES: dict[str, dict[str, tuple[Patch, ...]]] = {
 
 
 def _in_truth(function: Any, replaced: list[tuple[Any, str, Any]]) -> Any:
-    """Return the function as it runs in the true world, whatever is `replaced`
-    elsewhere.
+    """Return the function as it runs in the true world, even if other names are
+    `replaced`.
 
-    While it runs, the original values are put back.
+    While it runs, the original values are restored.
     """
 
     @wraps(function)
@@ -671,7 +683,7 @@ def _in_truth(function: Any, replaced: list[tuple[Any, str, Any]]) -> Any:
 def inside(world: World, ledger: str) -> Iterator[None]:
     """Run the sections of a `ledger` in a wrong world, as a context manager.
 
-    Raises ValueError if the ledger has no such world.
+    The function raises ValueError if the ledger has no such world.
     """
     if world.family not in PATCHES[ledger]:
         raise ValueError(
@@ -692,8 +704,8 @@ def inside(world: World, ledger: str) -> Iterator[None]:
             if f"{rows.__name__}.{name}" not in fresh:
                 undisturbed = _in_truth(function, replaced)
                 stack.enter_context(mock.patch.object(owner, name, undisturbed))
-        # A name may be replaced twice. The second time, the first replacement is what
-        # is replaced.
+        # A name may be replaced twice. The second patch then replaces the result of the
+        # first one.
         for patch in patches:
             owner, name = patch.place
             new = patch.by(world, getattr(owner, name))

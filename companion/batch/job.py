@@ -1,4 +1,4 @@
-"""A job of a batch: a page at a scale, its results, and whether it must run again."""
+"""A job of a batch: a page at a scale, its results, and whether it has to run again."""
 
 import json
 import os
@@ -28,10 +28,11 @@ class Job:
     overrides : mapping
         The parameters that papermill sets: those of the scale and of `settings`.
     settings : mapping
-        The values of --set. A run with such values has a folder of its own, and no
+        The values of --set. A run with such values has its own folder, and no
         reference.
     inputs : mapping
-        All that the results depend on: the fingerprint, and the places of real data.
+        Everything that the results depend on: the fingerprint, and the places of real
+        data.
     work : Path
         The folder of a run that has not finished, or that failed.
     results : Path
@@ -75,7 +76,7 @@ def jobs(asked: Namespace) -> dict[Job, str]:
     Returns
     -------
     dict of Job to str
-        The jobs, each with the reason why it must run; the reason is empty if the job
+        The jobs, each with the reason why it must run. The reason is empty if the job
         is up to date.
 
     Raises
@@ -97,7 +98,8 @@ def jobs(asked: Namespace) -> dict[Job, str]:
 def _job(notebook: str, asked: Namespace) -> Job | None:
     """Return the job of a notebook, or None if the notebook does not offer the scale.
 
-    Raises ValueError, with the notebook's name, if the job cannot be planned.
+    The function raises ValueError, with the notebook's name, if the job cannot be
+    planned.
     """
     try:
         plan = pages.planned(notebook, asked.scale, asked.settings)
@@ -111,7 +113,7 @@ def _job(notebook: str, asked: Namespace) -> Job | None:
     local_sets = sorted(map(str, (files.ROOT / "data").glob("*/")))
     inputs["places"] = [os.environ.get("DATA_DIR"), *local_sets]
 
-    # The folders.
+    # The folders of the job.
     folders = {
         f"{name.upper()}_DIR": files.folder(name)
         for name in ("figures", "runs", "notebooks")
@@ -228,7 +230,7 @@ def reason(job: Job, asked: Namespace) -> str:
     Returns
     -------
     str
-        The reason in words; empty if the job's results are up to date.
+        The reason in words. It is empty if the job's results are up to date.
 
     Raises
     ------
@@ -244,7 +246,7 @@ def reason(job: Job, asked: Namespace) -> str:
         return "never run"
     try:
         marker = marker_of(job.results)
-        if job.executed not in marker.hashes:  # every run has that file
+        if job.executed not in marker.hashes:  # Every run has that file.
             raise ValueError("the marker is of another page")
     except ValueError:
         return f"damaged: {os.path.relpath(job.results / record.MARKER)}"
@@ -283,7 +285,7 @@ def _changed(part: str, now: object, before: object) -> str:
 def _changed_results(job: Job, marker: Marker) -> list[str]:
     """Return, in words, the files of the results that have changed since the run.
 
-    A file that is missing has changed, too. The list has one text or none.
+    A missing file counts as changed. The list has at most one text.
     """
     changed = [
         name
@@ -306,11 +308,12 @@ def hash_of(path: Path) -> str | None:
     Returns
     -------
     str or None
-        The first 16 hex digits of its SHA-256; None if it cannot be read.
+        The first 16 hex digits of the file's SHA-256, or None if the file cannot be
+        read.
     """
     try:
         return files.sha256(path.read_bytes())
-    # the file is missing or unreadable, or this is not the name of a file
+    # The file is missing or unreadable, or the path does not name a file.
     except (OSError, ValueError):
         return None
 

@@ -29,13 +29,13 @@ class Comparison:
     words : str
         The result in words, which is printed.
     reproduced : bool
-        False if a number or a claim differs, or if the reference is damaged. True, too,
-        if the two were not compared.
+        False if a number or a claim differs, or if the reference is damaged. It is also
+        True if the figure and the reference were not compared.
     is_news : bool
-        Whether --update copies the figure. It does if the figure is not reproduced, if
-        it has no reference, or if it was made from other code, parameters or data than
-        the reference. It does not if parameters were set by --set, or if the figure is
-        of embedded data in place of real ones.
+        Whether --update copies the figure. It is True if the figure is not reproduced,
+        if it has no reference, or if it was made from code, parameters or data that
+        differ from the reference's. It is False if parameters were set by --set, or if
+        the figure shows embedded data in place of real data.
     """
 
     job: Job
@@ -46,7 +46,7 @@ class Comparison:
 
     @property
     def copies(self) -> dict[Path, Path]:
-        """The run's files, keyed by the paths of the reference files they replace."""
+        """The run's files, by the paths of the reference files that they replace."""
         names = [f"{self.slug}{end}" for end in record.ENDS]
         return {self.job.reference / name: self.job.results / name for name in names}
 
@@ -88,7 +88,7 @@ def compare(job: Job, slug: str) -> Comparison:
 def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
     """Return the fields words, reproduced and is_news of a `Comparison`.
 
-    The words do not name the figure. `new` is its record of the run.
+    The words do not name the figure. `new` is the figure's record from the run.
     """
     if job.settings:
         return "parameters of your own, not compared", True, False
@@ -138,8 +138,8 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:
     """Raise ValueError if a picture cannot be read or does not belong to its record.
 
-    It belongs to the record if it has the record's fingerprint. The message names the
-    picture's path.
+    A picture belongs to the record if it has the record's fingerprint. The message
+    names the picture's path.
     """
     try:
         with Image.open(path) as picture:
@@ -177,7 +177,7 @@ class Refused(ValueError):
 
 
 def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Copy what is new over the reference.
+    """Copy the figures that are new over the reference.
 
     Parameters
     ----------
@@ -193,10 +193,10 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
     ------
     Refused
         If a file that would be overwritten has uncommitted changes, which may be
-        somebody's work. Nothing has been copied then.
+        somebody's work. In this case nothing is copied.
     OSError
-        If a file cannot be read or written. The message names its path. Nothing has
-        been copied then.
+        If a file cannot be read or written. The message names its path. In this case
+        nothing is copied.
     """
     news = [comparison for comparison in comparisons if comparison.is_news]
     contents = {}
@@ -218,9 +218,9 @@ def update(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _has_own_changes(place: Path, content: bytes) -> bool:
-    """Return whether a file differs from both the last commit and `content`.
+    """Return whether a file differs from the last commit and also from `content`.
 
-    A file that no commit has differs from the last one; a missing file does not.
+    A file that is in no commit differs from the last commit; a missing file does not.
     """
     if not os.path.lexists(place):
         return False
@@ -228,8 +228,9 @@ def _has_own_changes(place: Path, content: bytes) -> bool:
         if place.read_bytes() == content:
             return False
     except OSError:
-        return True  # a folder, or a file that may not be read
+        return True  # This is a folder, or a file that we may not read.
     if provenance.git("rev-parse", "HEAD") is None:
-        return False  # no repository that could hold the change
-    # None, if git fails here, does not show that the change is committed.
+        return False  # There is no repository in which the change could be committed.
+    # If git fails here, the result is None, which does not show that the change is
+    # committed.
     return provenance.git("status", "--porcelain", "--ignored", "--", str(place)) != ""

@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     Parameters
     ----------
     argv : list of str, optional
-        The words of the command line. Default: those of this process.
+        The words of the command line. By default they are those of this process.
 
     Returns
     -------
@@ -64,8 +64,8 @@ def main(argv: list[str] | None = None) -> int:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     """Return the options of the command line.
 
-    Their method `refuse` prints a sentence and ends the process with status 2, as a
-    wrong option does. `settings` is a dict.
+    The method `refuse` of the options prints a sentence and ends the process with
+    status 2, as a wrong option would. `settings` is a dict.
     """
     usage = "python -m companion.batch [NAME ...] [options]"
     parser = argparse.ArgumentParser(
@@ -132,7 +132,7 @@ def setting(text: str) -> tuple[str, object]:
     Parameters
     ----------
     text : str
-        The text. Its value is read as a Python literal, or as true or false; anything
+        The text. The value is read as a Python literal, or as true or false; anything
         else stays a text.
 
     Returns
@@ -140,12 +140,12 @@ def setting(text: str) -> tuple[str, object]:
     key : str
         The name of a parameter.
     value : object
-        Its value.
+        The value of the parameter.
 
     Raises
     ------
     argparse.ArgumentTypeError
-        If the text is not of this form.
+        If the text does not have the form key=value.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def _check_folders(asked: argparse.Namespace) -> None:
 def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -> int:
     """Run the jobs `todo`, and compare all planned jobs with the reference.
 
-    It prints one line per figure, and returns the exit status.
+    The function prints one line per figure, and returns the exit status.
     """
     failed = _run_all(todo, asked)
     finished = [job for job in planned if job.notebook not in failed]
@@ -229,12 +229,12 @@ def _carry_out(planned: list[Job], todo: list[Job], asked: argparse.Namespace) -
 def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
     """Run the jobs, the longest first, and print how each ended.
 
-    Returns the notebooks that failed.
+    The function returns the notebooks that failed.
     """
     failed = []
     seconds = _seconds_by_notebook(asked.scale)
     # The longest jobs come first, so that no long job runs by itself at the end. A page
-    # that was never run may be the longest.
+    # that has never been run also comes first, because it may be the longest.
     todo = sorted(todo, key=lambda job: -seconds.get(job.notebook, math.inf))
     for job, outcome in work.outcomes(todo, asked):
         took = f"{job.notebook}  {outcome.seconds:.1f} s"
@@ -252,11 +252,11 @@ def _run_all(todo: list[Job], asked: argparse.Namespace) -> list[str]:
 def _seconds_by_notebook(scale: str) -> dict[str, float]:
     """Return each notebook's running time at a scale, in seconds, from the records.
 
-    Of several records of a notebook, the last one by name counts.
+    If a notebook has several records, the last one by name counts.
     """
     seconds = {}
     for path in sorted((files.folder("figures") / scale).glob("*.json")):
-        # A damaged record is named later.
+        # A damaged record is reported later.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             saved = record.read(path)
             seconds[saved["notebook"]] = float(saved["provenance"]["seconds"])
@@ -271,7 +271,7 @@ def _summed_up(
 ) -> int:
     """Print what was copied, what is not reproduced and what failed.
 
-    Returns the exit status.
+    The function returns the exit status.
     """
     for comparison in copied:
         print(f"{comparison.slug}: copied to {next(iter(comparison.copies)).parent}")

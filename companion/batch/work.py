@@ -1,6 +1,6 @@
 """Run pages on Dask.
 
-Papermill runs each page in a folder of its own. One rename publishes this folder.
+Papermill runs each page in its own folder. A single rename publishes this folder.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from companion import record, stored
 from companion.batch.job import Job, Marker
 from lib import files
 
-# An `Outcome` reports a lost scheduler or a slow cell in one sentence. Without this
-# line, asyncio would log forty lines about it.
+# An `Outcome` reports a lost scheduler or a slow cell in one sentence. Without the next
+# line of code, asyncio would also log forty lines about it.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
@@ -55,7 +55,7 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
     Parameters
     ----------
     jobs : list of Job
-        The jobs, the most urgent first.
+        The jobs, in descending order of priority.
     asked : Namespace
         The options scheduler, workers and timeout of the command, and `refuse`, which
         is called if no scheduler answers.
@@ -65,7 +65,7 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
     job : Job
         Each job as it ends.
     outcome : Outcome
-        How it ended.
+        How the job ended.
     """
     if not jobs:
         return
@@ -100,13 +100,13 @@ def outcomes(jobs: list[Job], asked: Namespace) -> Iterator[tuple[Job, Outcome]]
 def _client(workers: int, asked: Namespace):
     """Return a client of the given scheduler, or of a new cluster on this machine.
 
-    If there is none, it calls `asked.refuse`, which ends the process.
+    If no scheduler answers, the function calls `asked.refuse`, which ends the process.
     """
     import dask
     from distributed import Client
 
-    # No second try: a notebook that used up a worker's memory would use up the next
-    # one's too.
+    # Dask must not try again: a notebook that used up one worker's memory would use up
+    # the next worker's too.
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     dask.config.set({"distributed.logging.distributed": "critical"})
     # The kernels compute, and the workers only wait. By default a worker would profile
@@ -114,9 +114,10 @@ def _client(workers: int, asked: Namespace):
     dask.config.set({"distributed.worker.profile.enabled": False})
     dask.config.set({"distributed.admin.tick.interval": "500ms"})
     # The workers must not receive the terminal's Ctrl-C, because each would print a
-    # traceback. So the thread that starts them blocks the signal, and they inherit
-    # this. The thread here waits for them and does receive it. Starting a resource
-    # tracker would unblock the signal again, so the tracker has to be started earlier.
+    # traceback. So the thread that starts the workers blocks the signal, and the
+    # workers inherit this. The present thread waits for the workers and still receives
+    # the signal. Starting a resource tracker would unblock the signal again, so the
+    # tracker has to be started earlier.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -129,10 +130,11 @@ def _client(workers: int, asked: Namespace):
                 n_workers=workers,
                 threads_per_worker=1,
                 processes=True,
-                memory_limit=0,  # the kernels use the memory; Dask does not see them
+                # The kernels use the memory, and Dask does not see the kernels.
+                memory_limit=0,
                 host="127.0.0.1",
-                # Reachable only from this machine, at any free port: another batch may
-                # occupy a fixed one.
+                # The dashboard is reachable only from this machine. It uses any free
+                # port, because another batch may occupy a fixed port.
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.FATAL + 10,
             )
@@ -150,7 +152,8 @@ def _client(workers: int, asked: Namespace):
 
 # One page.
 
-# Environment, working folder and log of a run belong to the whole process.
+# The environment, the working folder and the log of a run belong to the whole process,
+# so only one notebook may run in a process at a time.
 _one_notebook_per_process = threading.Lock()
 
 
@@ -162,16 +165,17 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
     job : Job
         The page at its scale.
     threads : int or None
-        The number of threads of the page's kernel; None for that of the worker.
+        The number of threads of the page's kernel. If it is None, the kernel has as
+        many as the worker.
     timeout : float or None
-        The longest time for a cell, in seconds; None for no limit.
+        The longest time that a cell may take, in seconds. None means no limit.
 
     Returns
     -------
     Outcome
-        How the run ended. An error of the page is returned in it, not raised, so that
-        other pages still run. The results of an earlier run then stay as they are, and
-        the incomplete results of this run are in `job.work`.
+        How the run ended. An error of the page is returned here and not raised, so that
+        other pages still run. After an error, the results of an earlier run stay as
+        they are, and the incomplete results of this run are in `job.work`.
     """
     begin = time.monotonic()
     error = None
@@ -187,12 +191,12 @@ def run(job: Job, threads: int | None, timeout: float | None) -> Outcome:
     except Timeout:
         error = "another batch runs it"
     except TimeoutError as exception:
-        if timeout is None:  # a file system or a network may time out, too
+        if timeout is None:  # A file system or a network may time out, too.
             error = f"TimeoutError: {exception}"
         else:
             error = f"a cell took longer than {timeout:g} s"
     except OSError as exception:
-        # If the disk is full, the system's error names no file.
+        # If the disk is full, the error of the operating system names no file.
         exception.filename = exception.filename or str(job.work)
         error = f"{type(exception).__name__}: {files.sentence(exception)}"
     except Exception as exception:
@@ -216,8 +220,9 @@ def _said(exception: Exception) -> str:
 def _surroundings(job: Job, threads: int | None) -> Generator[None]:
     """Set the environment for the kernel, and undo this at the end.
 
-    All output of this process and its children goes to the job's log meanwhile.
-    `threads` is the number of the kernel's threads; None for that of the worker.
+    Until then, all output of this process and its children goes to the job's log.
+    `threads` is the number of the kernel's threads. If it is None, the kernel has as
+    many as the worker.
     """
     if threads is None:
         from distributed import get_worker
@@ -234,8 +239,8 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
         "TQDM_DISABLE": 1,
         # Threads that wait actively take cores away from each other.
         "OMP_WAIT_POLICY": "PASSIVE",
-        # Otherwise glibc returns pages to the system and requests them again at each
-        # step.
+        # Otherwise glibc returns memory pages to the system and requests them again at
+        # each training step.
         "MALLOC_TRIM_THRESHOLD_": 2**32,
         "MALLOC_MMAP_THRESHOLD_": 2**32,
     }
@@ -259,7 +264,7 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
 
 
 def _data_folder() -> dict[str, Path]:
-    """Return DATA_DIR as an absolute path, as the kernel has another working folder.
+    """Return DATA_DIR as an absolute path. The kernel has another working folder.
 
     The dict is empty if DATA_DIR is not set, or if no folder is at its absolute path.
     """
@@ -274,16 +279,16 @@ def _data_folder() -> dict[str, Path]:
 
 
 def _papermill(job: Job, timeout: float | None) -> None:
-    """Execute the page, and try again if its kernel did not start.
+    """Execute the page, and try again if the page's kernel did not start.
 
-    A kernel may fail to start because another one took its port.
+    A kernel may fail to start because another kernel took its port.
     """
     import jupytext
     import papermill
     from traitlets.config import Config
 
-    # The kernel's connection file has a key. Jupyter would write it into the system's
-    # temporary folder, where it would stay if the kernel is killed.
+    # The kernel's connection file has a key. Jupyter would write this file into the
+    # system's temporary folder, where it would stay if the kernel were killed.
     connection = {"connection_file": str(job.work / "connection.json")}
     notebook = jupytext.reads(job.page, fmt="py:percent")
     notebook.metadata["kernelspec"] = stored.KERNEL
@@ -322,7 +327,7 @@ def publish(job: Job) -> str:
     Returns
     -------
     str
-        A remark if the run has saved no figure, else empty.
+        A remark if the run has saved no figure; otherwise an empty text.
 
     Raises
     ------
@@ -330,7 +335,7 @@ def publish(job: Job) -> str:
         If the run has written a record that is not valid. The message names its path.
     OSError
         If a picture of a record or the notebook is missing, or if the folder cannot be
-        moved. The results of the last run then stay.
+        moved. In these cases the results of the last run stay.
     """
     paths = [
         path for path in sorted(job.work.glob("*.json")) if path.name != record.MARKER

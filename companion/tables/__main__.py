@@ -18,12 +18,12 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 1 if something cannot be read or written, else 0.
+        The exit status: 1 if a file cannot be read or written, otherwise 0.
 
     Raises
     ------
     SystemExit
-        With status 2 for an argument, since the command has none but --help.
+        With status 2 for any argument other than --help.
     """
     about = "Renew the tables of README, REPRODUCING and other notes from the records."
     parser = argparse.ArgumentParser(

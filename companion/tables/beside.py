@@ -15,8 +15,8 @@ from companion.claims import Claim
 from companion.tables import figures
 from lib import files
 
-# What each paper numbers. Our copy of paper C names no figure, so that the experiments
-# in its code take the place of figures.
+# The numbered figures of each paper. Our copy of paper C names no figure, so that we
+# list the experiments in its code instead.
 NUMBERED: Mapping[str, tuple[str, ...]] = {
     "A": (*(f"Figure {number}" for number in range(1, 8)), "Table 1"),
     "B": ("Figure 1", "Figure 2"),
@@ -42,11 +42,12 @@ class Sentence:
     text : str
         The sentence.
     claims : tuple of str, optional
-        The claims that check it, as SLUG/ID.
+        The claims that check the sentence, as SLUG/ID.
     note : str, optional
-        What else there is to say of it.
+        A further remark on the sentence.
     shares : tuple of str, optional
-        The numbers, as SLUG/NAME, that say in what share of settings it is true.
+        The numbers, as SLUG/NAME, that say in what share of settings the sentence is
+        true.
     """
 
     text: str
@@ -66,15 +67,15 @@ class Row:
     figure : str
         The figure's number or name in the paper.
     what : str
-        What it shows.
+        What the paper's figure shows.
     ours : tuple of str
-        Our figures beside it, by slug.
+        Our figures that are compared with it, by slug.
     differences : str
-        What differs.
+        How our figures differ from the paper's.
     settings : str
-        In what settings the sentences were checked; may be empty.
+        The settings in which the sentences were checked. The text may be empty.
     sentences : tuple of Sentence
-        What the paper says about it.
+        What the paper says about the figure.
     """
 
     paper: str
@@ -97,14 +98,14 @@ def rows(folder: Path) -> list[Row]:
     Returns
     -------
     list of Row
-        The rows, in its order.
+        The rows, in the order of the file.
 
     Raises
     ------
     ValueError
-        With the path, if the file cannot be read.
+        If the file cannot be read. The message has the path.
     KeyError
-        If there is no such file, or a row or a sentence lacks a field.
+        If there is no such file, or if a row or a sentence lacks a field.
     """
     found = []
     for table in files.read_table(folder / "beside.toml")["figure"]:
@@ -131,10 +132,10 @@ def rows(folder: Path) -> list[Row]:
 
 
 def faults(found: Iterable[Row]) -> list[str]:
-    """List the figures of the papers that have no row, and the rows that say nothing.
+    """List the figures of the papers that have no row, and the rows without content.
 
-    The figures are those of `NUMBERED`. A row says nothing if it has no sentence, or a
-    sentence with neither a claim nor a note.
+    The figures are those of `NUMBERED`. A row is without content if it has no sentence,
+    or a sentence with neither a claim nor a note.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def faults(found: Iterable[Row]) -> list[str]:
     Returns
     -------
     list of str
-        A sentence for each fault; empty if there is none.
+        One sentence for each fault. The list is empty if there is none.
     """
     listed = list(found)
     named = {(row.paper, row.figure) for row in listed}
@@ -184,7 +185,7 @@ def records(folder: Path) -> dict[str, Mapping]:
     Raises
     ------
     ValueError
-        With the path, if a record is damaged.
+        If a record is damaged. The message has the path.
     """
     entries = [entry for _, some in figures.index(folder) for entry in some]
     return {entry.slug: record.read(_path(folder, entry)) for entry in entries}
@@ -208,7 +209,7 @@ def verdict(name: str, known: Mapping[str, Mapping]) -> str:
     Returns
     -------
     str
-        The verdict in words; `MISSING` if no record has the claim.
+        The verdict in words, or `MISSING` if no record has the claim.
 
     Examples
     --------
@@ -236,7 +237,7 @@ def reason(name: str, known: Mapping[str, Mapping]) -> str:
     Returns
     -------
     str
-        The remark; empty if the claim does not fail or has none.
+        The remark. It is empty if the claim does not fail or has no remark.
     """
     slug, _, id = name.partition("/")
     if verdict(name, known) != "fails":
@@ -258,7 +259,7 @@ def share(name: str, known: Mapping[str, Mapping]) -> str:
     Returns
     -------
     str
-        The percentage, or that the number is missing.
+        The percentage, or a text that says that the number is missing.
 
     Examples
     --------
@@ -290,7 +291,7 @@ def page(folder: Path) -> str:
     Raises
     ------
     ValueError
-        With the path, if a table or a record cannot be read.
+        If a table or a record cannot be read. The message has the path.
     KeyError
         If there is no beside.toml, or one of its rows lacks a field.
     """
@@ -302,7 +303,7 @@ def page(folder: Path) -> str:
         return verdict(name, known)
 
     def verdicts(row: Row):
-        # A claim that checks several sentences counts once.
+        # A claim that checks several sentences is counted once.
         names = {name: None for one in row.sentences for name in one.claims}
         return Counter(judge(name) for name in names)
 

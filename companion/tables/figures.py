@@ -1,8 +1,8 @@
-"""The figures to show: entries of figures/index.toml, their records, their claims.
+"""The figures to show: entries of figures/index.toml, with their records and claims.
 
 Sentences of the index quote a record as {name:format}; braces without a colon belong to
-a formula. `python -m companion.tables` makes each table of `FILES` anew between its
-marks, laid out by templates/NAME.md.j2.
+a formula. `python -m companion.tables` rewrites each marked table in `FILES`, with the
+layout in templates/NAME.md.j2.
 """
 
 import math
@@ -32,7 +32,7 @@ from companion.page_table import Page, read_pages
 from companion.record import SCALES
 from lib import files
 
-TALL = 1.3  # a thumbnail is at most this many times as high as wide
+TALL = 1.3  # The height of a thumbnail is at most this many times its width.
 PAPERS = {  # letter: (title, arXiv number)
     "A": ("Implicit Bias and Fast Convergence Rates for Self-attention", "2402.05738"),
     "B": (
@@ -58,7 +58,7 @@ FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 
 @dataclass(frozen=True)
 class _Entry:
-    """One figure at its largest scale, as figures/index.toml has it."""
+    """The entry of one figure, at its largest scale, in figures/index.toml."""
 
     notebook: Page
     slug: str
@@ -78,7 +78,10 @@ class _Entry:
 
     @property
     def command(self) -> str:
-        """The command that regenerates the figure; kept curves need no data."""
+        """The command that regenerates the figure.
+
+        With kept curves it needs no data.
+        """
         if self.scale == "demo":
             scale = ""
         else:
@@ -120,11 +123,11 @@ def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
 
 
 def _quantities(record: Mapping) -> dict:
-    """Return what a sentence may quote.
+    """Return the values that a sentence may quote.
 
-    These are numbers, else the figure's setting, else the page's parameters. Four names
-    count claims and statements. Else the name is the id of a claim, for its measured
-    value, or `<id>.p`, for its p.
+    A name is looked up among the numbers, then in the figure's setting, and then among
+    the page's parameters. Four names give the counts of claims and statements. Any
+    other name is the id of a claim, for its measured value, or `<id>.p`, for its p.
     """
     claims = record["claims"]
     return {
@@ -147,8 +150,8 @@ def filled(sentence: str, record: Mapping) -> str:
     ----------
     sentence : str
         The sentence. A field {gap:.1%} becomes "3.4 %", or "no value of gap".
-        {error:.1f°} is the angle in degrees between unit vectors so far apart, and
-        {other/gap:.1%} is a number of another figure at the same scale.
+        {error:.1f°} is the angle in degrees between two unit vectors at this distance,
+        and {other/gap:.1%} is a number of another figure at the same scale.
     record : mapping
         The record of the figure.
 
@@ -160,8 +163,8 @@ def filled(sentence: str, record: Mapping) -> str:
     Raises
     ------
     ValueError
-        With the path, if the record of another figure cannot be read; also if a form
-        such as "d" does not fit its number.
+        If the record of another figure cannot be read, with the path in the message, or
+        if a format such as "d" does not fit its number.
 
     Examples
     --------
@@ -187,17 +190,18 @@ def filled(sentence: str, record: Mapping) -> str:
             return format(math.degrees(2 * math.asin(number / 2)), form[:-1]) + "°"
         return format(number, form).replace("%", " %")
 
-    # Doubled braces, around a field that is an exponent, are one pair of a formula.
+    # Doubled braces around a field that is an exponent become one pair of braces in a
+    # formula.
     return re.sub(r"\{\{([^{}]*)\}\}", r"{\1}", FIELD.sub(value, sentence))
 
 
 def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
-    """Find those numbers of a finding or failure whose meaning is not stated.
+    """Find the numbers of a finding or failure whose meaning is not stated.
 
-    `entry.conditions` gives a quoted name the words that say what its number is, such
-    as "in the worst of" or "median". The words must be in the text, and, for the value
-    of a claim, in the claim's own statement. Whole numbers, which have a form that ends
-    in d, need none.
+    For each quoted name, `entry.conditions` has the words that say what the number is,
+    such as "in the worst of" or "median". These words must be in the text and, for the
+    value of a claim, in the claim's own statement. Whole numbers, which have a format
+    that ends in d, need no such words.
 
     Parameters
     ----------
@@ -209,7 +213,7 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
     Returns
     -------
     list of str
-        A sentence for each such number; empty if there is none.
+        One sentence for each such number. The list is empty if there is none.
     """
     statements = {claim["id"]: claim["statement"] for claim in record["claims"]}
     said = []
@@ -247,7 +251,8 @@ class Figure:
     folder : Path
         The folder of its files.
     entry : _Entry or None
-        Its entry of the index; None if the index has none at this scale.
+        The entry of the figure in the index. It is None if the index has no entry at
+        this scale.
     record : mapping
         Its record.
     """
@@ -260,12 +265,12 @@ class Figure:
 
     @property
     def section(self) -> str:
-        """Its section on the front page."""
+        """The section of the figure on the front page."""
         return record.origin(self.record)
 
     @property
     def title(self) -> str:
-        """Its title in the index, or else its number and paper: "Figure 2, paper A"."""
+        """The title in the index or, without one, a title like "Figure 2, paper A"."""
         words = self.record["figure"]
         if self.entry and self.entry.title:
             words = self.entry.title
@@ -277,7 +282,7 @@ class Figure:
 
     @property
     def sentence(self) -> str:
-        """What it shows, as Markdown: the sentence in the index, or the caption."""
+        """What the figure shows, as Markdown: the index's sentence, or the caption."""
         if self.entry is None:
             return markdown(self.record["caption"])
         text = filled(self.entry.sentence, self.record)
@@ -285,7 +290,7 @@ class Figure:
 
     @cached_property
     def alt(self) -> str:
-        """The picture in words, without TeX: its headline, and what it shows."""
+        """The picture in words, without TeX: the headline and what it shows."""
         shows = self.sentence if self.entry else self.record["caption"]
         result, reading = headlines.above(self.slug, self.record)
         sentences = f"{result or self.title}. {reading} {shows}"
@@ -294,7 +299,7 @@ class Figure:
 
     @cached_property
     def claims(self) -> list[Claim]:
-        """The claims of its record."""
+        """The claims in the record of the figure."""
         return [Claim.of(claim) for claim in self.record["claims"]]
 
     def statement(self, claim: Claim) -> str:
@@ -308,7 +313,7 @@ class Figure:
         Returns
         -------
         str
-            The statement's name; if the claim has none, its source.
+            The statement's name or, if the claim has no statement, the claim's source.
         """
         return claim.number or claim.source.removeprefix(
             f"paper {self.record['paper']}, "
@@ -321,8 +326,8 @@ def figures() -> list[Figure]:
     Returns
     -------
     list of Figure
-        The figures, by paper, and within a paper in the order of the index. Those that
-        the index lacks come last.
+        The figures, by paper, and within a paper in the order of the index. Figures
+        that are not in the index come last.
 
     Raises
     ------
@@ -353,7 +358,7 @@ def figures() -> list[Figure]:
 
 
 def best() -> list[Figure]:
-    """Read the figures, each at its largest scale alone.
+    """Read the figures, each only at its largest scale.
 
     Returns
     -------
@@ -381,12 +386,13 @@ def templates(folder: Path = TEMPLATES) -> jinja2.Environment:
     Parameters
     ----------
     folder : Path, optional
-        Their folder. Default: the one of the tables.
+        The folder of the templates. The default is the folder for tables.
 
     Returns
     -------
     jinja2.Environment
-        The templates. What is put into one named NAME.html is escaped.
+        The templates. Texts that are inserted into a template named NAME.html are
+        escaped.
     """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -404,8 +410,8 @@ def templates(folder: Path = TEMPLATES) -> jinja2.Environment:
 def _expected(value: float | None, tolerance: float) -> str:
     """Write a value and its tolerance, such as 0.0243 ± 0.001.
 
-    The value has one digit more than the tolerance can tell apart. With the tolerance 0
-    it is "exactly" the value, of which at most six digits are written.
+    The value has one digit more than the tolerance can distinguish. If the tolerance is
+    0, the text is "exactly" and the value, with at most six digits.
     """
     if value is None:
         return "no value"
@@ -416,7 +422,7 @@ def _expected(value: float | None, tolerance: float) -> str:
 
 
 def _hours(entry: _Entry, record: Mapping) -> str:
-    """Say what trains the kept curves of a figure, and the processor hours."""
+    """Say how the kept curves of a figure were trained, and in how many hours."""
     hours = record["numbers"]["processor_hours"]["value"]
     return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
 
@@ -437,7 +443,7 @@ def _thumbnail(picture: str, alt: str) -> str:
 
 
 def _counted(claims: list[Mapping]) -> dict[str, int]:
-    """Count the claims that hold, that fail and that the data leave undecided."""
+    """Count the claims that hold, that fail, and that the data leave undecided."""
     undecided = sum(claim.get("verdict") == UNDECIDED for claim in claims)
     hold = sum(claim["holds"] is True for claim in claims)
     fail = len(claims) - hold - undecided
@@ -460,7 +466,7 @@ def _judged(rows: list[tuple[_Entry, Mapping]]) -> dict[str, int]:
 
 
 def renewed(text: str) -> str:
-    """Make every marked table of a text anew.
+    """Rewrite every marked table of a text.
 
     Parameters
     ----------
@@ -470,7 +476,7 @@ def renewed(text: str) -> str:
     Returns
     -------
     str
-        The text with its tables as the records have them.
+        The text with its tables made from the records.
 
     Raises
     ------

@@ -1,19 +1,18 @@
-r"""Measure paper A's Assumptions 1 and 2: by how much a data set satisfies or violates
-each.
+r"""Measure by how much a data set satisfies or violates paper A's Assumptions 1 and 2.
 
-Example 1 of paper A is data of class means: the samples of a class share their opt
-token (our reading). Assumption 1, as we read it, bounds inner products that involve a
-token which is not an opt token, and those of two queries; it does not bound the inner
-product of two opt tokens.
+In Example 1 of paper A the opt tokens are class means: the samples of a class share
+their opt token (our reading). Assumption 1, as we read it, bounds the inner products of
+two queries, and those of two tokens of which at least one is not an opt token. It does
+not bound the inner product of two opt tokens.
 
 The inequalities of Assumption 1 are blank in our copy of the paper.
-`near_orthogonality` measures a sufficient condition of ours instead. What it must give
-is Lemma 5: while the softmax weight of a sample's opt token is at most 1/2, a step
-along the negative gradient does not lower it.
+`near_orthogonality` measures a sufficient condition of ours instead. Our condition must
+imply Lemma 5: while the softmax weight of a sample's opt token is at most 1/2, a step
+along the negative gradient does not lower this weight.
 
 Derivation. Sample i has tokens x_{i,t}, the query z_i, the opt token o_i = x_{i,opt},
-its softmax weight p_i, and the gap Delta_i of its score to that of the other tokens,
-which have equal scores r_i (Assumption 2). T is the number of tokens of a sample, n the
+its softmax weight p_i, and the score gap Delta_i: the score of o_i minus the score r_i
+that all other tokens share (Assumption 2). T is the number of tokens of a sample, n the
 number of samples.
 
 1. With m_i the mean of the other tokens under their softmax weights, the negative
@@ -25,28 +24,31 @@ number of samples.
        c_j ||z_j||^2 <o_j - x, o_j - m_j>
            + sum_{i != j} c_i <z_i, z_j> <o_j - x, o_i - m_i>.
    If this is not negative for any other token x, then p_j does not fall, however long
-   the step.
+   the step is.
 3. Let mu bound |<x, x'>| for any two tokens at different places of which at least one
-   is not an opt token. Then <o_j, x>, <o_j, m_j> and -<x, m_j> are at most mu. (<x,
-   m_j> also contains a nonnegative multiple of ||x||^2, which only lowers
+   is not an opt token. Then <o_j, x>, <o_j, m_j> and -<x, m_j> are at most mu. (The
+   product <x, m_j> also contains a nonnegative multiple of ||x||^2, which only lowers
    -<x, m_j>.) With a the smallest norm of an opt token,
        <o_j - x, o_j - m_j> >= a^2 - 3 mu.
-4. Nothing bounds <o_j, o_i> but Cauchy and Schwarz. With U the largest norm of an opt
+4. Only the Cauchy-Schwarz inequality bounds <o_j, o_i>. With U the largest norm of an
+  opt
    token,
        |<o_j - x, o_i - m_i>| <= U^2 + 3 mu.
 5. Let b be the smallest norm of a query, nu the largest |<z_i, z_j>| of two samples'
-   queries, and C an upper bound of c_i / c_j. The first term of step 2 outweighs the
-   others if
+   queries, and C an upper bound of c_i / c_j. The first term of step 2 outweighs all
+   other terms if
        b^2 (a^2 - 3 mu) >= (n - 1) C nu (U^2 + 3 mu).
 6. C for the exponential loss, f_i = r_i + p_i Delta_i: c_i = e^{-r_i} h(p_i, Delta_i)
    with h(p, Delta) = Delta e^{-p Delta} p (1 - p). log h is concave in p. So over p_j
-   in [phi, 1/2] its minimum is at an end. Over all p_i its maximum is where 1/p - 1/(1
-   - p) = Delta. We take phi = 1/(e T): a small start gives at least this weight (Lemma
-   4), and by the condition no step lowers it before it is 1/2. A step from above 1/2
-   must be short enough not to end below phi.
+   in [phi, 1/2] h has its minimum at an end of the interval. Over all p_i it has its
+   maximum where 1/p - 1/(1
+   - p) = Delta. We take phi = 1/(e T): at a small start the weight is at least phi
+     (Lemma 4), and by the condition no step lowers the weight before it is 1/2. A step
+     from above 1/2 must be short enough not to end below phi.
 
-So the opt tokens of a class may be equal. What decides is nu / b^2, which is about the
-square root of (log n)/d for random queries. So the dimension d decides.
+So the opt tokens of a class may be equal. Whether the condition holds depends mainly on
+nu / b^2, which is about the square root of (log n)/d for random queries, and so on the
+dimension d.
 """
 
 import numpy as np
@@ -59,8 +61,9 @@ from papers.a.statements import PAPER
 
 
 def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return |<x, x'>| for any two tokens of a run, (runs, n T, n T), and ||x||^2 for
-    every token, (runs, n, T).
+    """Return |<x, x'>| for any two tokens of a run, and ||x||^2 for every token.
+
+    The two arrays have the shapes (runs, n T, n T) and (runs, n, T).
     """
     runs, n, T, d = tokens.shape
     flat = tokens.X.reshape(runs, n * T, d)
@@ -71,26 +74,29 @@ def _token_products(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
 
 def _largest_outside(products: np.ndarray, excluded: np.ndarray) -> np.ndarray:
     """Return, for each run, the largest of the products (runs, m, m) that are not
-    `excluded`, (runs,).
+    `excluded`.
 
-    Products are at least 0. `excluded` is a bool array, (m, m) or (runs, m, m). If all
-    pairs are excluded, the result is 0.
+    The result has the shape (runs,). Products are at least 0. `excluded` is a bool
+    array, (m, m) or (runs, m, m). If all pairs are excluded, the result is 0.
     """
     return np.where(excluded, 0.0, products).max((1, 2))
 
 
 def _of_opt_tokens(values: np.ndarray, tokens: TokenSet) -> np.ndarray:
-    """Select the values (runs, n, T) at the opt tokens, (runs, n)."""
+    """Select the values (runs, n, T) at the opt tokens.
+
+    The result has the shape (runs, n).
+    """
     return np.take_along_axis(values, tokens.opt[..., None], -1)[..., 0]
 
 
 def near_orthogonality(tokens: TokenSet) -> np.ndarray:
-    """Measure the room that a data set leaves under Assumption 1, as we read it.
+    """Measure the room that a data set leaves in Assumption 1, as we read it.
 
     Parameters
     ----------
     tokens : TokenSet
-        Data sets of n samples of T tokens in dimension d, one a run, that satisfy
+        Data sets of n samples of T tokens in dimension d, one per run, that satisfy
         Assumption 2. No token is masked.
 
     Returns
@@ -98,14 +104,15 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
     numpy.ndarray
         b^2 (a^2 - 3 mu) / ((n - 1) C nu (U^2 + 3 mu)) of each run, shape (runs,), with
         the symbols of the derivation at the top of this file. At 1 or more the
-        condition holds. It is negative if a^2 < 3 mu, and infinite for one sample.
+        condition holds. It is negative if a^2 < 3 mu, and infinite if n = 1.
     """
     runs, n, T, _ = tokens.shape
     if n == 1:
         return np.full(runs, np.inf)
     products, squared_norms = _token_products(tokens)
 
-    # mu is over two tokens at different places, at least one of which is not opt.
+    # mu is a maximum over pairs of tokens at different places, at least one of which is
+    # not an opt token.
     is_opt = (np.arange(T) == tokens.opt[..., None]).reshape(runs, n * T)
     two_opt_tokens = is_opt[:, :, None] & is_opt[:, None, :]
     same_place = np.eye(n * T, dtype=bool)
@@ -116,7 +123,7 @@ def near_orthogonality(tokens: TokenSet) -> np.ndarray:
     a_squared = opt_squared.min(1)
     U_squared = opt_squared.max(1)
 
-    # b is the smallest norm of a query; nu is over the queries of two samples.
+    # b is the smallest norm of a query; nu is a maximum over pairs of queries.
     query_products = np.abs(tokens.z @ np.swapaxes(tokens.z, 1, 2))
     b_squared = np.diagonal(query_products, axis1=1, axis2=2).min(1)
     nu = _largest_outside(query_products, np.eye(n, dtype=bool))
@@ -135,7 +142,7 @@ def pull_ratio(tokens: TokenSet) -> np.ndarray:
     Parameters
     ----------
     tokens : TokenSet
-        Data sets that satisfy Assumption 2, without masked tokens; the loss is
+        Data sets that satisfy Assumption 2, without masked tokens. The loss is
         exponential.
 
     Returns
@@ -158,7 +165,8 @@ def pull_ratio(tokens: TokenSet) -> np.ndarray:
 
 
 def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
-    """Measure the room under a stricter condition, which bounds two opt tokens as well.
+    """Measure the room in a stricter condition, which bounds the inner product of two
+    opt tokens too.
 
     Parameters
     ----------
@@ -170,12 +178,12 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
     -------
     numpy.ndarray
         b^2 (a^2 - 3 mu) / (4 n C mu^2), shape (runs,). Here mu bounds |<x, x'>| of any
-        two tokens at different places, a is the smallest norm of an opt token and b of
-        a query, and C = e^{Delta_max/2} Delta_max / (4 Delta_min phi (1 - phi)) with
-        phi = 1/(e T). Delta_max and Delta_min are the largest and the smallest score
-        gap of a sample.
-        At 1 or more the condition holds. Class means never satisfy it, as a class
-        shares its opt token; Gaussian tokens do if d is large.
+        two tokens at different places, a is the smallest norm of an opt token, b the
+        smallest norm of a query, and C = e^{Delta_max/2} Delta_max / (4 Delta_min phi
+        (1 - phi)) with phi = 1/(e T). Delta_max and Delta_min are the largest and the
+        smallest score gap of a sample. At 1 or more the condition holds. Class means
+        never satisfy it, because the samples of a class share their opt token. Gaussian
+        tokens satisfy it if d is large.
     """
     _, n, T, _ = tokens.shape
     products, squared_norms = _token_products(tokens)
@@ -196,19 +204,19 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
 
 
 def score_gaps(tokens: TokenSet) -> tuple[np.ndarray, np.ndarray]:
-    """Measure by how much the opt token scores best, and how equal the other scores
-    are.
+    """Measure by how much the opt token scores higher than the other tokens, and how
+    equal their scores are.
 
     Parameters
     ----------
     tokens : TokenSet
-        Data sets of n samples of T tokens, one a run. No token is masked.
+        Data sets of n samples of T tokens, one per run. No token is masked.
 
     Returns
     -------
     gap : numpy.ndarray
-        The smallest value of the opt token's score minus another token's, divided by
-        the largest size of a score, shape (runs,). It is not positive if another token
+        The smallest difference of the opt token's score and another token's, divided by
+        the largest absolute score, shape (runs,). It is not positive if another token
         scores as high as the opt token.
     imbalance : numpy.ndarray
         The largest range of the other tokens' scores in a sample, divided by that
@@ -244,8 +252,9 @@ def theorem1_claims(
     Returns
     -------
     list of Claim
-        First one claim per hypothesis, about the worst run. Then the claims on the
-        exponent in t of the direction error over the last decade, and on Lemma 5.
+        First come the claims about the hypotheses, one each, measured on the worst run.
+        Then come the claims about the exponent in t of the direction error over the
+        last decade, and about Lemma 5.
     """
     tokens = problem.tokens
     T = tokens.shape[2]

@@ -2,14 +2,15 @@
 sentence.
 
 Our copy of the text lacks the numbers of these figures: step sizes, caps, horizons and
-sizes. So we only know their sentences. `figure2` and `figure3` measure each sentence on
-the runs of one setting, and `sweep2` and `sweep3` on every setting of a grid.
+sizes. So we know only what the text says about them. `figure2` and `figure3` measure
+each sentence on the runs of one setting, and `sweep2` and `sweep3` on every setting of
+a grid.
 
 "Ahead" is our reading of "faster": one rule is ahead of another if no metric of the
 figure has a smaller value for it. A sentence with "ahead" is about the recorded
-iterations from `FIRST` to the horizon. We leave out the first iterations, because there
-the rules have hardly left the start, and momentum 0.9 needs about ten iterations to
-build up.
+iterations from `FIRST` to the horizon. We leave out the first iterations, because the
+rules have hardly left the start by then, and a momentum of 0.9 needs about ten
+iterations to build up.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +29,12 @@ from lib.dynamics import History, Rule, Start
 from papers.fits import exponent
 
 FIRST = 20  # the first iteration at which "ahead" is required
-SLIGHTLY = 1.25  # our upper bound on "slightly faster": about a tenth of a decade
+# our upper bound on the factor of "slightly faster": about a tenth of a decade
+SLIGHTLY = 1.25
 # Our bound on "a similar rate" of two losses: their exponents differ by at most 5 %.
 ALIKE = 0.05
-SLOWED = 0.5  # our bound on "slow down": the last step is at most half of the longest
+# our bound on "slow down": the last step is at most half as long as the longest
+SLOWED = 0.5
 # Our bound on "after some time": the cap binds in the second half of the run.
 HALF = 0.5
 
@@ -39,7 +42,7 @@ Metric = Callable[[History], np.ndarray]
 
 
 def mean_log_miss(history: History) -> np.ndarray:
-    """Return log of the mean over samples of 1 - p_opt, which does not underflow.
+    """Return the logarithm of the mean of 1 - p_opt over samples, without underflow.
 
     Parameters
     ----------
@@ -54,9 +57,9 @@ def mean_log_miss(history: History) -> np.ndarray:
     return largest[..., 0] + np.log(np.exp(history.log_miss - largest).mean(-1))
 
 
-# The metrics of the panels, as numbers (runs, k) that grow during training. Each metric
-# orders the rules as its panel does, but stays exact when the value in the panel rounds
-# to one.
+# The metrics of the panels, as arrays (runs, k) of numbers that grow during training.
+# Each metric orders the rules in the same way as its panel, but stays exact when the
+# value in the panel rounds to one.
 FIGURE2_METRICS: dict[str, Metric] = {
     "train loss": lambda history: -history.log_gap,
     "norm of W": lambda history: history.norm,
@@ -68,8 +71,8 @@ FIGURE3_METRICS: dict[str, Metric] = {
     "norm of u": lambda history: history.head_norm,
     "alignment of u": lambda history: -history.head_direction_error["u_mm"],
 }
-# The values that Figure 3's panels draw, except the loss. The word "slightly" in the
-# text refers to these values.
+# The values drawn in the panels of Figure 3, except the loss. The word "slightly" in
+# the text refers to these values.
 FIGURE3_DRAWN: dict[str, Metric] = {
     "norm of W": lambda history: history.norm,
     "norm of u": lambda history: history.head_norm,
@@ -82,8 +85,8 @@ FIGURE3_DRAWN: dict[str, Metric] = {
 class Sentence(NamedTuple):
     """A sentence of the text as a claim.
 
-    `words` says what is measured, `bound` what is required ("≥ 1"), `section` where the
-    text says it, `short` how a figure says it.
+    `words` says what is measured and `bound` what is required ("≥ 1"). `section` says
+    where the text makes the statement, and `short` is its wording in a figure.
     """
 
     words: str
@@ -181,7 +184,9 @@ for _name in FIGURE3_DRAWN:
 
 @dataclass(frozen=True)
 class Setting:
-    """The free numbers of Figure 2, 3 or 5. Figure 3 has no cap of NGD: inf.
+    """The free numbers of Figure 2, 3 or 5.
+
+    In Figure 3 NGD has no cap: `ngd_cap` is inf.
 
     Attributes
     ----------
@@ -243,21 +248,22 @@ def share_ahead(
 ) -> np.ndarray:
     """Return the share of records at which one rule is ahead of another in all metrics.
 
-    A rule is ahead at a record if each of its values is at least as large.
+    A rule is ahead at a record if each of its values is at least as large as the other
+    rule's.
 
     Parameters
     ----------
     fast, slow : History
         Two rules' runs with the same records.
     metrics : mapping of str to function
-        Each returns values (runs, k) that grow during training.
+        Each function returns values of shape (runs, k) that grow during training.
     horizon : int
         The records with FIRST <= t <= horizon are compared.
 
     Returns
     -------
     ndarray, shape (runs,)
-        Between 0 and 1; NaN if no record is compared.
+        The share, between 0 and 1. It is NaN if no record is compared.
     """
     counted = (fast.iterations >= FIRST) & (fast.iterations <= horizon)
     everywhere = np.ones((len(fast.norm), counted.sum()), bool)
@@ -267,10 +273,10 @@ def share_ahead(
 
 
 def capped_since(history: History, cap: float) -> np.ndarray:
-    """Return the index of the first record from which on every step is at the cap,
-    (runs,).
+    """Return the index of the first record from which on every step is at the cap.
 
-    A run whose last recorded step is below the cap gets the number of records.
+    The result has the shape (runs,). For a run whose last recorded step is below the
+    cap, the result is the number of records.
     """
     below = history.log_step < np.log(cap) - 1e-12
     last_below = below.shape[1] - below[:, ::-1].argmax(1)
@@ -278,10 +284,10 @@ def capped_since(history: History, cap: float) -> np.ndarray:
 
 
 def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarray]:
-    """Measure the sentences of `FIGURE2`, {name: values (runs,)}.
+    """Measure the sentences of `FIGURE2`, and return {name: values (runs,)}.
 
     `runs` has the rules of `rules2`, all with the same records. The horizon of the
-    `setting` is one of them.
+    `setting` is one of the recorded iterations.
     """
     ngd = runs["NGD"]
     polyak = runs["Polyak-step"]
@@ -308,14 +314,15 @@ def values2(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarr
 def capped_is_gd(
     runs: Mapping[str, History], problem: Minimal, setting: Setting
 ) -> float:
-    """Compare Polyak's rule, once its cap binds in all runs, with GD from the same W
-    and with step size eta_max.
+    """Compare Polyak's rule, from when its cap binds in all runs, with GD that starts
+    from the same W and has the step size eta_max.
 
     Returns
     -------
     float
-        The largest relative difference of W over the runs, at the horizon, which is one
-        of the records. It is NaN if the cap does not bind before the horizon.
+        The largest relative difference between the two W over the runs, at the horizon,
+        which is one of the recorded iterations. It is NaN if the cap does not bind
+        before the horizon.
     """
     polyak = runs["Polyak-step"]
     begin = int(capped_since(polyak, setting.polyak_cap).max())
@@ -334,10 +341,10 @@ def capped_is_gd(
 
 
 def values3(runs: Mapping[str, History], setting: Setting) -> dict[str, np.ndarray]:
-    """Measure the sentences of `FIGURE3`, {name: values (runs,)}.
+    """Measure the sentences of `FIGURE3`, and return {name: values (runs,)}.
 
-    `runs` has the rules of `rules3`, all with the same records. Some of them lie
-    between `FIRST` and the horizon of the `setting`.
+    `runs` has the rules of `rules3`, all with the same records. Some of the recorded
+    iterations lie between `FIRST` and the horizon of the `setting`.
     """
     gd, ngd, joint, polyak = (runs[name] for name in rules3(setting))
     horizon = setting.horizon
@@ -374,7 +381,7 @@ def claims_of(
     why: Mapping[str, str] | None = None,
     ours: bool = False,
 ) -> list[Claim]:
-    """Return one claim per sentence, about the worst of its values.
+    """Return one claim per sentence, about the worst of the sentence's values.
 
     Parameters
     ----------
@@ -384,10 +391,10 @@ def claims_of(
     values : mapping of str to ndarray
         The values of each sentence by its name, as `values2` or `values3` return them.
     why : mapping of str to str, optional
-        By a sentence's name, the reason to give if it fails.
+        By a sentence's name, the reason to give if the sentence fails.
     ours : bool
-        Whether the text says this about another figure, so that the claim about this
-        figure is ours.
+        Whether the text says these sentences about another figure, so that the claims
+        about this figure are ours.
     """
     made = []
     for name, sentence in sentences.items():
@@ -404,13 +411,15 @@ def claims_of(
 def truths(
     figure: str, sentences: Mapping[str, Sentence], values: Mapping[str, np.ndarray]
 ) -> dict[str, bool]:
-    """Return whether each sentence is true of all runs of a setting."""
+    """Return, for each sentence, whether it is true of all runs of a setting."""
     made = claims_of(figure, sentences, values)
     return {name: claim.holds for name, claim in zip(sentences, made, strict=True)}
 
 
 class Sweep(NamedTuple):
-    """The sentences that are true in each setting; `true` is (settings, sentences)."""
+    """The sentences that are true in each setting; `true` has the shape (settings,
+    sentences).
+    """
 
     settings: list[Setting]
     sentences: list[str]
@@ -464,7 +473,7 @@ def _swept(
 
     `rules_of` returns the rules of a setting by name, `train` turns {text: rule} into
     {text: history}, and `values_of` measures the sentences on the runs of a setting.
-    Returns the Sweep.
+    The function returns the Sweep.
     """
     settings = list(_grid(grid))
     # Settings share rules: equal rules are trained once.

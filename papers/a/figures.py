@@ -1,6 +1,6 @@
-"""Paper A's Figures 2, 3 and 5 in the paper's panels, each followed by what we add.
+"""Paper A's Figures 2, 3 and 5 with the paper's panels, each followed by our additions.
 
-What we add has its own figures: rules without a cap on logarithmic axes, Lemma 5,
+Our additions have their own figures: rules without a cap on logarithmic axes, Lemma 5,
 Eq. 13 with its decay, and Figure 2's problem over a million iterations.
 """
 
@@ -37,11 +37,11 @@ def _over_time(
     Parameters
     ----------
     axes : sequence of Axes
-        One for each of panels(history), {title: values (runs, k)}.
+        One for each entry of panels(history), which is {title: values (runs, k)}.
     histories : mapping of str to History
-        Rules by the name that the legend shows.
+        The rules, by the name that the legend shows.
     panels : function
-        From a history to {title: values (runs, k)}.
+        A function from a history to {title: values (runs, k)}.
     shown : slice
         The records that are drawn.
     """
@@ -77,8 +77,9 @@ def figure2(
     histories : mapping of str to History
         The rules of `figure_sentences.rules2`.
     setting : Setting
-        Its horizon is the last iteration drawn. The mark is drawn at the iteration from
-        which every step of Polyak's rule is at `polyak_cap`. All runs must get there.
+        The horizon of the setting is the last iteration drawn. The mark is drawn at the
+        iteration from which every step of Polyak's rule is at `polyak_cap`. All runs
+        must reach such an iteration.
     least_loss : ndarray, shape (runs,)
         L*, the infimum of the train loss.
     caption : str
@@ -163,7 +164,7 @@ def figure2_beyond(histories: Histories, caption: str) -> Figure:
 
 
 def smallest_weights(crowd: History, caption: str) -> Figure:
-    """Draw Lemma 5 on many data sets: the smallest weight of a best token over the
+    """Draw Lemma 5 on many data sets: the smallest weight of an opt token over the
     samples, where each weight is divided by its value at the start.
 
     Parameters
@@ -207,12 +208,12 @@ def settings(
     Parameters
     ----------
     sweep : Sweep
-        Which sentences are true in which settings.
+        The sentences that are true in each setting.
     sentences : mapping of str to Sentence
     caption : str
     """
     always = [each for each in sentences if sweep.shares[each] == 1]
-    # Those that are always true come last, since they may share a row.
+    # Sentences that are always true come last, because they may share a row.
     order = sorted(sentences, key=lambda each: (sweep.shares[each], each in always))
     names = [sentences[each].short for each in order]
     if len(always) > 2:
@@ -248,8 +249,8 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
     """Draw a long run: the direction error, and its exponent in t in each decade.
 
     `histories` has the rules by name. `plain_error` (steps,) is the direction error of
-    NGD at t = 1, 2, ... in plain float64, without our care for rounding; it has more
-    than 100 steps.
+    NGD at t = 1, 2, ... in plain float64, without our measures against rounding errors.
+    It must have more than 100 steps.
     """
     figure, (error, rate) = plots.panels(1, 2, height=3.1)
     steps = int(next(iter(histories.values())).iterations[-1])
@@ -293,10 +294,10 @@ def cost(
     Parameters
     ----------
     sentences : ndarray (k,)
-        How many sentences the data have, in each measurement.
+        The number of sentences in the data, for each measurement.
     gram, factored : ndarray (k,)
-        Seconds for a step in either form; NaN where it was not measured. The last of
-        `factored` must be known.
+        The seconds per step in each of the two forms. They are NaN where they were not
+        measured. The last entry of `factored` must be known.
     caption : str
     """
     figure, (step,) = plots.panels(1, 1, height=2.9)
@@ -351,8 +352,8 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
     for axis in alignments:
         low = axis.get_ylim()[0]
         axis.set_ylim(low, 1 + 0.06 * (1 - low))
-    # The text says "slightly". We print by how much for ||W||, the metric in which the
-    # two NGD rules differ most.
+    # The text says "slightly". For ||W||, the metric in which the two NGD rules differ
+    # most, we print by how much they differ.
     high, low = (
         np.median(histories[name].norm[:, shown][:, -1])
         for name in ("NGD", "NGD-joint")
@@ -376,7 +377,7 @@ def figure3_beyond(decayed: History, step_size: float, caption: str) -> Figure:
         Runs of NGD with decaying steps, in joint training. Two marks are at the
         iterations 1,000 and 5,000, which must be recorded.
     step_size : float
-        eta of Eq. 13.
+        The step size eta of Eq. 13.
     caption : str
     """
     figure, (axis,) = plots.panels(1, 1, height=2.8)
@@ -407,13 +408,13 @@ def theorem1(history: History, caption: str) -> Figure:
     history : History
         Runs of NGD with the target "W_mm".
     caption : str
-        What is drawn, for below the figure.
+        The text below the figure, which says what is drawn.
 
     Returns
     -------
     Figure
-        The direction error of each run, with stubs that show the slopes of t^-1/2 and
-        1/t.
+        The direction error of each run, with short lines that show the slopes of t^-1/2
+        and 1/t.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     look = plots.look("NGD")

@@ -1,9 +1,9 @@
-"""What paper A (2402.05738) states about training W with a fixed head, on histories.
+"""What paper A (2402.05738) states about training W with a fixed head, checked on
+histories.
 
-Constants that our copy of the text lacks are derived under Assumption 2. If several
-runs enter a claim, the claim is about the worst of them. `solution` is the solution of
-a token SVM, with its `norm` and `W`; the target "W_mm" of a history is the direction of
-this W.
+Our copy of the text lacks some constants; we derive them under Assumption 2. A claim
+about several runs is about the worst of them. `solution` is the solution of a token
+SVM, with its `norm` and `W`. The target "W_mm" of a history is the direction of this W.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from papers.a.statements import PAPER
 from papers.fits import exponent, first_below, fitted_slope, log_slope
 
 claim = PAPER.claim
-# Rules are compared by the iteration at which their loss gap falls to this value.
+# We compare rules by the iteration at which their loss gap L - L* falls to this value.
 THRESHOLD = 0.01
 
 
@@ -46,9 +46,9 @@ def svm_certificate(solution: MaxMargin, name: str = "W_mm") -> Claim:
 def direction(history: History, rule: str, since: float, number: str) -> list[Claim]:
     """Check that the direction error falls at least like t^-1/2 for t >= since.
 
-    Returns one claim. Its remark says whether the exponents of all runs are within 0.05
-    of -1, which is our own statement. `number` is the statement that the claim is
-    about, such as "Theorem 1".
+    The function returns one claim. The claim's remark says whether the exponents of all
+    runs are within 0.05 of -1, which is our own statement. `number` names the statement
+    that the claim is about, such as "Theorem 1".
     """
     slopes = exponent(history, "W_mm", since)
     furthest_off = np.abs(slopes + 1).max()
@@ -68,10 +68,11 @@ def direction(history: History, rule: str, since: float, number: str) -> list[Cl
 
 
 def lemma5(history: History, rule: str) -> list[Claim]:
-    """Check Lemma 5: p_opt(t) >= p_opt(0) / 2, and while p_opt is at most 1/2 it does
-    not fall from one record to the next.
+    """Check Lemma 5: p_opt(t) >= p_opt(0) / 2, and p_opt does not fall from one record
+    to the next while it is at most 1/2.
 
-    Returns two claims about the worst sample. p_opt(0) is that of the first record.
+    The function returns two claims about the worst sample. p_opt(0) is p_opt at the
+    first record.
     """
     p_opt = -np.expm1(history.log_miss)  # (runs, k, n)
     growth = np.where(p_opt[:, :-1] <= 0.5, p_opt[:, 1:] / p_opt[:, :-1], np.inf)
@@ -80,7 +81,9 @@ def lemma5(history: History, rule: str) -> list[Claim]:
 
 
 def lemma7(history: History, step_size: float) -> Claim:
-    """Check that ||W_t|| grows by eta per step over the last decade (ours)."""
+    """Check that ||W_t|| grows by eta per step over the last decade (our own
+    statement).
+    """
     slopes = fitted_slope(history.iterations, history.norm, history.iterations[-1] / 10)
     return claim("lemma7.lower", slopes / step_size)
 
@@ -88,20 +91,21 @@ def lemma7(history: History, step_size: float) -> Claim:
 def margin_growth(
     history: History, rule: str, predicted: np.ndarray, since: float
 ) -> Claim:
-    """Check the rate at which the largest 1 - p_opt of a run decays (ours).
+    """Check the rate at which the largest 1 - p_opt of a run decays (our own
+    statement).
 
-    Its logarithm falls by `predicted` (runs,) per iteration. This is eta/||W_mm|| for
-    NGD, eta/((1-beta)||W_mm||) with momentum beta, and 1/2 for Polyak's step, because
-    near saturation L - L* = ||grad L|| ||W_mm||.
+    The logarithm of this value must fall by `predicted` (runs,) per iteration. The
+    prediction is eta/||W_mm|| for NGD, eta/((1-beta)||W_mm||) with momentum beta, and
+    1/2 for Polyak's step, because near saturation L - L* = ||grad L|| ||W_mm||.
     """
     fall = -fitted_slope(history.iterations, history.log_miss.max(-1), since)
     return claim("sharp", fall / predicted, rule)
 
 
 def polyak_step_norm(history: History, solution: MaxMargin) -> Claim:
-    """Check that the norm of Polyak's step tends to ||W_mm|| / 2 (ours).
+    """Check that the norm of Polyak's step tends to ||W_mm|| / 2 (our own statement).
 
-    Measured is the step at the last record of a run without a cap.
+    We measure the step at the last record of a run without a cap.
     """
     step = np.exp(history.log_step[:, -1] + history.log_gradient[:, -1])
     return claim("sharp.polyak_step", step / (solution.norm / 2))
@@ -113,12 +117,12 @@ def fastest_at_first(
     rivals: Iterable[str] = ("GD", "NGD", "NGD-mom"),
     number: str = "Section 3.2",
 ) -> Claim:
-    """Check that `rule` reaches L - L* <= THRESHOLD first in every run, or in a tie.
+    """Check that no rival reaches L - L* <= THRESHOLD before `rule` in any run.
 
-    Measured is the number of iterations that `rule` needs, divided by that of the
-    fastest of the `rivals`, in the worst run. Iterations are counted to the first
-    record below THRESHOLD. The ratio is infinite if only `rule` misses THRESHOLD, and
-    NaN if all rules do.
+    We measure the number of iterations that `rule` needs, divided by the number that
+    the fastest of the `rivals` needs, in the worst run. Iterations are counted up to
+    the first record at which L - L* is below THRESHOLD. The ratio is infinite if only
+    `rule` misses THRESHOLD, and NaN if all rules do.
     """
 
     def below(run: History):
@@ -134,7 +138,8 @@ def decade_exponents(
 ) -> dict[str, np.ndarray]:
     """Fit the exponent in t of the direction error, in each decade from t = 10 on.
 
-    Only whole decades up to `steps` count. Returns {rule: exponents (runs, decades)}.
+    Only whole decades up to `steps` count. The result is {rule: exponents (runs,
+    decades)}.
     """
     decades = 10 ** np.arange(1, int(np.log10(steps)))
     return {
@@ -147,9 +152,10 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
     """Check the exponents of the direction error in the last decade.
 
     `last` is {rule: exponents (runs,)}, with the rules "NGD", "NGD-mom", "Polyak, no
-    cap" and "GD". They must be -1 (our own statement), except for GD, for which they
-    must be near 0. Measured is the run whose error falls most slowly; for GD it is the
-    one whose error falls fastest. A further claim compares NGD with Theorem 1.
+    cap" and "GD". The exponents must be -1 (our own statement), except that the
+    exponents of GD must be near 0. We measure the run whose error falls most slowly;
+    for GD, we measure the run whose error falls fastest. A further claim compares NGD
+    with Theorem 1.
     """
     ngd, momentum, polyak = (
         last[name].max() for name in ("NGD", "NGD-mom", "Polyak, no cap")
@@ -161,11 +167,12 @@ def horizon_claims(last: Mapping[str, np.ndarray]) -> list[Claim]:
 def _theorem5(
     history: History, step_size: float, tokens: TokenSet, solution: MaxMargin
 ) -> Claim:
-    """Check that error(t)/sqrt(log t/t) does not grow after t_0 (ours).
+    """Check that error(t)/sqrt(log t/t) does not grow after t_0 (our own statement).
 
-    Here t_0 = 2 B^2 ||W_mm||/eta, with B the largest norm of a token or query. Measured
-    is the largest value at a later record, divided by that at the first record from t_0
-    on. It is NaN if a run has fewer than two records from t_0 on.
+    Here t_0 = 2 B^2 ||W_mm||/eta, with B the largest norm of a token or query. We
+    measure the largest value at a later record, divided by the value at the first
+    record from t_0 on. The result is NaN if a run has fewer than two records from t_0
+    on.
     """
     moved = history.iterations > 1
     t = history.iterations[moved]
@@ -190,20 +197,20 @@ def small_start(
     solution: MaxMargin,
     step_size: float,
 ) -> Iterator[Claim]:
-    """Check NGD, GD, GD with growing steps, and Polyak's step, all from a small start.
+    """Check NGD, GD, GD with growing steps, and Polyak's rule, all from a small start.
 
-    The claims are what the paper says and what we derive from it; the source of each
-    says which. `histories` has the four rules by name: "NGD", "GD", "Polyak" and
-    `GROWING`. The first three have the same iterations. `step_size` is that of NGD.
-    Exponents and slopes are fitted over the last decade of iterations. Yields one claim
-    after the other.
+    Some claims are what the paper says, others what we derive from it; the source of
+    each claim says which. `histories` has the four rules by name: "NGD", "GD", "Polyak"
+    and `GROWING`. The first three are recorded at the same iterations. `step_size` is
+    the step size of NGD. Exponents and slopes are fitted over the last decade of
+    iterations. The function yields one claim after the other.
     """
     ngd = histories["NGD"]
     gd = histories["GD"]
     polyak = histories["Polyak"]
-    t = ngd.iterations  # of all three
+    t = ngd.iterations  # of NGD, GD and Polyak
     since = t[-1] / 10
-    # (L - L*)/(||grad L|| ||W_mm||) under Polyak's step, (runs, late records)
+    # (L - L*)/(||grad L|| ||W_mm||) under Polyak's rule, an array (runs, late records)
     log_ratio = polyak.log_gap - polyak.log_gradient - np.log(solution.norm)[:, None]
     ratio = np.exp(log_ratio[:, t >= since].clip(max=700))
     yield _theorem5(ngd, step_size, tokens, solution)
@@ -211,7 +218,7 @@ def small_start(
     yield claim("growth.Polyak", log_slope(t, polyak.norm, since))
     yield polyak_step_norm(polyak, solution)
     yield margin_growth(polyak, "Polyak", np.full(len(tokens.y), 0.5), since)
-    yield claim("theorem7.gap", furthest(ratio, 1.0))  # of all runs and late records
+    yield claim("theorem7.gap", furthest(ratio, 1.0))  # over all runs and late records
     yield claim("lemma1", log_slope(t, -ngd.log_miss.max(-1), since))
     yield margin_growth(ngd, "NGD", step_size / solution.norm, since)
     yield claim("growth.NGD", log_slope(t, ngd.norm, since))
@@ -230,8 +237,7 @@ def growing_steps(step_size: float) -> Rule:
     Parameters
     ----------
     step_size : float
-        eta, at most 1/`smoothness`: the step size of plain GD, which eta_t never falls
-        below.
+        The step size eta of plain GD, at most 1/`smoothness`. eta_t is never below eta.
 
     Returns
     -------
@@ -242,9 +248,9 @@ def growing_steps(step_size: float) -> Rule:
     -----
     Under plain GD ||W_t|| grows like log t, which is slow. The late steps of plain GD
     are so short that its path is that of gradient flow. Longer steps along this path
-    show where it leads. The curvature of L falls with L - L*, so that even the longer
-    steps stay short compared with the inverse of the curvature. `theorem6` checks that
-    both rules follow the same path as far as plain GD gets.
+    show where the path leads. The curvature of L falls with L - L*, so that even the
+    longer steps stay short compared with the inverse of the curvature. `theorem6`
+    checks that both rules follow one path for as far as plain GD gets.
     """
 
     def law(t: np.ndarray, log_gap: np.ndarray, log_norm: np.ndarray):
@@ -266,9 +272,10 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
     Returns
     -------
     list of Claim
-        Two claims. The direction error of `growing` falls like a power of ||W_t|| over
-        the last decade of iterations. And when `growing` has the norm at which plain GD
-        ends, it has the same direction error as plain GD there.
+        The first claim says that the direction error of `growing` falls like a power of
+        ||W_t|| over the last decade of iterations. The second says that, when ||W_t||
+        under `growing` equals the norm at which plain GD ends, the direction error
+        equals that of plain GD at its end.
     """
     error = growing.direction_error["W_mm"]  # (runs, k)
     late = growing.iterations >= growing.iterations[-1] / 10
@@ -279,7 +286,7 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
         log_error = np.log(error[run])
         slopes.append(np.polyfit(log_norm[late], log_error[late], 1)[0])
         # We use the part of the run in which the norm only grows, because W may shrink
-        # at first if it starts far away.
+        # at first if it starts far from zero.
         since = int(log_norm.argmin())
         there = np.interp(
             np.log(plain.norm[run, -1]), log_norm[since:], log_error[since:]
@@ -291,11 +298,12 @@ def theorem6(plain: History, growing: History) -> list[Claim]:
 
 
 def smoothness(tokens: TokenSet) -> np.ndarray:
-    """Return our upper bound on ||Hessian of L||, (runs,), under Assumption 2 and the
-    exponential loss. No token may be masked.
+    """Return our upper bound on ||Hessian of L|| under Assumption 2 and the exponential
+    loss.
 
-    The bound is e^{-min gamma} D^2 (Delta^2/16 + Delta/4), with Delta the largest score
-    gap and D = max ||x_{i,s} - x_{i,t}|| ||z_i||.
+    The result has the shape (runs,). No token may be masked. The bound is e^{-min
+    gamma} D^2 (Delta^2/16 + Delta/4), with Delta the largest score gap and D = max
+    ||x_{i,s} - x_{i,t}|| ||z_i||.
     """
     scores = attention.scores(tokens, tokens.u)
     apart = np.linalg.norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], axis=-1)
@@ -305,11 +313,12 @@ def smoothness(tokens: TokenSet) -> np.ndarray:
 
 
 def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
-    """Return whether the last W_t has at most the direction `error` and selects every
-    opt token, (runs,).
+    """Return whether the last W_t has at most this direction `error` and selects every
+    opt token.
 
-    By default the alignment with W_mm must be at least 0.9. A token is selected if its
-    softmax weight is above 1/2. A run that ended early has not reached W_mm.
+    The result has the shape (runs,). The default `error` means that the alignment with
+    W_mm must be at least 0.9. A token is selected if its softmax weight is above 1/2. A
+    run that ended early has not reached W_mm.
     """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     return selects & (history.direction_error["W_mm"][:, -1] <= error)
@@ -318,8 +327,8 @@ def reached(history: History, error: float = 0.2**0.5) -> np.ndarray:
 def remark1(history: History, rule: str, start: str) -> Claim:
     """Check Remark 1: every run ends near the direction of W_mm.
 
-    Measured is the largest direction error at the last iteration. It is infinite if the
-    softmax weight of an opt token is at most 1/2.
+    We measure the largest direction error at the last iteration. It counts as infinite
+    if the softmax weight of an opt token is at most 1/2.
     """
     selects = history.log_miss[:, -1].max(-1) < np.log(0.5)
     error = np.where(selects, history.direction_error["W_mm"][:, -1], np.inf)
@@ -332,18 +341,18 @@ NOT_ORTHOGONAL = (  # why Lemma 5 fails on antipodal class means
     " 1: another sample pulls one sample's weight down"
 )
 
-# The functions below check Lemmas 2, 6 and 9 at the worst W that there is. Lemmas 2 and
-# 9 are about iterates; we check them at every W whose opt weights Lemmas 4 and 5 allow.
-# Let A_m = (x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t). Then -grad L is a sum
-# of c_m A_m, with c >= 0 under Assumption 2, and it depends on W only through the
-# margins <A_m, W>. Among all W with the same margins, the shortest is sum_m alpha_m
-# A_m, where K alpha = margins and K is the Gram matrix of the A_m. So we search over
-# the margins, which are n (T-1) numbers.
+# The functions below check Lemmas 2, 6 and 9 at the worst possible W. Lemmas 2 and 9
+# are about iterates; we check them at every W whose opt weights are possible by Lemmas
+# 4 and 5. Let A_m = (x_{i,opt} - x_{i,t}) z_i^T for the pairs m = (i, t). Then -grad L
+# is the sum of c_m A_m, with c >= 0 under Assumption 2, and it depends on W only
+# through the margins <A_m, W>. The shortest of all W with given margins is sum_m
+# alpha_m A_m, where K alpha = margins and K is the Gram matrix of the A_m. So we search
+# over the margins, which are n (T-1) numbers.
 
 
 def _pairs(tokens: TokenSet, run: int):
-    """Return the features A (m, d d_z) of one run's m pairs, their Gram matrix K (m,
-    m), and the scores (n, T), the opt token's first.
+    """Return the features A (m, d d_z) of one run's m pairs, the Gram matrix K (m, m)
+    of these features, and the scores (n, T), the opt token's first.
     """
     tokens = tokens.run(run)
     A = coordinates.constraint_rows(
@@ -359,10 +368,11 @@ def _pairs(tokens: TokenSet, run: int):
 
 
 def _pulls(scores: np.ndarray, margins: np.ndarray):
-    """Return the coefficients c (m,) of -grad L = sum_m c_m A_m, up to a positive
-    factor, for the exponential loss.
+    """Return the coefficients c (m,) of -grad L = sum_m c_m A_m, up to one common
+    positive factor, for the exponential loss.
 
-    W enters by its `margins` (m,), and `scores` (n, T) have the opt token's first.
+    W enters only through its `margins` (m,). In `scores` (n, T), the opt token's score
+    comes first.
     """
     opt = np.zeros((len(scores), 1))
     logits = np.concatenate([opt, -margins.reshape(len(scores), -1)], 1)
@@ -372,7 +382,7 @@ def _pulls(scores: np.ndarray, margins: np.ndarray):
 def lemma6(tokens: TokenSet, solution: MaxMargin) -> Claim:
     """Check Lemma 6: <-grad L/||grad L||, W_mm> >= c, with c = 1 / max_m ||A_m||.
 
-    The data satisfy Assumption 2. Measured is the left side divided by c. The bound is
+    The data satisfy Assumption 2. We measure the left side divided by c. The bound is
     attained when only one pair is not yet learnt. So we give each pair in turn the
     margin 0, and all others the margin 40.
     """
@@ -392,11 +402,11 @@ def _needed(
 ):
     """Find the largest epsilon that Lemma 2 needs at ||W|| = multiple ||W_mm||.
 
-    Lemma 2 says that -grad L has nearly as large an inner product with W_mm/||W_mm|| as
-    with W/||W||, up to the factor 1 - epsilon. Returns the largest such epsilon (float)
-    in run `run`, from `starts` local searches over W; the first begins at the direction
-    of W_mm, the others near it. From a W whose opt weights are below 1/(e T) a penalty
-    is subtracted.
+    Lemma 2 says that the inner product of -grad L with W_mm/||W_mm|| is at least 1 -
+    epsilon times the one with W/||W||. The function returns the largest epsilon (float)
+    that is needed in run `run`. It makes `starts` local searches over W; the first
+    begins at the direction of W_mm, the others near it. Where an opt weight of W is
+    below 1/(e T), a penalty is subtracted from the epsilon.
     """
     (A, K, scores) = _pairs(tokens, run)
     size = solution.norm[run]
@@ -438,10 +448,11 @@ def lemma2(
 ) -> list[Claim]:
     """Check Lemmas 2 and 9 by the eps that they need at ||W|| = r ||W_mm||.
 
-    Lemma 2 says R_eps = O~(1/eps), so that eps r / log r does not grow with r. Lemma 9
-    says that eps / log r falls at least like 1/r. These are our readings of O~. eps is
-    the largest value over all W of this norm, found by local searches from `starts`
-    starts in each of the first `runs` runs. The `radii` r are above 1 and ascending.
+    Lemma 2 says R_eps = O~(1/eps), which we read as: eps r / log r does not grow with
+    r. Lemma 9 says, in our reading of O~, that eps / log r falls at least like 1/r. eps
+    is the largest epsilon needed at any W of this norm, found by local searches from
+    `starts` starts in each of the first `runs` runs. The `radii` r are above 1 and
+    ascending.
     """
     needs = [
         [_needed(tokens, solution, run, r, starts) for r in radii]

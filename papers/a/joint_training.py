@@ -1,10 +1,10 @@
-"""What paper A (2402.05738) states and shows about training head u and W together.
+"""What paper A (2402.05738) states and shows about training the head u and W together.
 
-gamma* = 1/||u_mm|| is the largest margin of a unit head, and eta the step size. Eq. 13
-divides each of the two gradients by its own norm, and has the step size eta (t+1)^-2/3.
-Quantities that grow like t^{1/3} are compared with S_t = sum_{s<=t} s^{-2/3}, the sum
-of the step sizes divided by eta, because between 500 and 5000 steps S_t itself still
-grows like t^0.36. If several runs enter a claim, the claim is about the worst of them.
+gamma* = 1/||u_mm|| is the largest margin of a unit head, and eta is the step size. Eq.
+13 divides each of the two gradients by its own norm, and has the step size eta
+(t+1)^-2/3. We compare quantities that grow like t^{1/3} with S_t = sum_{s<=t} s^{-2/3},
+the sum of the step sizes divided by eta, because between 500 and 5000 steps S_t itself
+still grows like t^0.36. A claim about several runs is about the worst of them.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,9 @@ from papers.fits import fitted_slope, log_slope, path_sum
 claim = PAPER.claim
 
 # Values of `quantities` by iteration, computed by code that does not use this library.
-# The values belong to one data set of (DM) with n = 8, T = 2, d = 400, noise^2 d = 1,
-# signal 3, three samples whose query is the opt token, and eta = 0.3.
+# The values belong to one data set of paper A's data model (DM) with n = 8, T = 2, d =
+# 400, noise^2 d = 1, signal 3, three samples whose query is the opt token, and eta =
+# 0.3.
 REFERENCE = {
     100: (-3.74, 3.03, 3.43, 0.132, 0.102, 0.959, 1.27, 3.3),
     1000: (-9.13, 7.83, 8.23, 0.050, 0.043, 0.990, 1.27, 8.3),
@@ -34,16 +35,18 @@ REFERENCE = {
 
 
 def _loss_ratio(history: History, tokens: TokenSet) -> np.ndarray:
-    """Return the largest ratio l_i / l_j of two samples' losses l_i = e^{-f_i}, (runs,
-    k).
+    """Return the largest ratio l_i / l_j of two samples' losses l_i = e^{-f_i}.
+
+    The result has the shape (runs, k).
     """
     _, _, f = joint_loss.log_loss_parts(*joint_loss.opt_first(history, tokens))
     return np.exp(np.ptp(f, axis=-1))
 
 
 def _head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndarray:
-    """Return min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), (runs, k); NaN if u_t =
-    0.
+    """Return min_i y_i u_t^T x_{i,opt} / (||u_t|| gamma*), of shape (runs, k).
+
+    It is NaN if u_t = 0.
     """
     size = np.where(history.head_norm > 0, history.head_norm, np.nan)
     return joint_loss.opt_scores(history, tokens).min(-1) / size * head.norm[:, None]
@@ -52,11 +55,11 @@ def _head_margin(history: History, tokens: TokenSet, head: MaxMargin) -> np.ndar
 def path_exponent(
     history: History, values: np.ndarray, decay: float, since: float, skipped: int = 0
 ) -> np.ndarray:
-    """Fit the exponent a of values (runs, k) ~ (S_t - skipped)^a for t >= since,
-    (runs,).
+    """Fit the exponent a of values (runs, k) ~ (S_t - skipped)^a for t >= since.
 
-    S_t is the sum of the step sizes (t+1)^-decay. `skipped` is 1 if the first step,
-    whose size is 1, is left out of the sum. An exponent is NaN if a value is negative.
+    The result has the shape (runs,). S_t is the sum of the step sizes (t+1)^-decay.
+    `skipped` is 1 if the first step, whose size is 1, is left out of the sum. An
+    exponent is NaN if a value is negative.
     """
     late = history.iterations >= since
     return log_slope(
@@ -70,9 +73,9 @@ def growth(
     """Check that -log L, ||W|| and ||u|| grow like S_t, the sum of step sizes
     (t+1)^-decay.
 
-    Returns three claims, in this order, on the exponents in S_t for t >= since. For
-    ||W|| the sum leaves out the first step, at which the head is zero or random.
-    `bound` replaces the claims' own bounds.
+    The function returns three claims, in this order, about the exponents in S_t for t
+    >= since. For ||W|| the sum leaves out the first step, at which the head is zero or
+    random. `bound`, if given, replaces the claims' own bounds.
     """
     made = []
     series = {"-log L": -history.log_gap, "||W||": history.norm}
@@ -89,15 +92,15 @@ def eq13(
 ) -> list[Claim]:
     """Check Theorems 2-4 and 8-10 and Lemmas 12 and 13 on runs of Eq. 13.
 
-    The records include the iteration 1. Exponents are fitted over t >= since.
+    The records include iteration 1. Exponents are fitted over t >= since.
 
     * Theorem 2: L_t <= L_1 exp(-3 c gamma* eta (t^{1/3} - 1)), with our constant c =
-      1/4. In the end log L falls by gamma* eta per unit of S_t (ours), because near
-      saturation -log L = gamma* ||u|| and ||u|| = eta S_t.
-    * Theorem 3: W's direction error times log t stays bounded. The errors of W and u
-      fall like 1/S_t (ours).
-    * Theorem 4: min_i y_i u_t^T x_{i,opt} / ||u_t|| is at least gamma*/4, and gamma* in
-      the end.
+      1/4. In the end log L falls by gamma* eta per unit of S_t (our own statement),
+      because near saturation -log L = gamma* ||u|| and ||u|| = eta S_t.
+    * Theorem 3: W's direction error times log t stays bounded. The direction errors of
+      W and u fall like 1/S_t (our own statement).
+    * Theorem 4: min_i y_i u_t^T x_{i,opt} / ||u_t|| is at least gamma*/4, and tends to
+      gamma*.
     * Lemma 12: ||W_t|| and ||u_t|| are at most 3 eta t^{1/3}.
     * Lemma 13: score gaps grow at least like S_t, the losses of two samples stay within
       a factor 4 (our constant), and p_opt does not fall for t >= 1.
@@ -146,8 +149,8 @@ def eq13(
 def bounded_by_log(history: History) -> Claim:
     """Check Theorem 3: W's direction error times log t stays bounded.
 
-    Measured is its largest value in the last decade of iterations, divided by its
-    largest value before, from t = 2 on.
+    We measure the largest value of this product in the last decade of iterations,
+    divided by its largest value before that decade, from t = 2 on.
     """
     t = history.iterations[history.iterations >= 2]
     error = history.direction_error["W_mm"][:, history.iterations >= 2]
@@ -173,10 +176,10 @@ def head_direction(
 
 
 def linear_predictor(problem: Minimal) -> Minimal:
-    """Return the same problem with only the opt tokens, each of them twice.
+    """Return the same problem, but with only the opt tokens, each of them twice.
 
-    Its W never moves, so that the model is the linear predictor f_i = y_i u^T
-    x_{i,opt}. No token of `problem` may be masked.
+    W never moves in training on this problem, so that the model is the linear predictor
+    f_i = y_i u^T x_{i,opt}. No token of `problem` may be masked.
     """
     tokens = problem.tokens
     first = np.zeros_like(problem.tokens.opt)
@@ -188,14 +191,15 @@ def linear_predictor(problem: Minimal) -> Minimal:
 def lemma3(
     history: History, tokens: TokenSet, head: MaxMargin, since: float
 ) -> list[Claim]:
-    """Check Lemma 3 and Remark 4 along Eq. 13. Returns three claims.
+    """Check Lemma 3 and Remark 4 along Eq. 13, and return three claims.
 
     Lemma 3 says that ||grad_u L|| >= c gamma* L, and that on the segment between two
-    iterates L is at most C times L at the first of them. Our constants are c = 1/2 and
-    C = 1 + 1e-9, which means that the loss does not rise. We compare pairs of
-    consecutive iterations, and leave out the first pair on record. Lemma 3 also bounds
-    the curvature, but so loosely that no claim about it could fail. Remark 4 says that
-    ||grad_u L|| is of the order of L. We add that it tends to gamma* L.
+    consecutive iterates L is at most C times its value at the first of the two. Our
+    constants are c = 1/2 and C = 1 + 1e-9, which means that the loss does not rise. We
+    compare pairs of consecutive iterations, and leave out the first recorded pair.
+    Lemma 3 also bounds the curvature, but so loosely that no claim about it could fail.
+    Remark 4 says that ||grad_u L|| is of the order of L. We add that it tends to gamma*
+    L.
     """
     ratio = np.exp(history.log_gradient_head - history.log_gap) * head.norm[:, None]
     late = ratio[:, history.iterations >= since]
@@ -205,11 +209,11 @@ def lemma3(
 
 
 def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
-    """Return the largest L(theta')/L(theta_t) for each recorded step, (runs, steps).
+    """Return the largest L(theta')/L(theta_t) for each recorded step.
 
-    A step is recorded if its two iterations t and t + 1 are. theta' runs over 8 evenly
-    spaced points of the segment from theta_t to theta_{t+1}, the last of which is
-    theta_{t+1}.
+    The result has the shape (runs, steps). A step counts as recorded if both of its
+    iterations, t and t + 1, are recorded. theta' runs over 8 evenly spaced points of
+    the segment from theta_t to theta_{t+1}, the last of which is theta_{t+1}.
     """
     margins, scores = joint_loss.opt_first(history, tokens)
     begin = np.flatnonzero(np.diff(history.iterations) == 1)
@@ -224,9 +228,9 @@ def _on_segments(history: History, tokens: TokenSet) -> np.ndarray:
 
 
 def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> dict:
-    """Return REFERENCE's quantities at iteration t, {name: (runs,)}.
+    """Return REFERENCE's quantities at iteration t, as {name: values (runs,)}.
 
-    Raises ValueError if t is not recorded.
+    The function raises ValueError if t is not recorded.
     """
     if t not in history.iterations:
         raise ValueError(f"iteration {t} was not recorded")
@@ -244,11 +248,11 @@ def quantities(history: History, tokens: TokenSet, head: MaxMargin, t: int) -> d
 
 
 def against_reference(values: dict[int, dict]) -> list[Claim]:
-    """Check that the median over runs of each quantity is within a factor of 1.5 of
-    REFERENCE.
+    """Check that the median over runs of each quantity is within a factor of 1.5 of its
+    value in REFERENCE.
 
-    `values` are {iteration: quantities(...)}, for every iteration of REFERENCE. The
-    factor is infinite if a median is NaN or has the wrong sign.
+    `values` is {iteration: quantities(...)}, for every iteration of REFERENCE. The
+    factor counts as infinite if a median is NaN or has the wrong sign.
     """
     made = []
     times = ", ".join(map(str, REFERENCE))
@@ -263,7 +267,7 @@ def against_reference(values: dict[int, dict]) -> list[Claim]:
     return made
 
 
-COMPARED = {  # (runs, k) each; larger means further ahead
+COMPARED = {  # arrays (runs, k); a larger value means further ahead
     "-log L": lambda run: -run.log_gap,
     "||W||": lambda run: run.norm,
     "||u||": lambda run: run.head_norm,
@@ -276,8 +280,8 @@ COMPARED = {  # (runs, k) each; larger means further ahead
 def slower_than_others(
     histories: dict[str, History], rule: str, rivals: Iterable[str]
 ) -> list[Claim]:
-    """Check that `rule` ends with the largest loss, and the smallest softmax weights
-    and norms.
+    """Check that `rule` ends with the largest loss and the smallest softmax weights and
+    norms.
 
     This must hold at the last record of every run, compared with each of the `rivals`.
     A tie is allowed.
@@ -297,8 +301,8 @@ def ahead(
 ) -> list[Claim]:
     """Check that `fast` has larger norms, softmax weights and alignments than `slow`.
 
-    This must hold in every run at every recorded t >= since; a tie is allowed. Both
-    have the same records. `names` are what the claims call the two rules.
+    This must hold in every run at every recorded t >= since; a tie is allowed. `fast`
+    and `slow` have the same records. `names` are what the claims call the two rules.
     """
     late = fast.iterations >= since
     made = []

@@ -1,18 +1,19 @@
-"""The ledger of paper A (2402.05738): every statement's rows.
+"""The ledger of paper A (2402.05738): the checks of all its statements, one per row.
 
-A fixed head is tested in four settings, which we chose. "class means" and "antipodal"
-are as in our Figures 2 and 5, but smaller; their dimension is too low for our
-sufficient form of Assumption 1. "class means, high d" is Example 1 with four samples in
-so many dimensions that this form holds on every draw. "Gaussian tokens" is a second
-data model, for which a stricter form of the assumption holds, one that also bounds the
-inner products of two opt tokens. Training starts from one of three W: "small" (Lemma
-4), "opposite" (-W_mm), and "local", the solution of the token SVM for another
-selection, at which training may stay according to the local theory (2308.16898).
+The statements about a fixed head are tested in four settings, which we chose. "class
+means" and "antipodal" are like the data of our Figures 2 and 5, but smaller; their
+dimension is too low for our sufficient form of Assumption 1. "class means, high d" is
+Example 1 with four samples and so many dimensions that this form holds on every draw.
+"Gaussian tokens" is a second data model, for which a stricter form of the assumption
+holds, one that also bounds the inner products of two opt tokens. Training starts from
+one of three W: "small" (Lemma 4), "opposite" (-W_mm), and "local", the solution of the
+token SVM for other tokens than the opt tokens. According to the local theory
+(2308.16898), training may stay there.
 
-Where our copy of the paper lacks a constant, we use one of our own. If a statement
-holds with probability 1 - DELTA, we count the draws on which it fails. The 95 % upper
-confidence limit of the probability of a failure must not exceed DELTA. So 28 draws
-without a failure are too few.
+Our copy of the paper lacks some constants; we use our own in their place. If a
+statement holds with probability 1 - DELTA, we count the random draws on which it fails.
+The 95 % upper confidence limit of the failure probability must not exceed DELTA. So 28
+draws without a failure are too few.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,8 +36,8 @@ from papers.fits import log_slope
 
 EXAMPLE_1 = "class means, high d"
 STARTS = ("small", "opposite", "local")
-# Bound on the exponent in S_t of the head's direction error, for other steps or data
-# than the paper's.
+# Bound on the exponent in S_t of the head's direction error, for step sizes or data
+# that differ from the paper's.
 HEAD_BEYOND = "-1 ± 0.05"
 # Bound on the exponents of -log L and ||W|| in S_t, for T = 4 and for a random start,
 # which delay the growth.
@@ -45,24 +46,26 @@ BEYOND = "1 ± 0.05"
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ledger's problems, by default notebook 19's at demo scale.
+    """The sizes of the ledger's problems; the defaults are the sizes of notebook 19 at
+    demo scale.
 
     Attributes
     ----------
     seeds, draws : int
-        The number of seeds that are trained, and of data sets that are only drawn.
+        The number of seeds with which we train, and the number of data sets that are
+        drawn without training.
     n, T, d, signal, noise
-        Of class means, as in `class_mean_tokens`.
+        The parameters of class means, as in `class_mean_tokens`.
     start_norm : float
         ||W_0|| of a small start, on average.
     verified_d : int
         The dimension in which our form of Assumption 1 holds.
     steps, joint_steps : int
-        Iterations with a fixed and with a trained head.
+        The number of iterations with a fixed head, and with a trained head.
     ngd_step, joint_step : float
-        eta of NGD and of Eq. 13.
+        The step size eta of NGD, and that of Eq. 13.
     joint_n, joint_d, joint_signal
-        n, d and signal of (DM), as in `two_token_gaussian`.
+        n, d and signal of paper A's data model (DM), as in `two_token_gaussian`.
     """
 
     seeds: int = 20
@@ -85,7 +88,7 @@ class Sizes:
     def class_means(self, seeds: Sequence[int], **more: Any) -> TokenSet:
         """Return the data of our Figure 2, but with fewer samples and tokens.
 
-        With antipodal=True they are like the data of our Figure 5.
+        With antipodal=True the data are like those of our Figure 5.
         """
         shape = self.n, self.T, self.d, self.signal, self.noise
         return tokens.class_mean_tokens(seeds, *shape, **more)
@@ -98,13 +101,14 @@ class Sizes:
         return tokens.class_mean_tokens(seeds, n=4, T=3, d=d, signal=2.0, noise=d**-0.5)
 
     def gaussian(self, seeds: Sequence[int]) -> TokenSet:
-        """Return Gaussian tokens in so many dimensions that any two tokens are nearly
-        orthogonal, two opt tokens included.
+        """Return Gaussian tokens in so many dimensions that any two tokens, even two
+        opt tokens, are nearly orthogonal.
         """
         return tokens.gaussian_tokens(seeds, n=4, T=3, d=self.verified_d)
 
     def data_model(self, seeds: Sequence[int], T: int = 2) -> TokenSet:
-        """Return data of the model (DM), on which head and W are trained jointly.
+        """Return data of paper A's data model (DM), on which the head and W are trained
+        jointly.
 
         The opt token is the last of each sample.
         """
@@ -118,8 +122,8 @@ SMALL = Sizes(seeds=2, steps=4000, draws=40)
 
 @cache
 def _problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
-    """Draw the four settings of a fixed head, by name, in coordinates of the tokens'
-    span.
+    """Draw the data of the four settings with a fixed head, by name, in coordinates of
+    the tokens' span.
     """
     each = range(sizes.seeds)
     drawn = {
@@ -135,9 +139,9 @@ def _problems(sizes: Sizes) -> dict[str, coordinates.Minimal]:
 def _solutions(sizes: Sizes, name: str):
     """Solve the token SVM for three selections of tokens in the setting `name`.
 
-    Returns a tuple of three MaxMargin. The first selection is the opt tokens, the
-    second a random other token of every sample, and the third the opt tokens except in
-    the first sample, where it is the other token.
+    The function returns a tuple of three MaxMargin. The first selection has the opt
+    tokens, and the second has a random other token of every sample. The third has this
+    other token in the first sample, and the opt tokens in all others.
     """
     data = _problems(sizes)[name].tokens
     _, n, T, _ = data.shape
@@ -153,12 +157,13 @@ def _solutions(sizes: Sizes, name: str):
 def _trained(
     sizes: Sizes, name: str, start: str, loss: str = "exponential"
 ) -> dict[str, dynamics.History]:
-    """Train NGD, GD, GD with growing steps, and Polyak's step from one of three starts.
+    """Train with NGD, GD, GD with growing steps, and Polyak's rule, from one of three
+    starts.
 
-    `start` is "small", "opposite" or "local". GD with growing steps takes a fifth of
-    the steps. For a loss other than the exponential one, only NGD is trained. Returns
-    the histories by the name of the rule, with the targets "W_mm", "local" and
-    "exchanged", which are the three selections of `_solutions`.
+    `start` is "small", "opposite" or "local". GD with growing steps takes only a fifth
+    of the steps. For a loss other than the exponential one, only NGD is run. The
+    function returns the histories by the name of the rule. Their targets "W_mm",
+    "local" and "exchanged" belong to the three selections of `_solutions`.
     """
     problem = _problems(sizes)[name]
     (true, local, exchanged) = _solutions(sizes, name)
@@ -219,9 +224,10 @@ def _fixed_head_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _nearer_to_local(histories: Mapping[str, dynamics.History]) -> Claim:
-    """Check that no run ends better aligned with a rival's end point than with W_mm.
+    """Check that no run ends better aligned with the SVM solution of another selection
+    than with W_mm.
 
-    Measured is the largest difference of the two alignments over runs and rules.
+    We measure the largest difference of the two alignments over runs and rules.
     """
     largest = -np.inf
     for history in histories.values():
@@ -246,8 +252,8 @@ def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
     named = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025), "Polyak": rules.Polyak()}
     recorded = dynamics.log_spaced(1000, 200)
     parts = []
-    # A weight falls in only one data set of a hundred, so we need all data sets.
-    # Together they take 400 MB, so we train 25 at a time.
+    # A weight falls in only one data set of a hundred, so we need all hundred. Together
+    # they take 400 MB, so we train on 25 at a time.
     for first in range(0, 100, 25):
         seeds = range(first, first + 25)
         drawn = tokens.class_mean_tokens(seeds, 20, 10, 300, 3.0, 0.1, antipodal=True)
@@ -257,7 +263,7 @@ def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
         parts.append(
             [c for rule in named for c in fixed_head.lemma5(histories[rule], rule)]
         )
-    # A claim that fails comes before all others, so that a NaN is not lost.
+    # A failing claim takes precedence over all others, so that a NaN is not lost.
     for claims in zip(*parts, strict=True):
         worst = min(claims, key=lambda claim: (claim.holds, claim.measured))
         worst = remarked(worst, QUERIES)
@@ -265,8 +271,8 @@ def _figure_5_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _other_loss_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Check Section 3.2: Theorem 1 and Lemma 10 for every loss except the exponential
-    one.
+    """Check Section 3.2, which extends Theorem 1 and Lemma 10 to losses other than the
+    exponential one.
     """
     number = "Section 3.2"
     target = _solutions(sizes, "class means")[0]
@@ -300,15 +306,15 @@ def _start_ratios(tokens: TokenSet, start: dynamics.Start, dimension: int):
     is Gaussian. Then T p_{i,t} is in [e^-2c, e^2c]. By the union bound over Gaussian
     tails, c solves sum 2 Q(c / (std ||x|| ||z||)) = DELTA. So c is at most std B^2
     sqrt(2 log(2 n T/DELTA)), where std is the standard deviation of the entries of W_0
-    and B the largest norm of a token. ||W_0||_F equals std d up to 3 %, where d is the
-    `dimension` of tokens.
+    and B is the largest norm of a token. ||W_0||_F equals std times d up to 3 %, where
+    d is the `dimension` of the tokens.
 
     Returns
     -------
     ndarray (2, runs)
         For a `start` with std 1, the first row is the largest logit divided by c, and
-        the second row is ||W_0||_F divided by d. Both would be the same for any other
-        std.
+        the second row is ||W_0||_F divided by d. With another std, neither row would
+        change if ||W_0||_F were divided by std times d.
     """
     sizes = (
         np.linalg.norm(tokens.X, axis=-1) * np.linalg.norm(tokens.z, axis=-1)[..., None]
@@ -320,11 +326,11 @@ def _start_ratios(tokens: TokenSet, start: dynamics.Start, dimension: int):
 
 @cache
 def _thousand_starts(sizes: Sizes):
-    """Compute `_start_ratios` (2, 1000) of 1000 starts; from fewer starts, a quantile
-    is not exact to 5 %.
+    """Compute `_start_ratios` (2, 1000) of 1000 starts; with fewer starts, a quantile
+    would not be exact to 5 %.
 
-    We draw a hundred at a time to limit the memory: before they are reduced to their
-    span, the tokens of all starts take 140 MB.
+    We draw a hundred starts at a time to limit the memory: before they are reduced to
+    their span, the tokens of all starts take 140 MB.
     """
     ratios = []
     for first in range(0, 1000, 100):
@@ -338,8 +344,8 @@ def _thousand_starts(sizes: Sizes):
 def _lemma4(ratios: np.ndarray):
     """Check Lemma 4, given `_start_ratios` (2, runs).
 
-    Returns a claim on the quantile 1 - DELTA of the logits, and one on the largest norm
-    of a start.
+    The function returns a claim about the quantile 1 - DELTA of the logits, and one
+    about the largest norm of a start.
     """
     logits, lengths = ratios
     share = np.quantile(logits, 1 - DELTA)
@@ -347,10 +353,10 @@ def _lemma4(ratios: np.ndarray):
 
 
 def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
-    """Return, for each run, the c that solves sum 2 Q(c / size) = delta, (runs,).
+    """Return, for each run, the c that solves sum 2 Q(c / size) = delta.
 
-    Q is the upper tail of the normal distribution. The sum is over all tokens of the
-    run, whose sizes are in `sizes` (runs, n, T).
+    The result has the shape (runs,). Q is the upper tail of the normal distribution.
+    The sum is over all tokens of the run, whose sizes are in `sizes` (runs, n, T).
     """
     largest = sizes.max((1, 2))
     runs = np.arange(len(sizes))
@@ -362,10 +368,10 @@ def _union_bound(sizes: np.ndarray, delta: float) -> np.ndarray:
 
 
 def _data_claims(tokens: TokenSet, why: str = ""):
-    """Check Definition 1 (the opt token has the best score) and Assumptions 1 and 2.
+    """Check Definition 1 (the opt token has the highest score) and Assumptions 1 and 2.
 
-    Assumption 2 says that all other tokens of a sample have one score. `why` is the
-    remark beside the room that Assumption 1 has. Returns three claims.
+    Assumption 2 says that all other tokens of a sample have one common score. `why` is
+    the remark of the claim about Assumption 1. The function returns three claims.
     """
     gap, imbalance = assumptions.score_gaps(tokens)
     room = assumptions.near_orthogonality(tokens)
@@ -375,9 +381,9 @@ def _data_claims(tokens: TokenSet, why: str = ""):
 
 
 def _how_often(id: str, room: np.ndarray):
-    """Check, as the claim `id`, that few draws have a `room` (draws,) below 1.
+    """Check, as the claim `id`, that `room` (draws,) is below 1 on only few draws.
 
-    Measured is the 95 % upper confidence limit of the probability of such a draw.
+    We measure the 95 % upper confidence limit of the probability of such a draw.
     """
     return PAPER.claim(id, phase_diagram.upper_end(room < 1))
 
@@ -389,8 +395,8 @@ def _lemma11(tokens: TokenSet, signal: float, noise: float) -> list[Claim]:
     Let m = 2 n be the number of different tokens, s = log(2 m^2/DELTA), and r the
     standard deviation of a token's entries (noise, or signal noise). Then | ||x||^2 /
     r^2 - d | <= 2 sqrt(d s) + 2 s and |<x, x'>| <= r r' (sqrt(2 d s) + s) (Laurent and
-    Massart, 2000; our constants). Measured is, for either left side, its quantile 1 -
-    DELTA over the draws, divided by the right side.
+    Massart, 2000; our constants). For each of the two inequalities we measure the
+    quantile 1 - DELTA of the left side over the draws, divided by the right side.
     """
     d = tokens.shape[-1]
     s = np.log(2 * (2 * tokens.shape[1]) ** 2 / DELTA)
@@ -407,8 +413,8 @@ def _lemma11_exponents(
 ) -> list[Claim]:
     """Check that the spread of norms and cross products in (DM) grows like d^{1/2}.
 
-    Measured is the exponent in d of the median spread over `draws` data sets.
-    draw(seeds, d) returns data of (DM) whose tokens have noise 1/sqrt(d).
+    We measure the exponent in d of the median spread over `draws` data sets.
+    draw(seeds, d) returns data of (DM) whose tokens have the noise 1/sqrt(d).
     """
     sizes = (400, 1600, 6400)
     medians = []
@@ -425,10 +431,11 @@ def _spreads(
     tokens: TokenSet, signal: float, noise: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest | ||x||^2 / r^2 - d | and the largest |<x, x'>| / (r r') of
-    each draw, both (runs,).
+    each draw, as two arrays (runs,).
 
-    Only the last two tokens of each sample enter: one of the equal other tokens, and
-    the opt token. r is the standard deviation of a token's entries; see `_lemma11`.
+    Only the last two tokens of each sample enter: one of the other tokens, which are
+    all equal, and the opt token. r is the standard deviation of a token's entries; see
+    `_lemma11`.
     """
     runs, n, _, d = tokens.shape
     scales = np.tile([noise, signal * noise], n)[:, None]
@@ -443,7 +450,7 @@ def _lemma14(tokens: TokenSet, head: svm.MaxMargin) -> list[Claim]:
     """Check Lemma 14: u_mm separates y_i (p x_{i,opt} + (1-p) x_{i,t}) for all p in
     [1/2, 1].
 
-    The score is linear in p, so that p = 1/2 and p = 1 suffice.
+    The score is linear in p, so that it suffices to check p = 1/2 and p = 1.
     """
     scores = attention.scores(tokens, head.value)
     best = np.take_along_axis(scores, tokens.opt[..., None], -1)
@@ -470,7 +477,7 @@ def _data_rows(sizes: Sizes) -> Iterator[Claim]:
             often = _how_often("strict", assumptions.strict_orthogonality(data))
             yield from PAPER.rows(name, sizes.draws, [often])
 
-    # Two samples whose inner products Assumption 1 excludes.
+    # Two samples with inner products that Assumption 1 forbids.
     two = phase_diagram.two_samples()
     named = {
         "NGD": rules.NGD(sizes.ngd_step),
@@ -521,7 +528,10 @@ def _worst_weights_rows(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _longest_differences(tokens: TokenSet) -> np.ndarray:
-    """Return the largest ||(x_opt - x) z^T|| of every run, (runs,)."""
+    """Return the largest ||(x_opt - x) z^T|| of every run.
+
+    The result has the shape (runs,).
+    """
     differences = coordinates.differences(tokens, tokens.opt)  # (runs, n, T-1, d)
     token_lengths = np.linalg.norm(differences, axis=-1)
     query_lengths = np.linalg.norm(tokens.z, axis=-1)
@@ -531,8 +541,10 @@ def _longest_differences(tokens: TokenSet) -> np.ndarray:
 def _random_weights(
     draws: Iterable[np.random.Generator], shape: tuple[int, ...], norms: np.ndarray
 ):
-    """Draw Gaussian W (runs, d, d_z), from one stream per run, and scale them to
-    `norms` (runs,). `shape` is (d, d_z).
+    """Draw Gaussian W (runs, d, d_z), from one random stream per run, and scale them to
+    `norms` (runs,).
+
+    `shape` is (d, d_z).
     """
     W = np.stack([draw.standard_normal(shape) for draw in draws])
     scales = norms / np.linalg.norm(W, axis=(1, 2))
@@ -549,8 +561,9 @@ def _stationary(
     is 0 or 1. Then -grad L is a mean of the (x_opt - x) z^T with these weights. W_mm
     has an inner product of at least 1 with each (x_opt - x) z^T, so that S / ||W_mm||
     <= ||grad L||. Conversely ||grad L|| <= D S, where D is the length of the longest
-    (x_opt - x) z^T. Measured are the smallest ||grad L|| ||W_mm|| / S and the largest
-    ||grad L|| / (D S), at `draws` Gaussian W with norms from 0.1 to 30 ||W_mm||.
+    (x_opt - x) z^T. We measure the smallest ||grad L|| ||W_mm|| / S and the largest
+    ||grad L|| / (D S) at `draws` Gaussian W, with norms from 0.1 ||W_mm|| to 30
+    ||W_mm||.
     """
     runs, _, T, _ = tokens.shape
     D = _longest_differences(tokens)
@@ -581,10 +594,11 @@ def _stationary(
 
 
 def _query_rows(sizes: Sizes) -> Iterator[Claim]:
-    """Check footnote 3: Theorem 1 also holds if each sample's query is another of its
-    tokens.
+    """Check footnote 3:
 
-    The query is drawn at random for every sample, and is never its first token.
+    Theorem 1 also holds if the query of each sample is a token other than its first.
+
+    The query is drawn at random for every sample, and is never the first token.
     """
     drawn = sizes.example_1(range(sizes.seeds))
     seeds = range(sizes.seeds)
@@ -622,18 +636,19 @@ def _joint_run(
         u_{t+1} = u_t - eta (t+1)^-p grad_u L / ||grad_u L||.
 
     In the paper p is 2/3. W starts from zero. u starts from data.u, which is zero for
-    (DM). If u_std > 0, both start from Gaussian entries with this standard deviation
-    instead.
+    (DM). If u_std > 0, u and W both start from Gaussian entries with this standard
+    deviation instead.
 
     Returns
     -------
     tokens : TokenSet
-        The data in coordinates of the tokens' span: X is (runs, n, T, r), where r is
-        the dimension of the span.
+        The data in coordinates of the tokens' span: X has the shape (runs, n, T, r),
+        where r is the dimension of the span.
     head : MaxMargin
-        The max-margin head u_mm of each run, (runs, r).
+        The max-margin heads u_mm of all runs, with the shape (runs, r).
     by_decay : dict of float to History
-        By p, the histories of all runs, with the targets "W_mm" of W and "u_mm" of u.
+        By p, the histories of all runs, with the target "W_mm" for W and the target
+        "u_mm" for u.
     """
     problem = coordinates.minimal(data)
     seeds = range(sizes.seeds)
@@ -646,7 +661,8 @@ def _joint_run(
     from_start = problem
     start = None
     if u_std:
-        # The dimension of the tokens' span, not the dimension of the tokens.
+        # This is the dimension of the tokens' span, and not the dimension of the
+        # tokens.
         d = problem.tokens.u.shape[1]
         u = np.stack(
             [u_std * stream(seed, "draws").standard_normal(d) for seed in seeds]
@@ -710,8 +726,8 @@ def _joint_rows(sizes: Sizes) -> Iterator[Claim]:
 def _linear_rate(drawn: TokenSet, sizes: Sizes) -> Claim:
     """Check the second half of Remark 3.
 
-    It says that under plain GD on the linear predictor, u's direction error falls like
-    1/log t.
+    Remark 3 says that, under plain GD on the linear predictor, the direction error of u
+    falls like 1/log t.
     """
     problem = joint_training.linear_predictor(coordinates.minimal(drawn))
     ends = {"u_mm": svm.head_svm(problem.tokens)}

@@ -1,4 +1,4 @@
-"""Violate paper A's assumptions step by step; count the runs that still reach W_mm."""
+"""Violate paper A's assumptions step by step, and count runs that still reach W_mm."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,11 +22,11 @@ Rules = Mapping[str, Rule]
 def two_samples(overlap: float = -1.0) -> TokenSet:
     """Return the smallest problem that needs a condition like Assumption 1.
 
-    It has the samples {q, q + d_1} and {q, q + d_2}. The query q is orthogonal to d_1 =
-    (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1). The opt tokens are q + d_i, with score
-    gaps of 0.01 and 1. Up to 1e-4, <d_1, d_2> = 3 overlap. If this is negative and
-    larger in size than ||d_2||^2, the second sample drives W away from what the first
-    sample needs.
+    The problem has the samples {q, q + d_1} and {q, q + d_2}. The query q is orthogonal
+    to d_1 = (3, 0, 0.001) and d_2 = (overlap, 0.5, 0.1). The opt tokens are q + d_i,
+    with score gaps of 0.01 and 1. Up to an error of 1e-4, <d_1, d_2> = 3 overlap. If
+    this product is negative and its absolute value is larger than ||d_2||^2, the second
+    sample drives W away from what the first sample needs.
     """
     q = np.eye(4)[3]
     d = np.array([[3, 0, 0.001, 0], [overlap, 0.5, 0.1, 0]])
@@ -38,18 +38,18 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
 def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleNamespace:
     """Decide whether training from zero (n = T = 2) selects the best tokens.
 
-    The theory is "Two samples" in `notebooks/law_of_margins.md`; it needs a loss with
-    |l'| not increasing. Let K be the Gram matrix of A_i = (best - other token) z_i^T,
-    with K_11 >= K_22. Let R be the ratio of |l'| times the difference of the scores of
-    sample 1 to that of sample 2. R_0 is taken at W = 0, where each output is the mean
-    of its two scores. R_1 is an upper bound of R, with sample 1 at its lower score and
-    sample 2 at its higher one.
+    The theory is the section "Two samples" in `notebooks/law_of_margins.md`. It
+    requires that |l'| does not increase. Let K be the Gram matrix of A_i = (best -
+    other token) z_i^T, with K_11 >= K_22. Let R be |l'| times the difference of the two
+    scores of sample 1, divided by the same product for sample 2. R_0 is the value of R
+    at W = 0, where the output of each sample is the mean of its two scores. R_1 is an
+    upper bound of R, with sample 1 at its lower score and sample 2 at its higher one.
 
     Parameters
     ----------
     tokens : TokenSet
-        One run of two samples with two tokens each. The best token of a sample is that
-        of largest score.
+        One run of two samples with two tokens each. The best token of a sample is the
+        one with the largest score.
     loss : str
         One of `attention.LOSSES`, except "sigmoid".
 
@@ -58,9 +58,9 @@ def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleName
     namespace
         `threshold` is theta* = (|K_12| - K_22)/(K_11 - |K_12|), or -inf if K_12 >= 0.
         `start` and `highest` are R_0 and R_1, with which the threshold is compared.
-        `reached` is True if R_0 > theta* (gradient flow selects them), False if R_1 <=
-        theta* (no step sizes do), and None in between, where the theory leaves the
-        answer open.
+        `reached` is True if R_0 > theta* (gradient flow selects the best tokens), False
+        if R_1 <= theta* (no step sizes lead to their selection), and None in between,
+        where the theory leaves the answer open.
 
     Raises
     ------
@@ -113,9 +113,9 @@ def two_samples_of(
     """Build the samples {b_i, b_i + d_i}, where K (2, 2) is the Gram matrix of the d_i.
 
     The tokens b_i have the scores `low` (2,), and the opt tokens b_i + d_i have scores
-    that are higher by `gaps` (2,), which are positive. The query of both samples is one
-    unit vector. To carry the scores, the d_i have a further coordinate, which adds 1e-6
-    gaps_i gaps_j to their Gram matrix.
+    that are higher by `gaps` (2,), which are positive. The two samples have the same
+    query, a unit vector. To carry the scores, the d_i have a further coordinate, which
+    adds 1e-6 gaps_i gaps_j to their Gram matrix.
     """
     rest = np.array([[0, 0, 0, value, 1] for value in low])
     d = np.c_[np.linalg.cholesky(K), 1e-3 * np.array(gaps), np.zeros((2, 2))]
@@ -137,8 +137,8 @@ def assumption1_bound(seeds: Iterable[int], rule: Rule, steps: int) -> Claim:
 
     For each seed, the ratio of the two score gaps is 2 % below our threshold theta* in
     one run, and 2 % above it in another. Only the second run should select its opt
-    tokens in the end. Measured is the share of runs for which theta* predicts this
-    rightly.
+    tokens in the end. We measure the share of runs for which theta* predicts the
+    outcome correctly.
     """
     right = []
     for seed in seeds:
@@ -161,9 +161,9 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
     """Check that on `two_samples` every rule ends at the direction of a selection other
     than the opt tokens (our own statement).
 
-    `tokens` is `two_samples()`; the other selection has the other token of its first
-    sample. Measured is, by rule, the alignment with that direction minus the alignment
-    with W_mm.
+    `tokens` is `two_samples()`. The other selection has the other token of the first
+    sample, and the opt token of the second. For each rule we measure the alignment with
+    that direction minus the alignment with W_mm.
     """
     problem = coordinates.minimal(tokens)
     rival = svm.token_svm(problem.tokens, tokens.opt - [[1, 0]])
@@ -180,14 +180,16 @@ def assumption1_needed(tokens: TokenSet, rules: Rules, steps: int) -> list[Claim
 
 
 def skewed(tokens: TokenSet, spread: float, seeds: Sequence[int]) -> TokenSet:
-    """Break Assumption 2 by adding to u a random vector that is orthogonal to all opt
+    """Violate Assumption 2 by adding to u a random vector that is orthogonal to all opt
     tokens.
 
-    The vector has one seed per run. It is scaled such that the largest change of
-    another token's score is `spread` times the smallest score of an opt token in the
-    run. So opt tokens stay the best if all others score zero, as those of class means.
+    The vector has one seed per run. It is scaled such that the largest change of any
+    other token's score is `spread` times the smallest score of an opt token in the run.
+    So the opt tokens keep the highest scores if all other tokens score zero, as they do
+    for class means.
 
-    Raises ValueError unless 0 <= spread < 1, because other tokens would become opt.
+    The function raises ValueError unless 0 <= spread < 1, because other tokens could
+    become opt tokens.
     """
     if not 0 <= spread < 1:
         raise ValueError(
@@ -214,7 +216,8 @@ def bounded_tokens(
     """Draw `class_mean_tokens` whose noise tokens are about `ratio` times as long as
     opt tokens.
 
-    The longer of the two kinds has the length `size`, noise tokens up to chance.
+    The longer of the two kinds of tokens has the length `size`; for noise tokens this
+    is true only on average.
     """
     signal = size * min(1.0, 1.0 / ratio)
     noise = size * min(1.0, ratio)
@@ -222,11 +225,11 @@ def bounded_tokens(
 
 
 def fraction_reached(tokens: TokenSet, rules: Rules, steps: int) -> dict[str, float]:
-    """Return, by rule, the share of runs from zero that have `reached` W_mm after
+    """Return, by rule, the share of runs from W = 0 that have `reached` W_mm after
     `steps` steps.
 
-    Runs without a W_mm are left out, as no W selects their opt tokens. The share is NaN
-    if no run has a W_mm.
+    Runs without a W_mm are left out, because no W selects their opt tokens. The share
+    is NaN if no run has a W_mm.
     """
     kept = svm.feasible(coordinates.minimal(tokens).tokens)
     if kept is None:
@@ -252,7 +255,7 @@ def phase_diagram(
 ) -> dict[str, np.ndarray]:
     """Compute `fraction_reached` for every spread and every cell (d, ratio).
 
-    Returns {rule: shares (spreads, cells)}.
+    The result is {rule: shares (spreads, cells)}.
     """
     columns = [bounded_tokens(seeds, n, T, *cell) for cell in cells]
 
@@ -271,9 +274,9 @@ def broken(
     """Check that all runs reach W_mm in the first cell of each diagram, and that some
     runs of another cell do not.
 
-    In the first cell no assumption is broken. `diagrams` are results of
-    `phase_diagram`. The claim on the first cells fails if a cell there has no run with
-    a W_mm; other cells of this kind are left out.
+    In the first cell no assumption is violated. `diagrams` are results of
+    `phase_diagram`. If the first cell of a diagram has no run with a W_mm, the claim
+    about the first cells fails. Other cells without such a run are left out.
     """
     intact = np.min([diagram[rule][0, 0] for diagram in diagrams for rule in rules])
     worst = {
@@ -284,23 +287,25 @@ def broken(
 
 
 def falling_weights(d: int, draws: int, rules: Rules) -> dict[str, np.ndarray]:
-    """Return whether Lemma 5 fails on each data set in dimension d: a small weight of
-    an opt token falls.
+    """Return, for each data set in dimension d, whether Lemma 5 fails: a softmax weight
+    of an opt token falls although it is at most 1/2.
 
     Parameters
     ----------
     d : int
-        Dimension of the tokens. The other tokens' length does not change with d.
+        The dimension of the tokens. The length of the tokens other than the opt tokens
+        does not change with d.
     draws : int
-        Number of draws of Figure 5's data, seeds from 0 on.
+        How many data sets of Figure 5 are drawn, with the seeds 0, 1, ...
     rules : mapping of str to Rule
         The update rules.
 
     Returns
     -------
     dict of str to numpy.ndarray
-        By rule, bool of shape (draws,): whether some p_opt that is at most 1/2 falls,
-        by more than rounding, between two records of 1,000 iterations.
+        By rule, a bool array of shape (draws,): whether some p_opt that is at most 1/2
+        falls, by more than rounding errors, between two records within 1,000
+        iterations.
     """
     recorded = dynamics.log_spaced(1000, 200)
     falls = {name: [] for name in rules}
@@ -336,12 +341,12 @@ def upper_end(failed: np.ndarray) -> float:
 
 def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Claim]:
     """Check that Lemma 5 fails on many data sets in the lowest dimension, and on none
-    in the highest.
+    in the highest one.
 
     Parameters
     ----------
     falls : mapping of int to mapping
-        `falling_weights` by dimension.
+        The results of `falling_weights` by dimension.
 
     Returns
     -------
@@ -362,10 +367,11 @@ def dimension_claims(falls: Mapping[int, Mapping[str, np.ndarray]]) -> list[Clai
 def room_by_dimension(
     dimensions: Sequence[int], n: int, T: int, draws: int
 ) -> np.ndarray:
-    """Return `assumptions.near_orthogonality` of class means, (dimensions, draws).
+    """Return `assumptions.near_orthogonality` of class means.
 
-    Opt tokens have the length 2, and other tokens a length of about 1, in every one of
-    the `dimensions`. The seeds are 0, ..., draws - 1.
+    The result has the shape (dimensions, draws). In each of the `dimensions`, opt
+    tokens have the length 2 and other tokens a length of about 1. The seeds are 0,
+    ..., draws - 1.
     """
     rows = []
     for d in dimensions:

@@ -41,7 +41,7 @@ KEY = (
 def path(times: np.ndarray) -> np.ndarray:
     """Return W_t (times, 2, 2) of NGD (Eq. 4) on `attention.two_examples()`.
 
-    `times` (times,) are whole numbers, ascending. The run starts at START, and has the
+    `times` (times,) are ascending whole numbers. The run starts at START, and has the
     step size STEP.
     """
     problem = attention.minimal(attention.two_examples())
@@ -52,7 +52,8 @@ def path(times: np.ndarray) -> np.ndarray:
 
 
 def directions(W: np.ndarray) -> np.ndarray:
-    """Return unit vectors along W z_i, (..., 2 examples, 2), for W (..., 2, 2).
+    """Return the unit vectors along W z_i, of shape (..., 2 examples, 2), for W (...,
+    2, 2).
 
     They are NaN if W z_i is zero.
     """
@@ -63,18 +64,18 @@ def directions(W: np.ndarray) -> np.ndarray:
 def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
     """Write the animation, and a still picture of its start and its end.
 
-    Tokens are drawn larger the larger their softmax weights are. An arrow is W_t z_i;
-    its length grows with the logarithm of its norm. The moments are chosen such that
-    the arrows of both examples together turn by about the same angle from each moment
-    to the next. The first and the last moment are shown for longer.
+    The larger a token's softmax weight is, the larger the token is drawn. Each arrow
+    shows W_t z_i; the length of the arrow grows with the logarithm of the norm of W_t
+    z_i. The frames are spaced so that the total turn of the two arrows is about the
+    same from each frame to the next. The first and the last frame are shown for longer.
 
     Parameters
     ----------
     gif, poster : Path
-        Where the animation and the still picture are written. Files that are there are
+        Where the animation and the still picture are written. Existing files are
         replaced.
     frames : int, optional
-        How many different moments the animation has, at most.
+        The largest number of different moments that the animation shows.
     """
     tokens = attention.two_examples()
     W_mm = svm.token_svm(tokens).W[0]
@@ -104,10 +105,10 @@ def animate(gif: Path, poster: Path, frames: int = FRAMES) -> None:
 
 
 def _still(start: tuple, end: tuple, tokens: TokenSet, W_mm: np.ndarray) -> Figure:
-    """Draw both examples twice: at the start of training on the left, at its end on the
-    right.
+    """Draw the two examples twice: at the start of training on the left, and at its end
+    on the right.
 
-    `start` and `end` are (t, W) each, with W (2, 2), and `W_mm` is (2, 2).
+    `start` and `end` are pairs (t, W), where W and `W_mm` have the shape (2, 2).
     """
     width, height = STILL
     figure = Figure(figsize=STILL, dpi=110)
@@ -134,10 +135,10 @@ def _draw(
     t: int,
     W: np.ndarray,
 ) -> None:
-    """Draw one frame: both examples, and above them, as text, the step, the direction
+    """Draw one frame: the two examples and, as text above them, the step, the direction
     error and the norm of W.
 
-    W and W_mm (2, 2) are not zero. Texts that `figure` has are removed.
+    W and W_mm (2, 2) must not be zero. Texts that are already in `figure` are removed.
     """
     for i, panel in enumerate(panels):
         _example(panel, i, tokens, W_mm, W)

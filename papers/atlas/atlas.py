@@ -1,8 +1,9 @@
 """Measure the margin of a run in several norms, relative to the largest possible one.
 
-For the selection that a run ends in, the largest margin in the norm N is gamma_N = max
-{min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N. The certified token SVM computes it. The
-ratio of a run is min_m <A_m, W_t> / (N(W_t) gamma_N), which is at most 1.
+For the tokens that a run selects at its end, the largest margin in the norm N is
+gamma_N = max {min_m <A_m, W> : N(W) <= 1} = 1/||W_mm||_N. We compute it with the
+certified token SVM. The margin ratio of a run is min_m <A_m, W_t> / (N(W_t) gamma_N),
+which is at most 1.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from lib import attention, svm
 from lib.attention import TokenSet, coordinates
 from lib.dynamics import History
 
-# For each name in the figures: the norm as an argument of `svm.token_svm`.
+# The norms by their names in the figures, as arguments of `svm.token_svm`.
 NORMS: dict[str, Any] = {
     "l_1": 1.0,
     "nuclear": "nuclear",
@@ -23,7 +24,8 @@ NORMS: dict[str, Any] = {
     "l_3": 3.0,
     "spectral": "spectral",
     "l_inf": np.inf,
-    # the larger of the spectral norms of the upper and the lower half of W
+    # The larger of two spectral norms: that of the upper half of W, and that of the
+    # lower half.
     "head-wise": svm.Blocks("spectral", 2),
 }
 
@@ -34,18 +36,19 @@ def column(name: str) -> int:
 
 
 def selected(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """Return the index of each sample's token of largest logit, (runs, n), for W (runs,
+    """Return the index of the token with the largest logit in each sample, for W (runs,
     d, d_z).
 
-    If several tokens tie, it is the first of them.
+    The result has the shape (runs, n). If several tokens tie, it has the first of them.
     """
     return attention.logits(tokens, W).argmax(-1)
 
 
 def least_margins(tokens: TokenSet, selection: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """Return the least margin (x_s - x_t)^T W z of each run and record, (runs, k).
+    """Return the least margin (x_s - x_t)^T W z of each run and record.
 
-    W is (runs, k, d, d_z), `selection` (runs, n). Masked tokens are left out.
+    The result has the shape (runs, k). W has the shape (runs, k, d, d_z), and
+    `selection` has the shape (runs, n). Masked tokens are left out.
     """
     delta = coordinates.differences(tokens, selection, masked_as_zero=True)
     images = np.einsum("rkde,rne->rknd", W, tokens.z)
@@ -58,9 +61,9 @@ def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.nd
     """Compute A_m = (x_s - x_t) z^T of the first run, for all pairs m of a sample and a
     token t that is not selected.
 
-    x_s is the selected token of the sample, and `selection` is (n,). Returns A (m, d,
-    d_z) and the index of each pair's sample (m,), in ascending order. Masked tokens
-    have no pair.
+    x_s is the selected token of the sample, given by `selection` (n,). The function
+    returns A (m, d, d_z), and the index of each pair's sample (m,), in ascending order.
+    Masked tokens have no pair.
     """
     delta = coordinates.differences(tokens, selection[None], masked_as_zero=True)[0]
     shown = coordinates.shown_pairs(tokens, selection[None])[0]  # (n, T-1)
@@ -71,9 +74,9 @@ def features(tokens: TokenSet, selection: np.ndarray) -> tuple[np.ndarray, np.nd
 class BestMargins:
     """The token SVMs of all runs and selections.
 
-    Each is solved when it is first needed, and then remembered. `known` has the
-    solutions by run and selection and then by norm, and `gap` is the largest duality
-    gap among them.
+    Each SVM is solved when it is first needed, and its solution is kept. `known` has
+    the solutions by run and selection and then by norm, and `gap` is the largest
+    duality gap of a solution.
     """
 
     def __init__(self, tokens: TokenSet) -> None:
@@ -84,7 +87,7 @@ class BestMargins:
     def solution(self, run: int, selection: np.ndarray, norm: str) -> svm.MaxMargin:
         """Return the SVM solution for one run's selection (n,) in the norm NORMS[norm].
 
-        Raises svm.Infeasible if there is none.
+        The method raises svm.Infeasible if there is none.
         """
         solved = self.known.setdefault((run, *map(int, selection)), {})
         if norm not in solved:
@@ -106,19 +109,24 @@ class BestMargins:
 class Ratios:
     """The margin ratios of a rule's runs.
 
-    `value` is (runs, k, norms), with the norms in the order of NORMS. All records of a
-    run are measured for its last selection, so that an early ratio can be negative. A
-    ratio is NaN where W = 0, and for a run that did not complete or that ends on a tie.
+    `value` has the shape (runs, k, norms), with the norms in the order of NORMS. At all
+    records of a run, margins are those of the tokens that the run selects at its end,
+    so that an early ratio can be negative. A ratio is NaN where W = 0, and for a run
+    that did not complete or that ends with a tie.
     """
 
     iterations: np.ndarray  # (k,)
     value: np.ndarray
     selection: np.ndarray  # (runs, n) at the last record
-    steady: np.ndarray  # (runs,) whether the selection halfway is already the final one
+    # (runs,) whether the selection after half of the steps is already the final one
+    steady: np.ndarray
 
     @property
     def last(self) -> np.ndarray:
-        """Return the ratios at the last record, (runs, norms)."""
+        """Return the ratios at the last record.
+
+        The result has the shape (runs, norms).
+        """
         return self.value[:, -1]
 
 
@@ -140,7 +148,7 @@ def ratios(path: History, best: BestMargins) -> Ratios:
     value = np.full((*margins.shape, len(NORMS)), np.nan)
     for run in range(len(W)):
         if path.status[run] != "completed" or not margins[run, -1] > 0:
-            continue  # a run that diverged, or that ends on a tie, selects nothing
+            continue  # A run that diverged, or that ends with a tie, selects nothing.
         with np.errstate(invalid="ignore"):  # W_0 = 0 has no direction
             for k, (name, norm) in enumerate(NORMS.items()):
                 gamma = best.gamma(run, selection[run], name)
@@ -156,11 +164,11 @@ def atlas(paths: Mapping[str, History], best: BestMargins) -> dict[str, Ratios]:
 
 
 def fitted_rate(reached: Ratios, norm: int, decades: float = 1.0) -> np.ndarray:
-    """Fit the exponent b of 1 - ratio ~ t^b, (runs,), over the last `decades` decades
-    of iterations.
+    """Fit the exponents b (runs,) of 1 - ratio ~ t^b over the last `decades` decades of
+    iterations.
 
-    `norm` is the index of a norm in NORMS. A difference below 1e-15 counts as 1e-15. If
-    a ratio is NaN, so is the exponent of its run.
+    `norm` is the index of a norm in NORMS. A value of 1 - ratio below 1e-15 counts as
+    1e-15. If a ratio is NaN, the exponent of its run is NaN too.
     """
     t = reached.iterations
     late = t >= t[-1] / 10**decades

@@ -1,4 +1,4 @@
-"""Figures of the atlas. They draw what the notebook computed."""
+"""Figures of the atlas. They draw the results that the notebook computed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -42,9 +42,9 @@ def dumbbells(rows: Mapping[str, Row], reached: Reached) -> Figure:
     """Draw each rule's median ratio in its predicted norm, and its best median in
     another norm.
 
-    The predicted norm is the norm `highest` of a row. Bars show the range over runs
-    there, and its worst run is written at the right. A rule with a grey name was
-    predicted to stay below REACHED. Only the rules of DRAWN have a row.
+    The predicted norm is the norm `highest` of a row. Bars show the range over runs in
+    this norm, and the ratio of the worst run is written at the right. A rule with a
+    grey name was predicted to stay below REACHED. Only the rules of DRAWN have a row.
     """
     # Rules that were predicted to reach their norm come first. A line separates the
     # other rules from them.
@@ -110,7 +110,7 @@ def _written(row: str) -> str:
 
 
 def convergence(panels: Mapping[str, Reached], norms: Mapping[str, str]) -> Figure:
-    """Draw 1 - ratio in each rule's norm over t, with fitted exponents.
+    """Draw 1 - ratio in each rule's own norm over t, with fitted exponents.
 
     There is one panel for each schedule of step sizes. `panels` has the ratios by the
     panel's title and then by rule, and `norms` has the norm of each rule. A band holds
@@ -173,11 +173,11 @@ def memory(
     memories : sequence of float
         The values of beta_2, with epsilon 0.
     by_memory : sequence of Ratios
-        The ratios of each.
+        The ratios for each of these values.
     epsilons : sequence of float
         The values of epsilon, smallest first.
     by_epsilon : sequence of Ratios
-        The ratios of each.
+        The ratios for each of these values.
     """
     figure, axes = plots.panels(1, 2, height=2.9)
     forgotten = [1 - beta for beta in memories]
@@ -256,7 +256,7 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
 def _shortfalls(
     axis: Axes, ends: Mapping[str, AtRest], looks: Sequence[plots.Look]
 ) -> None:
-    """Draw, for each rule, the absolute relative deviation from the law of 1 - ratio
+    """Draw, for each rule, the absolute relative deviation of 1 - ratio from the law
     under the weakest decay, with a mark for each run and a bar at the median.
     """
     off_the_law = {}
@@ -324,8 +324,8 @@ def _own_norms(axis: Axes, own: Mapping[str, np.ndarray], by_rule: Reached) -> N
     """Draw each run's best ratio in the seven norms, joined to the ratio in its rule's
     own norm.
 
-    `own` has the ratios in the own norm, (runs,), by rule. Below each rule is its
-    lowest one.
+    `own` has the ratios (runs,) in each rule's own norm, by rule. The lowest ratio is
+    written below each rule.
     """
     style = dict(color=plots.FAINT, lw=0.6, ms=3, mfc=plots.PAPER, mec=plots.BLACK)
     labels = []
@@ -379,12 +379,12 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
 
 def used(own: Mapping[str, np.ndarray], by_rule: Reached, share: Mapping) -> Figure:
     """Draw how many samples select other tokens under strong decay, and the margin
-    ratios of those rules that have a norm of their own.
+    ratios of the rules that have their own norm.
 
     Parameters
     ----------
     own : mapping of str to ndarray (runs,)
-        The last ratios in the own norm, by rule.
+        The last ratios in each rule's own norm, by rule.
     by_rule : mapping of str to Ratios
         The ratios of these rules in the seven norms.
     share : mapping

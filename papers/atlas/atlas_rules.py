@@ -1,9 +1,10 @@
-"""The rules of the atlas, each with its step size, its predicted norm and its claims.
+"""The rules of the atlas, each with its step size, the norm that is predicted for it,
+and its claims.
 
 Predictions and criteria are those of notebooks/atlas_protocol.md. The function `step`
-returns the step size with which a step towards the W of the largest margin raises the
-smallest margin by GROWTH, on unit tokens with n = 6, T = 8, d = 10. On such tokens the
-largest margin of a W with norm 1 is about GAMMA.
+returns the step size with which a step in the direction of the largest margin raises
+the smallest margin by GROWTH, on unit tokens with n = 6, T = 8, d = 10. On such tokens
+the largest margin of a W with norm 1 is about GAMMA.
 """
 
 import re
@@ -41,8 +42,9 @@ class Row:
     """A rule with its predictions.
 
     The protocol predicts that the rule reaches the largest margin in the norm
-    `reached`, or in no norm if this is None. It also predicts that in half of the runs
-    the ratio in the norm `highest` is larger than those in all other norms.
+    `reached`, or in no norm if this is None. It also predicts that, in at least half of
+    the runs, the ratio in the norm `highest` is larger than the ratios in all other
+    norms.
     """
 
     rule: dynamics.Rule
@@ -51,14 +53,14 @@ class Row:
     # The largest number of steps. The number is limited by the cost of a step, or by
     # the range of floats if the norm grows fast.
     longest: int = 1_000_000
-    source: str = OURS  # who predicts the norm: the paper of a theorem, or we
+    source: str = OURS  # who predicts the norm: a paper with a theorem, or we
 
 
 def step(norm: str, growth: float = GROWTH) -> float:
-    """Return the length of a step, in a norm, that can raise all margins by `growth`.
+    """Return the length, in a norm, of a step that can raise all margins by `growth`.
 
-    It does so in the direction of the largest margin, which is about GAMMA. A step of
-    the same length in another direction raises the smallest margin by less.
+    The step raises them in the direction of the largest margin, which is about GAMMA. A
+    step of the same length in another direction raises the smallest margin by less.
     """
     return growth / GAMMA[norm]
 
@@ -66,8 +68,8 @@ def step(norm: str, growth: float = GROWTH) -> float:
 def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
     """Return steepest descent in every norm of the atlas except "head-wise".
 
-    Each is predicted to reach the largest margin in its own norm. Its step sizes fall
-    like t^-decay, and the first of them is `step(name, growth)`.
+    Each rule is predicted to reach the largest margin in its own norm. The step sizes
+    of a rule fall like t^-decay, and the first of them is `step(name, growth)`.
     """
     return {
         f"steepest, {name}": Row(
@@ -77,20 +79,22 @@ def steepest_rows(decay: float = 0.0, growth: float = GROWTH) -> dict[str, Row]:
             source=MULTICLASS,
         )
         for name, norm in NORMS.items()
-        if name != "head-wise"  # the rule of this norm acts on blocks and is in `rows`
+        if name != "head-wise"  # The rule of this norm acts on blocks; it is in `rows`.
     }
 
 
 def rows() -> dict[str, Row]:
     """Return every row of the map.
 
-    The norm "head-wise" is that of the upper and the lower half of W.
+    The norm "head-wise" is the larger of the spectral norms of the upper and the lower
+    half of W.
     """
     sign, polar, frobenius, by_head = map(
         step, ("l_inf", "spectral", "Frobenius", "head-wise")
     )
-    # With the step size `slow`, margins grow by 0.0004 per step. With the memory 0.999,
-    # sqrt(v) decays by a factor of e^-0.0005 per step.
+    # With the step size `slow`, margins grow by 0.0004 per step. That is slower than
+    # the decay of sqrt(v), which with the memory 0.999 decays by a factor of e^-0.0005
+    # per step.
     few = sign / 10
     slow = sign / 50
     heads = "head-wise"
@@ -151,7 +155,7 @@ def rows() -> dict[str, Row]:
 def growing_rows() -> dict[str, Row]:
     """Return steepest descent with step sizes that grow like t^{1/2}.
 
-    From iteration 2,500 on, each step raises the margins by 1 or more.
+    From iteration 2,500 on, each step raises the margins by at least 1.
     """
 
     def kept(row: Row):
@@ -164,11 +168,11 @@ def growing_rows() -> dict[str, Row]:
 
 
 def batch_rows(sizes: Sequence[int]) -> dict[str, dict[int, Row]]:
-    """Return four rules, each with several batch sizes: rows by rule and then by batch
-    size.
+    """Return the rows of four rules with several batch sizes each, by rule and then by
+    batch size.
 
-    A rule is predicted to reach its own norm only if its batch has all samples. So no
-    row here has a norm in `reached`.
+    A rule is predicted to reach the largest margin in its own norm only if its batch
+    has all samples. So none of these rows has a norm in `reached`.
     """
     rules = {
         "normalised GD": (dynamics.SteepestDescent(2, step("Frobenius")), "Frobenius"),
@@ -194,9 +198,10 @@ def trained(
 ) -> dict[str, History]:
     """Train every row for `steps` steps, or for its `longest` if that is less.
 
-    `times` are the iterations to record; those from the last step on are left out, and
-    the last step is always recorded. Finished runs are stored in `folder` and read from
-    there next time. Returns the histories by the name of the row.
+    `times` are the iterations to record. Iterations after the last step of a row are
+    left out, and the last step is always recorded. Finished runs are stored in
+    `folder`, and are read from there next time. The function returns the histories by
+    the name of the row.
     """
     paths = {}
     ends = {name: min(steps, row.longest) for name, row in rows.items()}
@@ -317,11 +322,12 @@ def word(name: str) -> str:
 
 
 def _norm_reached(name: str, row: Row, ratios: Ratios):
-    """Check that a rule reaches its predicted norm: that the last ratio in this norm is
-    near 1, and that the ratios in all other norms are lower.
+    """Check that a rule reaches the largest margin in its predicted norm: the last
+    ratio in this norm is near 1, and the ratios in all other norms are lower.
 
-    `row.reached` must be a norm. Yields the two claims. The second one measures the
-    largest ratio in another norm minus the ratio in the predicted one, per run.
+    `row.reached` must be a norm. The function yields two claims. The second claim
+    measures, for each run, the largest ratio in another norm minus the ratio in the
+    predicted one.
     """
     at_end = ratios.value[..., column(row.reached)]
     rivals = np.delete(ratios.last, column(row.reached), 1).max(1)
@@ -337,7 +343,7 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
     """Return the share of runs whose largest ratio is in `norm`, and, in words, the
     norms in which at least one run has its largest ratio.
 
-    `last` (runs, norms) are the last ratios. A run with a NaN counts as one that has
+    `last` (runs, norms) are the last ratios. A run with a NaN counts as a run that has
     its largest ratio in no norm.
     """
     largest = last[np.isfinite(last).all(1)].argmax(1)
@@ -346,11 +352,11 @@ def ranked(last: np.ndarray, norms: Sequence[str], norm: str) -> tuple[float, st
 
 
 def _none_reached(name: str, row: Row, ratios: Ratios):
-    """Check that a rule reaches no norm, and that most runs are nearest to the norm
-    `highest`.
+    """Check that a rule reaches the largest margin in no norm, and that at least half
+    of the runs have their largest ratio in the norm `highest`.
 
     The measured values are the smallest ratio over runs in each norm, and the share of
-    runs whose largest ratio is in `highest`. Yields the two claims.
+    runs whose largest ratio is in `highest`. The function yields the two claims.
     """
     yield atlas_claim("none", ratios.last.min(0), name)
     share, nearest_to = ranked(ratios.last, list(NORMS), row.highest)
@@ -359,7 +365,8 @@ def _none_reached(name: str, row: Row, ratios: Ratios):
 
 
 def memories(by_rule: Reached) -> list[Claim]:
-    """Check that Adam is nearer to l_inf with a short memory than with a long one.
+    """Check that Adam has a larger ratio in l_inf with a short memory than with a long
+    one.
 
     `by_rule` has the ratios with the memories "0.99" and "0.9999". The measured values
     are the differences of the last ratios of each run.
@@ -369,9 +376,10 @@ def memories(by_rule: Reached) -> list[Claim]:
 
 
 def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
-    """Check, under growing step sizes, the smallest ratio of each rule in its own norm.
+    """Check the smallest ratio of each rule in its own norm, under growing step sizes.
 
-    Only steepest descent in the Frobenius norm is predicted to reach its norm.
+    Only steepest descent in the Frobenius norm is predicted to reach the largest margin
+    in its own norm.
     """
     claims = []
     for name, row in rows.items():
@@ -389,13 +397,15 @@ def growing(rows: Mapping[str, Row], by_rule: Reached) -> list[Claim]:
 def batches(
     reached: Mapping[str, Mapping[int, Ratios]], norms: Mapping[str, str]
 ) -> list[Claim]:
-    """Check that a rule does not reach its norm if a step uses fewer than all samples,
-    and that the rule comes nearer to its norm with more samples.
+    """Check that a rule does not reach the largest margin in its norm if a step uses
+    fewer than all samples, and that its ratio in this norm rises with the number of
+    samples.
 
     `reached` has the ratios by rule and then by batch size, of which the largest must
-    be all samples. `norms` has the norm of each rule. The measured values are the
-    largest over the smaller batches of the worst run's last ratio, and the rises of the
-    median last ratio from one batch size to the next.
+    be all samples. `norms` has the norm of each rule. There are two kinds of measured
+    values. The first is the last ratio of the worst run, at its largest over the
+    smaller batches. The second is the rise of the median last ratio from one batch size
+    to the next.
     """
     claims = []
     for name, by_size in reached.items():
@@ -412,7 +422,7 @@ def batches(
 
 
 def _why(ratios: Ratios):
-    """Say why a claim can fail: runs are too short, or the prediction is refuted."""
+    """Say why a claim can fail: the runs are too short, or the prediction is wrong."""
     if ratios.iterations[-1] < TENTH:
         return f"The protocol judges after {TENTH:,} steps"
     return "The prediction is refuted here"

@@ -1,9 +1,9 @@
-"""The atlas under practical conditions: weight decay, rules with a norm of their own,
+"""The atlas under practical conditions: weight decay, rules that have their own norm,
 variance reduction, and rotated factors.
 
 Decoupled weight decay lambda keeps N(W) <= 1/lambda, where N is the norm of the rule's
-step. A run converges to the W at which log sum_m kappa_m e^{-g_m} is smallest in this
-ball, with the margins g_m and the weights kappa_m of `saturation`. By duality g_m =
+step. A run converges to the W in this ball at which log sum_m kappa_m e^{-g_m} is
+smallest, with the margins g_m and the weights kappa_m of `saturation`. By duality g_m =
 gamma_N / lambda + a_m. Here a_m = log(kappa_m / beta_m) minus its beta-weighted mean,
 and beta are the duals of the token SVM in N. To first order 1 - ratio = -min_m a_m
 lambda / gamma_N (our result).
@@ -13,7 +13,7 @@ N(W)^2 = <W, H W>. The largest margin in this norm is 1 / ||V||_F, where V is th
 shortest vector with <H^{-1/2} A_m, V> >= 1. For AdaGrad H = diag(sqrt v), where v is
 the sum of G^2 (Qian and Qian, 1906.03559). For Adam on single samples H = diag(s)
 (Baek, Song and Yun, 2510.26303, for linear models). For Shampoo with sums H W = L^{1/4}
-W R^{1/4}, and for SOAP the norm is l_inf of Q_L^T W Q_R (both are ours).
+W R^{1/4}, and for SOAP the norm is l_inf of Q_L^T W Q_R (the last two are our results).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,8 +37,7 @@ from papers.ours import BOUNDS, claim
 
 ADAMW = "arXiv 2404.04454, any loss"  # Xie and Li
 LION_K = "arXiv 2506.15054, any loss"  # Chen, Li and Liu
-# The rows of the atlas whose rules have a norm of their own, and who predicts this
-# norm.
+# The rows of the atlas whose rules have their own norm, and who predicts this norm.
 OWN_SOURCES = {
     "Adam, 0.999, per sample": "ours, measured; predicted by arXiv 2510.26303 "
     "for linear models",
@@ -46,16 +45,17 @@ OWN_SOURCES = {
     "Shampoo, sums": "ours",
     "SOAP": "ours",
 }
-QUICK = 2 * GROWTH  # growth of margins per step under weight decay
+QUICK = 2 * GROWTH  # the growth of margins per step under weight decay
 # The largest margins that the decays allow, gamma_N / lambda. These are margins and not
 # norms: weight decay keeps N(W) <= 1 / lambda, and in this ball no margin is larger
 # than gamma_N / lambda. For gamma_N we take the typical value, GAMMA.
 ALLOWED = (1, 3, 10, 30, 100)
 # AdamW with the long memory 0.999, so that sqrt(v) decays by only 0.0005 per step.
 SLOW = "AdamW, 0.999, 100"
-# An eigenvalue or entry below this share of the largest is zero up to rounding.
+# An eigenvalue or entry below this share of the largest one counts as zero.
 FLOOR = 1e-12
-SETTLED = 1e-9  # the fixed point has converged if s changes relatively by less
+# the fixed point has converged if the relative change of s is below this
+SETTLED = 1e-9
 GAP = 1e-7  # largest relative duality gap of a shortest vector
 
 
@@ -63,9 +63,9 @@ GAP = 1e-7  # largest relative duality gap of a shortest vector
 class _Decayed:
     """A rule under weight decay.
 
-    `norm` is the norm of its steps, `source` is who proved that it keeps to the ball,
-    and `of` returns the rule for a step size. The rule has a step size that is `slower`
-    times smaller.
+    `norm` is the norm of the rule's steps, `source` says who proved that the rule stays
+    in the ball, and `of` returns the rule for a step size. The step size of the rule is
+    divided by `slower`.
     """
 
     norm: str
@@ -74,10 +74,10 @@ class _Decayed:
     slower: int = 1
 
     def row(self, allowed: float) -> Row:
-        """Return the rule with the decay that allows margins up to `allowed`, if the
-        largest margin of a W of norm 1 is the one in GAMMA.
+        """Return the rule with the decay that allows margins up to `allowed`, assuming
+        that the largest margin of a W of norm 1 is the value in GAMMA.
 
-        The row has so many steps that the start no longer matters at the end.
+        The number of steps is so large that the start no longer matters at the end.
         """
         gamma = GAMMA[self.norm]
         rule = replace(
@@ -102,7 +102,8 @@ DECAYED = {
 
 
 def decay_rows() -> dict[str, Row]:
-    """Return every rule of DECAYED with every margin of ALLOWED, and SLOW.
+    """Return every rule of DECAYED with every allowed margin in ALLOWED, and the row
+    SLOW.
 
     A name is the rule and the allowed margin, such as "GD, 10".
     """
@@ -113,7 +114,7 @@ def decay_rows() -> dict[str, Row]:
 
 
 def other_rows() -> dict[str, Row]:
-    """Return three variance-reduced rules on single samples, and OLion, which steps by
+    """Return three variance-reduced rules on single samples, and OLion, whose step is
     the sign of a polar factor.
     """
     rules = {
@@ -134,23 +135,24 @@ def other_rows() -> dict[str, Row]:
 
 @dataclass(frozen=True)
 class AtRest:
-    """The points at which runs under one weight decay have stopped moving; arrays are
-    (runs,).
+    """The points at which runs under one weight decay have stopped moving.
+
+    All arrays have the shape (runs,).
 
     Parameters
     ----------
     size : ndarray
-        N(W) times the decay; 1 on the boundary of the ball.
+        N(W) times the decay, which is 1 on the boundary of the ball.
     missing : ndarray
-        1 - ratio as measured. It is NaN for a run without a selection.
+        The measured 1 - ratio. It is NaN for a run without a selection.
     law : ndarray
-        1 - ratio as the law predicts it. It is also NaN for a run with a score gap that
-        is not positive.
+        The 1 - ratio that the law predicts. It is NaN for a run without a selection,
+        and for a run with a score gap that is not positive.
     selection : ndarray of int (runs, n)
         The selected tokens.
     allowed : ndarray
         gamma_N / decay, the largest margin in the ball. It is NaN for a run without a
-        selection: one that did not complete, or that ends on a tie.
+        selection, that is, a run that did not complete or that ends with a tie.
     """
 
     size: np.ndarray
@@ -193,17 +195,17 @@ def at_rest(row: Row, path: History, best: atlas.BestMargins) -> AtRest:
 
 
 def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
-    """Check that weight decay keeps runs on the boundary of its ball, and the law of
-    the margins there.
+    """Check that weight decay keeps runs on the boundary of its ball, and that the law
+    of the margins holds there.
 
-    Three kinds of claims:
+    There are three kinds of claims:
 
     * For every rule of DECAYED, N(W) times the decay is 1 with every decay of ALLOWED.
-      We measure the largest absolute deviation.
-    * With the weakest decay, which allows the largest margin, 1 - ratio is what the law
-      predicts. We measure the absolute relative deviation of each run.
-    * AdamW with the long memory 0.999 (SLOW) must stay inside the ball. We measure its
-      N(W) times the decay.
+      We measure the largest absolute deviation from 1.
+    * With the weakest decay, which allows the largest margin, 1 - ratio has the value
+      that the law predicts. We measure the absolute relative deviation for each run.
+    * AdamW with the long memory 0.999 (SLOW) must stay inside the ball. We measure N(W)
+      times the decay for this rule.
 
     `ends` has the result of `at_rest` for each row of `decay_rows`.
     """
@@ -225,8 +227,8 @@ def decay_claims(ends: Mapping[str, AtRest]) -> list[Claim]:
 
 
 def forbidden(ends: Mapping[str, AtRest]) -> dict[str, int]:
-    """Count, for each row, the runs whose decay does not allow a margin of 1, or that
-    make no selection.
+    """Count, for each row, the runs in which the decay does not allow a margin of 1, or
+    in which no tokens are selected.
 
     Rows without such runs are left out.
     """
@@ -239,7 +241,7 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
     tokens selected under strong decay allow a larger margin.
 
     `by_rule` is the result of `chosen`. The measured value is the share of such runs in
-    which this is true, and NaN if there are no such runs.
+    which this is true. It is NaN if there are no such runs.
     """
     runs, larger = (sum(counts[k] for counts in by_rule.values()) for k in (2, 3))
     share = larger / runs if runs else np.nan
@@ -251,13 +253,14 @@ def selection_claims(by_rule: Mapping[tuple, tuple]) -> list[Claim]:
 
 
 def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
-    """Compare the selections under each decay with those under the weakest decay.
+    """Compare the tokens selected under each decay with those selected under the
+    weakest decay.
 
-    Returns four counts by (rule, allowed margin): the samples with another token, all
-    samples, the runs with such a sample, and the runs among these in which the tokens
-    under the strong decay have the larger gamma_N. A run without a selection under the
-    strong decay has no sample with another token, and the runs that are counted also
-    have a selection under the weakest decay.
+    The function returns four counts by (rule, allowed margin): the samples in which
+    another token is selected, all samples, the runs with such a sample, and the runs
+    among these in which the tokens selected under the strong decay have the larger
+    gamma_N. A run without a selection under the strong decay counts as having no sample
+    with another token. The counted runs also have a selection under the weakest decay.
     """
     counts = {}
     for name, m in product(DECAYED, ALLOWED[:-1]):
@@ -274,7 +277,10 @@ def chosen(ends: Mapping[str, AtRest]) -> dict[tuple, tuple]:
 
 
 def turns(seeds: Sequence[int], columns: int) -> np.ndarray:
-    """Return a random orthogonal matrix for each seed, (runs, columns, columns)."""
+    """Return a random orthogonal matrix for each seed.
+
+    The result has the shape (runs, columns, columns).
+    """
     drawn = [
         stream(seed, "draws").standard_normal((columns, columns)) for seed in seeds
     ]
@@ -289,8 +295,8 @@ def turned_back(
     """Measure by how much a rotation of the factors changes the trained W.
 
     W is trained from (K, Q), and W' from (K R, Q R), where R is the orthogonal matrix
-    of `turns`. Returns, by rule, ||W' - W||/||W|| (runs,) after `steps` steps, in the
-    Frobenius norm.
+    of `turns`. The function returns, by rule, ||W' - W||/||W|| (runs,) after `steps`
+    steps, in the Frobenius norm.
     """
     K, Q = factored.small_start(tokens, seeds, factored_atlas.COLUMNS, size=1.0)
     R = turns(seeds, K.shape[-1])
@@ -311,7 +317,7 @@ def turned_back(
 
 
 def gauge_claims(moved: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Check that rotated factors give the same W under GD, NGD and polar steps, and
+    """Check that rotated factors lead to the same W under GD, NGD and polar steps, and
     under no other rule.
     """
     why = "{:.0e} in the best run: rounding grows along some runs"
@@ -326,10 +332,10 @@ def own_claims(
 ) -> list[Claim]:
     """Check that rules reach the largest margin in their own norms.
 
-    For Adam on single samples, we measure the ratio in its own norm. For the other
-    rules, we measure the share of runs in which the ratio in the own norm is larger
-    than the ratios in all seven norms. `own` has the ratios in the own norm, (runs,),
-    and `by_rule` those in the seven norms.
+    For Adam on single samples, we measure the ratio in its own norm. For every other
+    rule, we measure the share of runs in which the ratio in its own norm is larger than
+    the ratios in all seven norms. `own` has the ratios (runs,) in the rules' own norms,
+    and `by_rule` has those in the seven norms.
     """
     claims = []
     for name, value in own.items():
@@ -352,10 +358,11 @@ def own_claims(
 
 
 def _shortest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shortest V (k,) with rows V >= 1, for `rows` (m, k), and its duals
-    (m,), which are at least 0.
+    """Return the shortest V (k,) with rows V >= 1, for `rows` (m, k), and the duals
+    (m,) of V, which are at least 0.
 
-    Raises RuntimeError if the accuracy GAP is not reached, as when no V exists.
+    The function raises RuntimeError if the accuracy GAP is not reached, for example
+    because no V exists.
     """
     scale = np.linalg.norm(rows, axis=1).max()
     scaled = rows / scale
@@ -378,10 +385,11 @@ def _fixed_point(
 ) -> tuple[np.ndarray, float, int]:
     """Find Adam's s (d, d_z) on single samples, by iteration.
 
-    It solves s = sqrt(sum_i (sum_t beta_it A_it)^2) up to scale. A (m, d, d_z) are the
+    s solves s = sqrt(sum_i (sum_t beta_it A_it)^2) up to scale. A (m, d, d_z) are the
     features of all pairs (i, t), `sample` (m,) is the index i of each pair, and beta
-    are the duals of the shortest vector for s. Returns s, its relative change in the
-    last iteration, and the number of iterations, which is at most `most`.
+    are the duals of the shortest vector for s. The function returns s, the relative
+    change of s in the last iteration, and the number of iterations, which is at most
+    `most`.
     """
     s = np.ones(A.shape[1:])
     flat = A.reshape(len(A), -1)
@@ -403,7 +411,7 @@ def _fixed_point(
 def _power(M: np.ndarray, exponent: float):
     """Return M^exponent for a symmetric positive semidefinite M (d, d).
 
-    Eigenvalues that are zero up to rounding stay zero, also for a negative exponent.
+    Eigenvalues that are zero up to rounding stay zero, even for a negative exponent.
     """
     values, vectors = np.linalg.eigh(M)
     kept = values > FLOOR * values[-1]
@@ -411,10 +419,11 @@ def _power(M: np.ndarray, exponent: float):
 
 
 def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarray):
-    """Return the margin of W divided by the largest one in the norm N(W)^2 = <W, H W>.
+    """Return the margin of W divided by the largest margin, in the norm N(W)^2 = <W, H
+    W>.
 
-    A (m, d, d_z) are the features and W is (d, d_z). `root` (d, d_z) is H^{1/2} W, and
-    `inverse` (m, d, d_z) is H^{-1/2} A.
+    A (m, d, d_z) are the features, and W has the shape (d, d_z). `root` (d, d_z) is
+    H^{1/2} W, and `inverse` (m, d, d_z) is H^{-1/2} A.
     """
     V, _ = _shortest(inverse.reshape(-1, W.size))
     margin = np.einsum("mde,de->m", A, W).min()
@@ -422,10 +431,10 @@ def _quadratic(A: np.ndarray, W: np.ndarray, root: np.ndarray, inverse: np.ndarr
 
 
 def _entrywise(A: np.ndarray, W: np.ndarray, s: np.ndarray) -> float:
-    """Return the margin of W divided by the largest one in the norm N(W)^2 = sum_j s_j
-    W_j^2, for s (d, d_z).
+    """Return the margin of W divided by the largest margin, in the norm N(W)^2 = sum_j
+    s_j W_j^2, for s (d, d_z).
 
-    Entries of s below the share FLOOR of the largest are raised to it.
+    Entries of s below FLOOR times the largest entry are raised to this value.
     """
     root = np.sqrt(np.maximum(s, FLOOR * s.max()))
     return _quadratic(A, W, root * W, A / root)
@@ -438,10 +447,11 @@ def _in_turned(
     left: np.ndarray,
     right: np.ndarray,
 ) -> float:
-    """Return the margin of W divided by the largest one in the norm max |Q_L^T W Q_R|.
+    """Return the margin of W divided by the largest margin, in the norm max |Q_L^T W
+    Q_R|.
 
-    `tokens` has one run, `selection` is (n,), `left` is Q_L (d, d) and `right` is Q_R
-    (d_z, d_z), both orthogonal.
+    `tokens` has one run, and `selection` has the shape (n,). `left` is Q_L (d, d) and
+    `right` is Q_R (d_z, d_z); these matrices are orthogonal.
     """
     other = replace(tokens, X=tokens.X @ left, u=tokens.u @ left, z=tokens.z @ right)
     best = 1 / svm.token_svm(other, selection[None], np.inf).norm[0]
@@ -459,7 +469,7 @@ def _own(
     right: np.ndarray,
 ):
     """Return a run's margin ratio in the own norm of the rule `name`, and the residual
-    of `_fixed_point`, which is 0 for rules that need none.
+    of `_fixed_point`, which is 0 for rules that need no fixed point.
 
     `second` (d, d_z), `left` (d, d) and `right` (d_z, d_z) are the rule's moments. If
     `second` is None, the norm is the Frobenius norm.
@@ -487,9 +497,9 @@ def own_ratios(
     reached: atlas.Ratios,
 ) -> np.ndarray:
     """Return the last ratio in a rule's own norm, and the residual of `_fixed_point`,
-    (runs,) each.
+    as two arrays (runs,).
 
-    Both are NaN for a run without a selection.
+    The ratio and the residual are NaN for a run without a selection.
     """
     value = np.full((len(path.W), 2), np.nan)
     for run in np.flatnonzero(np.isfinite(reached.last).all(1)):

@@ -33,8 +33,8 @@ WHOLE = {name: norm for name, norm in atlas.NORMS.items() if name != "head-wise"
 NORMS = (*WHOLE, SIGN)  # the protocol's seven norms; none divides W into blocks
 WIDEST = 14  # W may have at most this many rows, for which we try 2^13 sign vectors
 ACCURACY = 1e-9
-PRODUCTS = 300  # number of products that are added to a linear program at once
-SLACK = 0.4  # a product with a larger slack is removed; it may be added again
+PRODUCTS = 300  # how many products are added to a linear program at once
+SLACK = 0.4  # A product with a larger slack is removed; it may be added again later.
 GREEDY = 20
 ROUNDS = 500
 
@@ -46,11 +46,12 @@ PILOTS = "The bound was read off two pilots of up to 4e5 steps"
 
 @dataclass(frozen=True)
 class _FactorRow:
-    """A rule for K and Q with its prediction, and the same rule for W itself."""
+    """A rule for K and Q with the prediction for it, and the same rule for W itself."""
 
     rule: dynamics.Rule
-    norm: str  # the norm in which the ratio was predicted to be largest
-    always: bool  # whether this was predicted for every run, or for half of the runs
+    norm: str  # the norm in which the ratio was predicted to be the largest
+    # whether this was predicted for every run, or only for half of the runs
+    always: bool
     least: float  # the smallest ratio that was predicted
     alone: dynamics.Rule
     alone_norm: str
@@ -63,13 +64,13 @@ def step(norm: str) -> float:
     """Return eta_0 of the step size eta_t = eta_0 (t+1)^{-1/2} of each factor, for a
     rule that maximises the margin in `norm`, a name in GAMMA.
 
-    With it the margins of W grow by about GROWTH per step.
+    With this eta_0 the margins of W grow by about GROWTH per step.
     """
     return float(np.sqrt(GROWTH / (4 * GAMMA[norm])))
 
 
 def rows() -> dict[str, _FactorRow]:
-    """Return the rows of the map: steepest descents, and Adam.
+    """Return the rows of the map: steepest descent in several norms, and Adam.
 
     The step sizes for K and Q decay. When the same rule trains W itself, its step size
     is constant.
@@ -113,8 +114,8 @@ def run(
 ) -> tuple[Reached, Reached, float]:
     """Train every rule on (K, Q) from small starts, and on W from zero.
 
-    Returns the Ratios at the last record by rule for (K, Q), the same for W, and the
-    largest duality gap of the SVMs.
+    The function returns the Ratios at the last record for (K, Q), by rule, the same for
+    W, and the largest duality gap of the SVMs.
     """
     best = atlas.BestMargins(tokens)
     known = {}
@@ -156,9 +157,9 @@ def predictions(table: Table, both: Reached, alone: Reached) -> list[Claim]:
 
 
 def _signs(d: int) -> np.ndarray:
-    """Return every x in {-1, 1}^d with x_1 = 1, (2^(d-1), d).
+    """Return every x in {-1, 1}^d with x_1 = 1, as (2^(d-1), d).
 
-    Raises ValueError if d exceeds WIDEST.
+    The function raises ValueError if d exceeds WIDEST.
     """
     if d > WIDEST:
         raise ValueError(
@@ -168,12 +169,12 @@ def _signs(d: int) -> np.ndarray:
 
 
 def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
-    """Return the largest x^T G y for the `count` best x, (count,), and their products x
-    y^T, (count, d, e).
+    """Return the largest x^T G y for the `count` best x, and the products x y^T.
 
-    G is (d, e), x is one of the `signs` (2^(d-1), d), and y is the best sign vector for
-    this x. The largest value comes first. If there are fewer signs than `count`, all of
-    them are used.
+    The two results have the shapes (count,) and (count, d, e). G has the shape (d, e),
+    x is one of the `signs` (2^(d-1), d), and y is the best sign vector for this x. The
+    largest value comes first. If there are fewer signs than `count`, all of them are
+    used.
     """
     image = signs @ G
     value = np.abs(image).sum(1)
@@ -185,11 +186,11 @@ def _largest_products(G: np.ndarray, signs: np.ndarray, count: int):
 def _sign_norm(W: np.ndarray) -> float:
     """Compute ||W||_sgn of one matrix (d, e), to relative ACCURACY, by cutting planes.
 
-    The dual is max {<Y, W> : |x^T Y y| <= 1 for all sign vectors x and y}. Linear
-    programs solve it with only some of these constraints, and more are added after
-    each. The value is proved as soon as the solution Y has ||Y||_{inf -> 1} <= 1 +
-    ACCURACY. Raises ValueError if entries are not finite or W has too many rows, and
-    RuntimeError if the programs do not converge.
+    The dual is max {<Y, W> : |x^T Y y| <= 1 for all sign vectors x and y}. We solve
+    linear programs with only some of these constraints, and add more constraints after
+    each. The value is certified as soon as the solution Y has ||Y||_{inf -> 1} <= 1 +
+    ACCURACY. The function raises ValueError if entries are not finite or W has too many
+    rows, and RuntimeError if the programs do not converge.
     """
     if not np.isfinite(W).all():
         raise ValueError("W holds NaN or infinite values")
@@ -221,11 +222,11 @@ def _sign_norm(W: np.ndarray) -> float:
 
 
 def _first_products(W: np.ndarray, signs: np.ndarray):
-    """Return the products x y^T of the first linear program, one per row, (products,
-    W.size).
+    """Return the products x y^T of the first linear program, one per row.
 
-    They span all matrices (d, e), the shape of W. GREEDY of them are chosen one after
-    the other, each to fit best what the earlier ones leave of W.
+    The result has the shape (products, W.size). They span all matrices (d, e), the
+    shape of W. GREEDY of them are chosen one after the other. Each is the best fit to
+    the part of W that the earlier ones leave over.
     """
     flips = [np.vstack([np.ones(k), 1 - 2 * np.eye(k)]) for k in W.shape]
     columns = [np.einsum("aj,bk->abjk", *flips).reshape(-1, W.size)]
@@ -239,9 +240,10 @@ def _first_products(W: np.ndarray, signs: np.ndarray):
 def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
     """Solve max {min_m <A_m, W> : ||W||_sgn <= 1} for A (pairs, d, e).
 
-    The margin must be positive, so that some W has <A_m, W> > 0 for all m. Returns the
-    margin and its relative duality gap, two floats. Raises RuntimeError if the linear
-    programs do not reach ACCURACY, and ValueError if d exceeds WIDEST.
+    The margin must be positive, which means that some W has <A_m, W> > 0 for all m. The
+    function returns the margin and its relative duality gap, two floats. It raises
+    RuntimeError if the linear programs do not reach ACCURACY, and ValueError if d
+    exceeds WIDEST.
     """
     pairs, d, e = A.shape
     signs = _signs(d)
@@ -269,9 +271,9 @@ def _best_sign_margin(A: np.ndarray) -> tuple[float, float]:
 def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratios:
     """Return the Ratios at the last record of a path of W or of factors.
 
-    Their `value` is (runs, 1, norms), with the norms in the order of this module's
-    NORMS. `known` caches (largest margin in ||.||_sgn, its duality gap) by run and
-    selection; this function adds to it.
+    Their `value` has the shape (runs, 1, norms), with the norms in the order of this
+    module's NORMS. `known` caches (largest margin in ||.||_sgn, its duality gap) by run
+    and selection; this function adds to it.
     """
     ratios = atlas.ratios(path, best)
     runs = len(path.W)
@@ -282,7 +284,7 @@ def _last_ratios(path: Any, best: atlas.BestMargins, known: dict) -> atlas.Ratio
         W = path.W[run, -1]
         tokens = best.tokens.run(run)
 
-        # The largest margin, solved once for each selection of a run.
+        # The largest margin, computed only once for each selection of a run.
         key = (run, *map(int, selection))
         if key not in known:
             features, _ = atlas.features(tokens, selection)

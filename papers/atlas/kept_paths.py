@@ -28,9 +28,9 @@ def train_kept(
 
     A run that is already on disk is read instead of trained. The name of its file is a
     hash of the tokens, the rule, the number of steps, the recorded iterations and the
-    code of the training loop. A damaged file is trained again. Returns the histories by
-    the names of `rules`, with a run per data set. Raises OSError if a file cannot be
-    written.
+    code of the training loop. A run whose file is damaged is trained again. The
+    function returns the histories by the names of `rules`, with one run per data set.
+    It raises OSError if a file cannot be written.
     """
     folder = Path(folder)
     kept: dict[tuple[str, int], History] = {}
@@ -63,7 +63,9 @@ def train_kept(
 
 
 def _place(tokens: TokenSet, rule: Rule, steps: int, record: Any, folder: Path) -> Path:
-    """Return the path of the file that holds the run on `tokens`, which are one run."""
+    """Return the path of the file that holds the run on `tokens`, which have a single
+    run.
+    """
     arrays = [tokens.X, tokens.y, tokens.z, tokens.u, tokens.opt]
     if tokens.mask is not None:
         arrays.append(tokens.mask)

@@ -1,7 +1,7 @@
 """The ledger rows of the atlas under practical conditions, at small size.
 
-Each claim must fail if its metric is replaced by the identity, or in the altered copy
-(wrong world) that FAILS_IF gives for it.
+Each claim must fail if its metric is replaced by the identity. A claim listed in
+FAILS_IF must fail in the altered copy (wrong world) that is named there instead.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ OFF = "constant off"
 ANCHOR = "variance reduction left out"
 _OFF = "decay.norm.GD", "decay.law.GD", "gauge.GD", "gauge.NGD", "gauge.polar_steps"
 _ANCHOR = "own.NGD_variance_reduced", "lower.NGD_variance_reduced"
-# The altered copy in which a claim must fail. The metric of these claims is already the
-# identity.
+# The altered copies in which these claims must fail. The metric of these claims is
+# already the identity, so that replacing it would change nothing.
 FAILS_IF = {f"atlas.{id}": OFF for id in _OFF} | {
     f"atlas.{id}": ANCHOR for id in _ANCHOR
 }
@@ -61,7 +61,7 @@ def _decay(size: Size) -> Iterator[Claim]:
 
 
 def _own_norms(size: Size) -> Iterator[Claim]:
-    """Check rules with a norm of their own, on three samples of three tokens."""
+    """Check rules that have their own norm, on three samples of three tokens."""
     data, best = _problem(3, 3)
     own = {}
     by_rule = {}
@@ -84,7 +84,9 @@ def _others(size: Size) -> Iterator[Claim]:
 
 
 def _gauge(size: Size) -> Iterator[Claim]:
-    """Check that (K R, Q R) trains like (K, Q) if R is orthogonal."""
+    """Check that training from (K R, Q R) leads to the same W as training from (K, Q)
+    if R is orthogonal.
+    """
     data, _ = _problem(*size)
     moved = atlas_used.turned_back(data, SEEDS, 200)
     yield from _rows(atlas_used.gauge_claims(moved))

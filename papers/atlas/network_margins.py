@@ -1,11 +1,12 @@
 """Parts 2 and 3 of notebooks/networks_protocol.md.
 
-Part 2 asks which of several selections a rule ends in, in the attention model. Part 3
-measures the heads of a vision transformer. In a head, token t has the logit x_t^T W z
-for the query z, with W = W_K^T W_Q / sqrt(d_h). W_K and W_Q are (d_h, d), and x and z
-are tokens after the layer's LayerNorm. The margin of a query is the largest logit minus
-the second largest. Rules are compared by a low quantile of the margins over all
-queries, divided by N(W) and by the mean of ||x||^2. No SVM is solved.
+Part 2 asks at which of several selections of tokens a rule ends, in the attention
+model. Part 3 measures the heads of a vision transformer. In a head, token t has the
+logit x_t^T W z for the query z, with W = W_K^T W_Q / sqrt(d_h). W_K and W_Q are (d_h,
+d), and x and z are tokens after the layer's LayerNorm. The margin of a query is the
+largest logit minus the second largest. We compare rules by a low quantile of the
+margins over all queries, divided by N(W) and by the mean of ||x||^2. No SVM is solved
+here.
 """
 
 import math
@@ -32,9 +33,9 @@ from papers.atlas.atlas_rules import word as plain
 from papers.atlas.factored_atlas import NORMS, SIGN, WHOLE
 from papers.ours import RESAMPLES, claim
 
-QUANTILE = 0.1  # quantile of the margins of all queries
-# Whatever the rule under test, Adam trains the biases, LayerNorms, embeddings and head,
-# at this learning rate.
+QUANTILE = 0.1  # the quantile of the margins over all queries
+# Whatever rule is tested, Adam trains the biases, LayerNorms, embeddings and head, at
+# this learning rate.
 REST_RATE = 1e-3
 SOURCE = "ours, beyond paper A's Theorem 1"
 FEWEST = 3  # with fewer seeds a ranking is undecided
@@ -42,10 +43,10 @@ HALF = 0.5
 ADAM = "Adam, 0.999"
 FIRST = {"spectral": "Muon", "l_inf": "Signum", SIGN: "Signum", "nuclear": "NGD"}
 MOMENTUM = 0.9
-LEAD = 0.01  # by how much the best score is higher in nearly tied samples
-HOLD = 5.0  # margin that a wrong start gives to the wrong tokens
+LEAD = 0.01  # by how much the best score exceeds the second best in nearly tied samples
+HOLD = 5.0  # the margin that a wrong start gives to the wrong tokens
 SHAPE = dict(n=6, T=8, d=10)
-# constants of Adam
+# The constants of Adam.
 MEMORY = 0.999
 EPSILON = 1e-8
 PLAIN: dict[str, Any] = {
@@ -65,7 +66,7 @@ def _polar(M: Tensor) -> Tensor:
 
 
 def _unit(M: Tensor) -> Tensor:
-    """Divide each matrix of M (..., r, c) by its Frobenius norm; a zero matrix stays
+    """Divide each matrix in M (..., r, c) by its Frobenius norm; a zero matrix stays
     zero.
     """
     size = M.norm(dim=(-2, -1), keepdim=True)
@@ -88,8 +89,9 @@ class _ByMatrix(torch.optim.Optimizer):
     A step for a matrix M is M <- M - rate D(m), where m is a moving average of
     gradients (MOMENTUM), and D is the entry of the rule in DIRECTIONS. A matrix with
     three times as many rows as columns holds W_Q, W_K and W_V, and is treated as three
-    matrices. For the other parameters Adam has the rate REST_RATE. Raises ValueError
-    for an unknown rule, or for a rate that is not positive or not finite.
+    matrices. For all other parameters Adam has the rate REST_RATE. The constructor
+    raises ValueError for an unknown rule, or for a rate that is not positive or not
+    finite.
     """
 
     def __init__(self, model: VisionTransformer, rule: str, rate: float) -> None:
@@ -112,7 +114,9 @@ class _ByMatrix(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None):
-        """Take one step, and return the loss of `closure`, or None without one."""
+        """Take one step, and return the loss of `closure`, or None if there is no
+        closure.
+        """
         with torch.enable_grad():
             loss = None if closure is None else closure()
         for group in self.param_groups:
@@ -147,8 +151,8 @@ class _ByMatrix(torch.optim.Optimizer):
 class Setting:
     """A network and its data.
 
-    `name` is the image set, `rows` and `held_out` are the numbers of images to train on
-    and to hold out, and `shape` has the sizes of the network.
+    `name` is the image set, `rows` and `held_out` are the numbers of images for
+    training and for holding out, and `shape` has the sizes of the network.
     """
 
     rows: int
@@ -160,11 +164,10 @@ class Setting:
     batch: int = 50
 
     def load(self, demo: bool) -> tuple[Any, Any]:
-        """Return the training set and the held-out images, both from the train
-        split.
+        """Return the training set and the held-out images, all from the train split.
 
-        With `demo`, the hub is not used (see `images.load`). Raises ValueError if the
-        set has no more images than `rows`.
+        With `demo`, the hub is not used (see `images.load`). The method raises
+        ValueError if the set has no more images than `rows`.
         """
         whole = images.load(
             self.name, "train", rows=self.rows + self.held_out, demo=demo
@@ -191,8 +194,8 @@ def trained(
 ) -> tuple[Any, np.ndarray]:
     """Train the network by `rule` on the ImageSet `data`.
 
-    Returns the network and the loss at every step (steps,), which is NaN after a run
-    has diverged.
+    The function returns the network and the loss at every step (steps,). The loss is
+    NaN after a run has diverged.
     """
     model = _untrained(setting, data, seed)
     batches = Batches(
@@ -236,7 +239,8 @@ class _MarginReading:
 
     `quantile` (layers, heads) is a low quantile of the margins over all queries.
     `ratio` (layers, heads, norms) is this quantile divided by N(W) and by the mean of
-    ||x||^2, with the norms in the order of NORMS. `W` is (layers, heads, d, d).
+    ||x||^2, with the norms in the order of NORMS. `W` has the shape (layers, heads, d,
+    d).
     """
 
     ratio: np.ndarray
@@ -248,14 +252,14 @@ Readings = Mapping[str, Sequence[_MarginReading]]  # by rule, one per seed
 
 
 def _product(K: Any, Q: Any):
-    """Return W = K^T Q / sqrt(d_h), (..., d, d), for K and Q (..., d_h, d)."""
+    """Return W = K^T Q / sqrt(d_h), of shape (..., d, d), for K and Q (..., d_h, d)."""
     return np.swapaxes(K, -1, -2) @ Q / math.sqrt(K.shape[-2])
 
 
 @torch.no_grad()
 def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
-    """Return the input of every block's attention, after its LayerNorm, (b, T, d)
-    each.
+    """Return the input of every block's attention, after its LayerNorm, as arrays (b,
+    T, d).
     """
     first = network.class_token.expand(len(pictures), -1, -1)
     tokens = torch.cat([first, network.tokens(pictures)], 1) + network.positions
@@ -267,10 +271,10 @@ def _entrances(network: VisionTransformer, pictures: Tensor) -> list[Tensor]:
 
 
 def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """Return N(W) for the norms of NORMS, (..., norms), from the factors K and Q (...,
+    """Return N(W) (..., norms) for the norms of NORMS, from the factors K and Q (...,
     d_h, d) of W.
 
-    For the sign norm it is only an upper bound of N(W).
+    For the sign norm the value is only an upper bound on N(W).
     """
     W = _product(K, Q)
     root = math.sqrt(K.shape[-2])
@@ -281,7 +285,9 @@ def _norms(K: np.ndarray, Q: np.ndarray) -> np.ndarray:
 
 
 def _keys_and_queries(network: VisionTransformer) -> tuple[np.ndarray, np.ndarray]:
-    """Return W_K and W_Q of every head, (layers, heads, d_h, d) each, in float64."""
+    """Return W_K and W_Q of every head, as two float64 arrays (layers, heads, d_h,
+    d).
+    """
     attentions: list[Any] = [block.attention for block in network.blocks]
     heads = attentions[0].heads
     projections = [attention.project.weight.detach() for attention in attentions]
@@ -297,8 +303,8 @@ def read(
 ) -> _MarginReading:
     """Measure the margins of a network on standardised pictures (b, channels, s, s).
 
-    The network must be in its evaluation mode. A margin is measured at the given
-    `quantile` over all queries of all pictures.
+    The network must be in evaluation mode. The margin of a head is the given `quantile`
+    over all queries of all pictures.
     """
     K, Q = _keys_and_queries(network)
     W = _product(K, Q)
@@ -322,11 +328,11 @@ Disputes = Mapping[tuple[str, str], np.ndarray]
 
 
 def won(disputes: Disputes, rules: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Count the disputes that a rule's own selection wins, and all disputes, (seeds,)
-    each.
+    """Count the disputes that a rule's own selection wins, and all disputes, as two
+    arrays (seeds,).
 
     Only the disputes between two of `rules` count. In the dispute (a, b), the selection
-    of a wins if it has a larger margin than that of b, in the norm of a (see
+    of a wins if, in the norm of a, it has a larger margin than the selection of b (see
     `disputes`).
     """
     values = np.array(
@@ -339,7 +345,8 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
     """Return the share of won disputes, and the ends of its 95 % bootstrap interval.
 
     `count` and `asked` (seeds,) are the disputes won and all disputes, from `won`. The
-    bootstrap resamples the seeds. All three are NaN if there is no dispute.
+    bootstrap resamples the seeds. The share and the two ends are NaN if there is no
+    dispute.
     """
     if not asked.any():
         return np.nan, np.nan, np.nan
@@ -353,9 +360,9 @@ def share(count: np.ndarray, asked: np.ndarray) -> tuple[float, float, float]:
 def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
     """Count the pairs of rules whose norms prefer different selections, over all runs.
 
-    Returns two counts: the pairs in which each norm prefers the selection of its own
-    rule, and all pairs in which the two norms prefer different selections. A pair of
-    rules counts once for every run with a dispute.
+    The function returns two counts: the pairs in which each norm prefers the selection
+    of its own rule, and all pairs in which the two norms prefer different selections. A
+    pair of rules is counted once for every run with a dispute.
     """
     pairs = np.array(
         [(disputes[a, b], disputes[b, a]) for a, b in combinations(rules, 2)]
@@ -367,8 +374,8 @@ def apart(disputes: Disputes, rules: Sequence[str]) -> tuple[int, int]:
 def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list[Claim]:
     """Check part 2 of the protocol.
 
-    `optimal` and `disputes` have, for each entry of `settings`, the result of the
-    function of the same name.
+    `optimal` and `disputes` have the results of the functions with these names, for
+    each entry of `settings`.
     """
     steepest = [name for name in optimal["from zero"] if name != ADAM]
 
@@ -401,14 +408,19 @@ def selection_claims(optimal: Mapping, disputes: Mapping[str, Disputes]) -> list
 
 
 def _level(readings: Sequence[_MarginReading]) -> np.ndarray:
-    """Return the median over layers and heads of a rule's log ratio, (seeds, norms)."""
+    """Return the median over layers and heads of a rule's log ratio.
+
+    The result has the shape (seeds, norms).
+    """
     return np.array([np.median(np.log(reading.ratio), (0, 1)) for reading in readings])
 
 
 def leads(readings: Readings, rule: str, norm: str) -> dict[str, np.ndarray]:
-    """Return by how much `rule` is ahead of every other rule in a norm.
+    """Return by how much the ratio of `rule` exceeds that of every other rule, in a
+    norm.
 
-    The result has, by the other rule, the differences of the levels (seeds,).
+    The result has the differences of the levels (seeds,), by the name of the other
+    rule.
     """
     levels = {
         name: _level(seeds)[:, NORMS.index(norm)] for name, seeds in readings.items()
@@ -423,10 +435,11 @@ def deciding_lead(
 ) -> tuple[str, str, verdicts.Interval]:
     """Decide whether `rule` has the largest ratio in a norm.
 
-    Returns the verdict, the nearest rival, and the paired interval of the lead over
-    this rival, whose lower end is the lowest. "Yes" needs a positive lead over all
-    rivals, and "no" a negative lead over one of them. With fewer than FEWEST seeds the
-    verdict is undecided, and with fewer than two ValueError is raised.
+    The function returns the verdict, the nearest rival, and the paired interval of the
+    lead over this rival. The nearest rival is the one for which the lower end of this
+    interval is lowest. "Yes" requires a positive lead over all rivals, and "no"
+    requires a negative lead over one of them. With fewer than FEWEST seeds the verdict
+    is undecided, and with fewer than two seeds the function raises ValueError.
     """
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
@@ -467,11 +480,11 @@ def ranking_claims(readings: Readings) -> list[Claim]:
 
 
 def counted(readings: Readings) -> np.ndarray:
-    """Return, for each rule, the share of all heads in which its ratio is the largest,
-    (rules, norms).
+    """Return, for each rule, the share of all heads in which its ratio is the largest.
 
-    The share is over layers, heads and seeds. If two ratios are equal, the first rule
-    has it.
+    The result has the shape (rules, norms). The share is over layers, heads and seeds.
+    If two ratios are equal, the first of the two rules counts as the one with the
+    largest.
     """
     ratios = np.array(
         [[reading.ratio for reading in seeds] for seeds in readings.values()]
@@ -501,10 +514,10 @@ def _near_ties(tokens: TokenSet):
 
 
 def _wrong_start(tokens: TokenSet, seeds: Sequence[int]):
-    """Return W_0 (runs, d, d_z): HOLD times the solution of the token SVM that selects
-    random tokens other than opt.
+    """Return W_0 (runs, d, d_z): HOLD times the solution of the token SVM for random
+    tokens that are not the opt tokens.
 
-    Tokens are drawn until the SVM has a solution, without end if it never has one.
+    Tokens are drawn until the SVM has a solution; the loop never ends if there is none.
     """
     _, n, T, _ = tokens.shape
     starts = []
@@ -521,10 +534,12 @@ def _wrong_start(tokens: TokenSet, seeds: Sequence[int]):
 
 
 class _Ended(NamedTuple):
-    """The end of the runs of a rule: their selections, and whether these are final."""
+    """How the runs of a rule end: the selected tokens, and whether the selection is
+    final.
+    """
 
     selection: np.ndarray  # (runs, n)
-    # (runs,) whether the selection is the same as after half of the steps, and the
+    # (runs,): whether the selection is the same as after half of the steps, and the
     # selected tokens have the largest logits without a tie.
     kept: np.ndarray
 
@@ -532,7 +547,7 @@ class _Ended(NamedTuple):
 def settings(seeds: Sequence[int]) -> dict[str, tuple[TokenSet, np.ndarray | None]]:
     """Return three problems in which selections compete, by name.
 
-    A problem is the tokens and W_0, which is None for a start from zero.
+    A problem is a pair of tokens and W_0, where W_0 is None for a start from zero.
     """
     data = unit_tokens(seeds, **SHAPE)
     return {
@@ -565,24 +580,26 @@ def ended(
 
 
 def optimal(tokens: TokenSet, runs: Mapping[str, _Ended]) -> dict[str, np.ndarray]:
-    """Return, by rule, the share of samples in which a run selected the opt token,
-    (runs,).
+    """Return, by rule, the share of samples in which a run selects the opt token.
+
+    The result has the shape (runs,).
     """
     return {name: (end.selection == tokens.opt).mean(1) for name, end in runs.items()}
 
 
 def disputes(rows: Mapping, runs: Mapping, best: atlas.BestMargins) -> dict:
-    """Compare two rules' selections by the largest margin that each allows.
+    """Compare the selections of two rules by the largest margin that each selection
+    allows.
 
-    A dispute is a run in which the rules a and b end in different selections s_a and
-    s_b, both of which are final. Its value is log(gamma_N(s_a) / gamma_N(s_b)), where N
-    is the norm of a, and gamma_N(s) = max {min_m <A_m, W> : N(W) <= 1} is the largest
-    margin for the selection s.
+    A dispute is a run in which the rules a and b end at different selections s_a and
+    s_b, and each of the two selections is final. The value of the dispute is
+    log(gamma_N(s_a) / gamma_N(s_b)), where N is the norm of a, and gamma_N(s) = max
+    {min_m <A_m, W> : N(W) <= 1} is the largest margin for the selection s.
 
     Returns
     -------
     dict
-        The values (runs,) by (a, b), NaN for a run without a dispute.
+        The values (runs,) by (a, b). They are NaN for a run without a dispute.
     """
     logs = {}
     for a, b in permutations(rows, 2):

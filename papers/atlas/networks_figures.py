@@ -1,4 +1,4 @@
-"""The figures of notebook 45. They draw what the notebook computed."""
+"""The figures of notebook 45. They draw the results that the notebook computed."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,8 @@ DRAWN = {  # the rules in the map of factors, by their names in the map
 def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
     """Draw the median ratios of three rules on W and on (K, Q) in seven norms.
 
-    The norm with the largest ratio is bold, and the one that was predicted is outlined.
+    The norm with the largest ratio is bold, and the norm that was predicted to have it
+    is outlined.
     """
     lines = [
         (what, runs[name].last, norm)
@@ -68,8 +69,8 @@ def factor_map(table: Table, both: Reached, alone: Reached) -> Figure:
 def _disputes_won(
     disputes: network.Disputes, rules: list[str], steepest: list[str]
 ) -> list[tuple]:
-    """Return, for every rule, the disputes that its own selection wins and all its
-    disputes with other `rules`, (seeds,) each.
+    """Return, for every rule, the number of disputes that its own selection wins, and
+    the number of all its disputes with other `rules`, as two arrays (seeds,).
 
     The last entry is for the disputes among the rules in `steepest`.
     """
@@ -87,10 +88,10 @@ def _shares_won(
     rules: list[str],
     steepest: list[str],
 ) -> list[tuple]:
-    """Draw the share of disputes won with 95 % intervals, with a row for each rule.
+    """Draw the share of disputes won, with 95 % intervals and one row for each rule.
 
-    There is a mark for each of the problems in which selections compete. Returns the
-    labels for the right end of the panel.
+    There is a mark for each of the problems in which selections compete. The function
+    returns the labels for the right end of the panel.
     """
     labels = []
     for shift, (way, look) in zip((-0.2, 0, 0.2), WAYS.items(), strict=True):
@@ -161,14 +162,16 @@ def _rule_names(rules: list[str]) -> list[str]:
 
 
 def comparisons(disputes: Mapping[str, network.Disputes], rules: list[str]) -> Figure:
-    """Draw the share of comparisons that a rule's own norm wins, one row per rule.
+    """Draw the share of comparisons that the selection of a rule wins in its own norm,
+    one row per rule.
 
     Parameters
     ----------
     disputes : mapping of str to Disputes
         The result of `papers.atlas.network_margins.disputes`, by problem.
     rules : list of str
-        The rules, from top to bottom. The last row is for all but Adam together.
+        The rules, from top to bottom. The last row is for all rules except Adam
+        together.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     steepest = [rule for rule in rules if rule != network.ADAM]
@@ -182,7 +185,8 @@ def comparisons(disputes: Mapping[str, network.Disputes], rules: list[str]) -> F
 
 
 def ranking(readings: network.Readings) -> Figure:
-    """Draw how far the rule predicted first is ahead of its nearest rival, by norm.
+    """Draw how far the rule that was predicted to rank first is ahead of its nearest
+    rival, by norm.
 
     Parameters
     ----------

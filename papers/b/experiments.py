@@ -1,8 +1,8 @@
 """Paper B's experiments: the setting of Appendix A, ablation, condition numbers, step
 sizes.
 
-`excess` maps the name of a run to (L - L*) / L*, (seeds, records). It is NaN from
-divergence on.
+`excess` maps the name of a run to its (L - L*) / L*, an array (seeds, records). Once a
+run has diverged, its values are NaN.
 """
 
 import itertools
@@ -28,9 +28,9 @@ Excess = Mapping[str, np.ndarray]
 class Experiment:
     """The problems, data and starts of several seeds.
 
-    X is (seeds, n, d), Y (seeds, n, k) and the covariance X^T X / n (seeds, d, d). Each
-    seed has a spectral and a random start, a pair of A_0 (seeds, k, d) and B_0 (seeds,
-    d, d).
+    X has the shape (seeds, n, d), Y has (seeds, n, k), and the covariance X^T X / n has
+    (seeds, d, d). Each seed has a spectral start and a random start. A start is a pair
+    of A_0 (seeds, k, d) and B_0 (seeds, d, d).
     """
 
     problems: list[Regression]
@@ -46,8 +46,8 @@ class Experiment:
     ) -> "Experiment":
         """Draw the setting of Appendix A for every seed.
 
-        The random start has entries N(0, start_std^2). `problem` holds the arguments of
-        `random_regression` except the seed.
+        The entries of the random start are drawn from N(0, start_std^2). `problem` has
+        the arguments of `random_regression`, except the seed.
         """
         problems = [regression.random_regression(seed, **problem) for seed in of_seeds]
         each = list(zip(problems, of_seeds, strict=True))
@@ -68,10 +68,10 @@ def _stacked(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Start:
 def ablation(
     data: Experiment, step_size: float
 ) -> tuple[dict[str, PreconditionedRule], dict[str, Start]]:
-    """Return all combinations of start, preconditioner P and regulariser R: rules and
-    starts by name.
+    """Return the rules and starts of all combinations of start, preconditioner P and
+    regulariser R, by name.
 
-    "spectral, P, R" is Algorithm 1, and "random", without P and R, is SGD.
+    "spectral, P, R" is Algorithm 1, and "random" is SGD, which has neither P nor R.
     """
     rules = {}
     starts = {}
@@ -88,12 +88,13 @@ def ablation(
 
 
 def factor_effect(excess: Excess, mark: str) -> np.ndarray:
-    """Return the final excess with one part, divided by the final excess without it,
-    (seeds,).
+    """Return the final excess loss with one part, divided by the final excess loss
+    without it.
 
-    The part is `mark`, "P" or "R". There are two such ratios, with the other part on
-    and off; the result is their geometric mean. All runs have the random start. The
-    names in `excess` are those of `ablation`. Another `mark` raises KeyError.
+    The result has the shape (seeds,). The part is `mark`, "P" or "R". There are two
+    such ratios, one with the other part on and one with it off; the result is the
+    geometric mean of the two. All runs have the random start. The names in `excess` are
+    those of `ablation`. Any other `mark` raises KeyError.
     """
     other = {"P": "R", "R": "P"}[mark]
     pairs = [(f"random, {mark}", "random"), ("random, P, R", f"random, {other}")]
@@ -110,7 +111,7 @@ def optimisers() -> dict[str, Callable]:
     raised.
     """
     with warnings.catch_warnings():
-        # warnings about progress bars that are never drawn
+        # This hides warnings about progress bars that are never drawn.
         warnings.simplefilter("ignore")
         from pytorch_optimizer import SOAP, Shampoo
 
@@ -133,21 +134,21 @@ def conditioning(
     of_seeds: Sequence[int],
     level: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Measure how many iterations it takes to reach a loss, depending on the condition
+    """Measure how the number of iterations to reach a loss depends on the condition
     number of Sigma.
 
     Runs begin at the random start. `build` returns the experiment with the seeds
     `of_seeds` in which `floor`, the lower bound on the eigenvalues of Sigma, is one of
-    `floors`. Returns the condition numbers (floors, seeds), and by rule the first
-    recorded iteration with (L - L*)/L* <= level, (floors, seeds). Every tenth iteration
-    is recorded. The iteration is infinite for a run that does not get there.
+    `floors`. The function returns the condition numbers (floors, seeds) and, by rule,
+    the first recorded iteration with (L - L*)/L* <= level, an array (floors, seeds).
+    Every tenth iteration is recorded. The iteration is infinite for a run that does not
+    reach the level.
     """
     kinds = {"R only": "none", "P and R": "left", "two-sided P and R": "left_right"}
     rules = {name: PreconditionedRule(step_size, kind) for name, kind in kinds.items()}
     each = [build(floor) for floor in floors]
     shape = (len(floors), len(of_seeds))
-    # The problems for all floors are trained in one loop, as if they were further
-    # seeds.
+    # We train the problems of all floors in one loop, as if they were further seeds.
     problems = [problem for part in each for problem in part.problems]
 
     def joined(name: str):
@@ -169,8 +170,8 @@ def _from_random(
 ):
     """Train every rule from the random start.
 
-    Returns every tenth iteration (records,), and (L - L*)/L* there by rule, (seeds,
-    records).
+    The function returns every tenth iteration (records,) and, by rule, (L - L*)/L* at
+    these iterations, an array (seeds, records).
     """
     record = np.arange(0, steps + 1, 10)
     source = regression.minibatches(data.X, data.Y, batch, of_seeds)
@@ -193,14 +194,16 @@ def tune(
     of_seeds: Sequence[int],
     level: float,
 ) -> dict[str, float]:
-    """Choose the best step size in `grid` for each entry of `makers`, a function from
-    a step size to a rule.
+    """Choose the best step size in `grid` for each entry of `makers`.
 
-    We prefer step sizes with which every seed ends at (L - L*)/L* <= level. Of these,
-    the best is the one that needs the fewest iterations to this level. If there is
-    none, the best is the one with the smallest final excess, which is infinite for a
-    run that diverged. Iterations and excess are medians over seeds; every tenth
-    iteration is recorded. Of equally good step sizes, the first in `grid` is chosen.
+    An entry is a function from a step size to a rule.
+
+    We prefer step sizes with which every seed ends at (L - L*)/L* <= level. The best of
+    these step sizes is the one that needs the fewest iterations to reach this level. If
+    there is no such step size, the best is the one with the smallest final excess loss;
+    a run that diverged has an infinite one. Iterations and excess losses are medians
+    over seeds, and every tenth iteration is recorded. If several step sizes are equally
+    good, we choose the first of them in `grid`.
     """
     best = {}
     for name, make in makers.items():
@@ -220,9 +223,9 @@ def tune(
 
 
 def figure_claims(excess: Excess) -> tuple[list[Claim], list[Claim]]:
-    """Check what paper B's Figures 1 and 2 show, on the worst seed of the `ablation`.
+    """Check on the worst seed of the `ablation` what paper B's Figures 1 and 2 show.
 
-    Returns the claims on Figure 1, and those on Figure 2.
+    The function returns the claims about Figure 1, and those about Figure 2.
     """
     ours, sgd = (excess[name] for name in ("spectral, P, R", "random"))
     random = excess["random, P, R"][:, -1].max()
@@ -239,10 +242,11 @@ def ablation_claims(
     """Check the effects of the parts of Algorithm 1 (Appendix A, Section 5).
 
     The effect of the start is measured at iteration 0, the effects of P and R at the
-    last iteration. `effects` are the results of `factor_effect`, by mark. `times` are
-    those of `conditioning`, with the worst condition number in the last row. For a run
-    that does not reach the level, `steps` is used. The measured values are medians over
-    seeds, and for the condition number the ratio of two medians.
+    last iteration. `effects` are the results of `factor_effect`, by mark. `times` has
+    the iterations from `conditioning`, with the worst condition number in the last row.
+    A run that does not reach the level counts as if it took `steps` iterations. The
+    measured values are medians over seeds; for the condition number, the measured value
+    is the ratio of two medians.
     """
     ratio = np.median(excess["spectral, P, R"][:, 0] / excess["random, P, R"][:, 0])
     both, alone = (
@@ -259,10 +263,11 @@ def ablation_claims(
 
 
 def against_best_sgd(excess: Excess) -> Claim:
-    """Check that Algorithm 1 ends below SGD in the median over seeds, each with its
-    best step size (our own statement).
+    """Check that Algorithm 1 ends with a smaller loss than SGD in the median over
+    seeds, each of the two with its best step size (our own statement).
 
-    The measured value is the median over seeds of the ratio of their final excess.
+    The measured value is the median over seeds of Algorithm 1's final excess loss
+    divided by SGD's.
     """
     ends = [excess[name][:, -1] for name in ("Algorithm 1", "SGD")]
     return PAPER.claim("other.sgd", np.median(np.divide(*ends)))
@@ -294,11 +299,12 @@ def ill_conditioned(
 def condition_numbers(
     conditions: Sequence[float], of_seeds: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Predict how many iterations divide the distance to the minima by 10^6.
+    """Predict how many iterations it takes to divide the distance to the minima by
+    10^6.
 
     With the step size 1/lambda_max the slowest mode shrinks by a factor of 1 -
-    lambda_min/lambda_max per iteration. Returns, by the name of the preconditioner,
-    arrays (conditions, seeds).
+    lambda_min/lambda_max per iteration. The function returns the numbers of iterations
+    by the name of the preconditioner, each an array (conditions, seeds).
     """
 
     def iterations(condition: float, seed: int, name: str):
@@ -314,8 +320,10 @@ def condition_numbers(
 
 
 def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
-    """Fit, for each seed, the exponent in the condition number with which `iterations`
-    (conditions, seeds) grow, (seeds,).
+    """Fit, for each seed, the exponent with which `iterations` (conditions, seeds) grow
+    in the condition number.
+
+    The result has the shape (seeds,).
     """
     return np.polyfit(np.log(conditions), np.log(iterations), 1)[0]
 
@@ -323,12 +331,12 @@ def growth(conditions: Sequence[float], iterations: np.ndarray) -> np.ndarray:
 def gains(
     conditions: Sequence[float], iterations: Mapping[str, np.ndarray]
 ) -> list[Claim]:
-    """Check that Algorithm 1 needs at most one tenth of the iterations at the last
-    condition number.
+    """Check that, at the last condition number, Algorithm 1 needs at most one tenth of
+    the iterations that the rule without a preconditioner needs.
 
-    It is compared with the rule without a preconditioner, on the worst seed. A second
-    claim is that the iterations of the two-sided rule do not grow with the condition
-    number. `iterations` is the result of `condition_numbers`.
+    The first claim is about the worst seed. The second claim says that the number of
+    iterations of the rule with the two-sided preconditioner does not grow with the
+    condition number. `iterations` is the result of `condition_numbers`.
     """
     gain = (iterations["left"] / iterations["none"]).max(1)[-1]
     slope = growth(conditions, iterations["left_right"]).max()

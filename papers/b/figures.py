@@ -1,7 +1,7 @@
 """The figures of paper B.
 
 `recorded` (records,) are iterations. `excess` maps a name to (L - L*)/L* at these
-iterations, (seeds, records).
+iterations, an array (seeds, records).
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ def _last(axis: Axes, excess: Excess, looks: Mapping[str, str] = {}) -> None:
     """Write each rule's name and the median of its final excess to the right of the
     panel.
 
-    `looks` maps a name in `excess` to the rule in whose colour it is written. A name
-    that is not in `looks` is such a rule itself.
+    `looks` maps a name in `excess` to the rule whose colour is used. A name that is not
+    in `looks` is itself the name of such a rule.
     """
     labels = []
     for name, values in excess.items():
@@ -45,8 +45,8 @@ def _last(axis: Axes, excess: Excess, looks: Mapping[str, str] = {}) -> None:
 def against_sgd(
     recorded: np.ndarray, excess: Excess, optimum: float, ours: str, label: str
 ) -> Figure:
-    """Draw the loss and the excess of the run `ours` of Algorithm 1, beside those of
-    SGD.
+    """Draw the loss and the excess loss of the run `ours` of Algorithm 1, together with
+    those of SGD.
 
     `label` says where `ours` starts. SGD always has the random start.
     """
@@ -94,7 +94,8 @@ def against_sgd(
 
 
 def ablation(recorded: np.ndarray, excess: Excess) -> Figure:
-    """Draw the excess from a random start, with each part of the algorithm on and off.
+    """Draw the excess loss from a random start, with each part of the algorithm on and
+    off.
 
     Parameters
     ----------
@@ -124,17 +125,20 @@ def ablation(recorded: np.ndarray, excess: Excess) -> Figure:
 def conditioning(
     steps: int, conditions: np.ndarray, times: Mapping[str, np.ndarray]
 ) -> Figure:
-    """Draw the iterations to 1.15 times the optimum over the condition number.
+    """Draw, over the condition number, the number of iterations to 1.15 times the
+    optimal loss.
 
     Parameters
     ----------
     steps : int
-        The iterations of a run. A run that has not reached the loss by then is drawn at
-        this height.
+        The number of iterations of a run. A run that does not reach the loss is drawn
+        at this height.
     conditions : ndarray (floors, seeds)
-        The condition numbers. The runs of a floor are drawn at their mean over seeds.
+        The condition numbers. The runs of a floor are drawn at the mean condition
+        number over seeds.
     times : mapping of str to ndarray (floors, seeds)
-        Iterations to 1.15 L*, by rule, infinite for a run that has not reached it.
+        The number of iterations to 1.15 L*, by rule. It is infinite for a run that does
+        not reach this loss.
     """
     figure, (axis,) = plots.panels(1, 1, height=2.8)
     numbers = conditions.mean(1)
@@ -208,8 +212,8 @@ def _slope(
     """Draw a short line with the slope of a power of n, and words at the end of the
     line.
 
-    It goes from a tenth to four tenths of the logarithmic range of `sizes`, and begins
-    at `height`.
+    The line goes from a tenth to four tenths of the logarithmic range of `sizes`, and
+    begins at `height`.
     """
     first, last = sizes[0], sizes[-1]
     stub = first * (last / first) ** 0.1, first * (last / first) ** 0.4
@@ -231,11 +235,12 @@ def start_and_bias(
     Parameters
     ----------
     start : tuple
-        The numbers of samples (m,), and the start's distances (repeats, m).
+        The numbers of samples (m,), and the distances (repeats, m) of the start from
+        the minima.
     sizes : sequence of int
-        The numbers of samples of the bias.
+        The numbers of samples at which the bias was measured.
     bias : ndarray (repeats, sizes)
-        The gradient's bias.
+        The norm of the gradient's bias.
     exponents : mapping of str to tuple
         The fitted exponents of "start" and "bias", with their standard errors.
     """
@@ -261,8 +266,8 @@ def start_and_bias(
 def optimisers(
     recorded: np.ndarray, excess: Excess, step_sizes: Mapping, step_size: float
 ) -> Figure:
-    """Draw the iterations to within 10 % of L*, with a row for each of OPTIMISERS at
-    its best step size, and a mark for each seed.
+    """Draw the number of iterations to a loss within 10 % of L*, with one row for each
+    of OPTIMISERS at its best step size, and one mark for each seed.
 
     Parameters
     ----------

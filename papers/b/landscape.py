@@ -1,11 +1,11 @@
 """Paper B's loss around its minima: Theorem 1, Assumption 3, Lemmas 1, 2, 4, 7 and 8,
 Eqs. 3 and 4.
 
-Constants that are blank in our copy of the paper are derived here. Below, M Sigma^{1/2}
-has the singular values sigma_1 >= sigma_2 >= ..., the layer is Z = (A; B), and Z_pi is
-the projection of Z onto the minima. The closed forms are those of the problem `named`.
-It is the same as `problem`, except in an altered copy (a wrong world, in which the
-claims must fail).
+Some constants are blank in our copy of the paper; we derive them here. Below, M
+Sigma^{1/2} has the singular values sigma_1 >= sigma_2 >= ..., the layer is Z = (A; B),
+and Z_pi is the projection of Z onto the minima. Closed forms are computed for the
+problem `named`. It is the same as `problem`, except in an altered copy of the
+experiment (a wrong world), in which the claims must fail.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ from papers.b.statements import PAPER
 
 
 def _standard_errors(estimates: np.ndarray, expected: np.ndarray | float) -> float:
-    """Return the largest |mean - expected| of `estimates` (draws, ...), divided by its
-    standard error.
+    """Return the largest |mean - expected| of `estimates` (draws, ...), in standard
+    errors of the mean.
 
-    There must be two draws or more. `expected` (...) has the means in theory. The
-    result is NaN if the estimates of an entry are all equal to its expected value.
+    There must be at least two draws. `expected` (...) has the theoretical means. The
+    result is NaN if all estimates of some entry are equal to its expected value.
     """
     error = estimates.std(0, ddof=1) / np.sqrt(len(estimates))
     return float((np.abs(estimates.mean(0) - expected) / error).max())
@@ -36,9 +36,9 @@ def _standard_errors(estimates: np.ndarray, expected: np.ndarray | float) -> flo
 def _ratio_errors(named: Regression, X: np.ndarray, w: np.ndarray) -> float:
     """Compare sampled means with E e^{x.w} = e^{w.Sigma.w / 2} and E[x e^{x.w}].
 
-    The closed form of the second one is Sigma w e^{w.Sigma.w / 2}. The samples are X
-    (draws, d), and w is (d,). Returns the largest absolute deviation, in standard
-    errors.
+    The closed form of E[x e^{x.w}] is Sigma w e^{w.Sigma.w / 2}. X (draws, d) are the
+    samples, and w has the shape (d,). The function returns the largest absolute
+    deviation, in standard errors.
     """
     weight = np.exp(X @ w)
     sampled = np.column_stack([weight, X * weight[:, None]])
@@ -56,8 +56,8 @@ def _population_loss_error(
     """Compare L(A, B) with the mean loss over sampled queries that attend to infinitely
     many keys.
 
-    `samples` are X (draws, d), the queries, and Y (draws, k), and `layer` (k + d, d) is
-    A above B. Returns the absolute deviation in standard errors.
+    `samples` is a pair of X (draws, d), the queries, and Y (draws, k). `layer` (k + d,
+    d) is A above B. The function returns the absolute deviation in standard errors.
     """
     X, Y = samples
     A, B = np.split(layer, [problem.k])
@@ -69,8 +69,8 @@ def _population_loss_error(
 def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> float:
     """Compare E e^{c x^T B x} with its closed form at the worst minimum.
 
-    c is 0.4 times the largest c for which the moment is finite, and X (draws, d) are
-    the samples. Returns the absolute deviation in standard errors.
+    c is 0.4 times the largest value for which the moment is finite, and X (draws, d)
+    are the samples. The function returns the absolute deviation in standard errors.
     """
     # sym(Sigma^{1/2} B Sigma^{1/2}) has its largest eigenvalue, sigma_1^{1/2}, at
     # R = V^T.
@@ -82,7 +82,7 @@ def _moment_error(problem: Regression, named: Regression, X: np.ndarray) -> floa
 
     whitened = X @ np.linalg.inv(problem.root)
     logits = np.einsum("id,de,ie->i", whitened, S, whitened)
-    # 1 unless an altered copy changes Sigma
+    # The scale is 1, unless an altered copy changes Sigma.
     scale = named.Sigma[0, 0] / problem.Sigma[0, 0]
     expected = np.linalg.det(np.eye(problem.d) - 2 * c * scale * S) ** -0.5
     return _standard_errors(np.exp(c * logits), expected)
@@ -100,8 +100,9 @@ def by_monte_carlo(
     finite too. The measured value of a claim is its largest |sample mean - closed form|
     in standard errors.
 
-    The closed forms are those of `named`, by default `problem` itself; a negative
-    control names another problem. Of it, the claim on moments only reads Sigma_11.
+    The closed forms are computed for `named`, by default `problem` itself; a negative
+    control names another problem. The claim about moments uses only Sigma_11 of
+    `named`.
     """
     rng = seeds.stream(seed, "draws")
     named = named or problem
@@ -117,9 +118,9 @@ def by_monte_carlo(
 
 
 def search(problem: Regression, starts: int) -> float:
-    """Return the largest distance from the minima to an end point of L-BFGS on L + R.
+    """Return the largest distance from the minima at which L-BFGS on L + R ends.
 
-    The distance is in the norm "left_right", and the largest is over `starts` >= 1
+    The distance is in the norm "left_right", and the maximum is over `starts` >= 1
     Gaussian starts, whose seeds are 0, 1, ...
     """
     shape = (problem.k + problem.d, problem.d)
@@ -166,11 +167,11 @@ def minima(
 ) -> list[Claim]:
     """Check Theorem 1.2: the points Z_Q are minima, and a search finds no others.
 
-    At each of the `points` (m, k + d, d) the excess loss and R must be 0. Their largest
-    values are measured, divided by the excess loss at Z = 0. `distance` is the result
-    of `search`. The third claim is about the larger of `distance` and the distance of
-    the minimum of `named` with R = I to the minima of `problem`, which is 0 in the true
-    world.
+    At each of the `points` (m, k + d, d) the excess loss and R must be 0. We measure
+    the largest value of each, divided by the excess loss at Z = 0. `distance` is the
+    result of `search`. The third claim is about the larger of `distance` and the
+    distance of the minimum of `named` with R = I to the minima of `problem`, which is 0
+    unless this is an altered copy.
     """
     A = points[:, : named.k]
     B = points[:, named.k :]
@@ -193,8 +194,8 @@ def _hessian(
 ) -> np.ndarray:
     """Compute the Hessian (D, D) at `at`, which has D entries, by central differences.
 
-    `gradient` returns an array of the shape of `at`. The steps have length 1, so that
-    the gradient must be linear; then the differences are exact up to rounding.
+    `gradient` returns an array of the shape of `at`. The differences have the step 1,
+    so that the gradient must be linear; then they are exact up to rounding.
     """
     columns = []
     for unit in np.eye(at.size):
@@ -205,12 +206,13 @@ def _hessian(
 
 
 def convexity(problem: Regression, named: Regression) -> list[Claim]:
-    """Check that L is strongly convex in A and in B, but not jointly in both (paper B,
-    Theorem 1.1).
+    """Check that L is strongly convex in A and in B separately, but not in A and B
+    together (paper B, Theorem 1.1).
 
-    The Hessian in A has the smallest eigenvalue lambda_min(Sigma B^T Sigma B Sigma),
-    and the one in B has lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At Z = 0 the
-    curvature along a minimum Z_Q is -2 |M Sigma^(1/2)|_F^2, which is negative.
+    The smallest eigenvalue of the Hessian in A is lambda_min(Sigma B^T Sigma B Sigma),
+    and that of the Hessian in B is lambda_min(Sigma A^T A Sigma) lambda_min(Sigma). At
+    Z = 0 the curvature along a minimum Z_Q is -2 |M Sigma^(1/2)|_F^2, which is
+    negative.
 
     Parameters
     ----------
@@ -222,8 +224,8 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
     Returns
     -------
     list of Claim
-        The measured curvatures divided by their closed forms. In A and in B it is the
-        ratio furthest from 1, at 20 random layers.
+        The measured curvatures divided by their closed forms. For A and for B, the
+        measured value is the ratio furthest from 1 over 20 random layers.
     """
     k = problem.k
     ratios = {"convex.A": [], "convex.B": []}
@@ -248,7 +250,7 @@ def convexity(problem: Regression, named: Regression) -> list[Claim]:
             np.linalg.eigvalsh((in_B + in_B.T) / 2)[0] / expected_B
         )
     worst = {name: furthest(np.array(values), 1.0) for name, values in ratios.items()}
-    # The joint curvature at Z = 0 along a minimum, by a second difference.
+    # The curvature at Z = 0 in the direction of a minimum, by a second difference.
     step = 1e-2
     Z = step * manifold.of(problem).point()
     at_zero = regression.excess_loss(problem, 0 * Z[:k], 0 * Z[k:])
@@ -281,7 +283,7 @@ def sample_average(problem: Regression, named: Regression, draws: int) -> Claim:
         A^T).
     """
     n = 5
-    A = -problem.M  # so that both terms of the closed form are positive
+    A = -problem.M  # makes both terms of the closed form positive
     X, Y = problem.sample(n * draws, seeds.stream(3, "draws"))
     mean_x = X.reshape(draws, n, -1).mean(1)
     mean_y = Y.reshape(draws, n, -1).mean(1)
@@ -300,7 +302,7 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
     Parameters
     ----------
     problem : Regression
-        The problem, onto whose minima Z is projected in the "left" norm.
+        The problem. Z is projected onto its minima in the "left" norm.
     named : Regression
         The problem whose Sigma and Sbar = diag(I, Sigma) are used.
 
@@ -325,7 +327,8 @@ def lemma1_symmetry(problem: Regression, named: Regression) -> Claim:
 def lemma8_formulas(
     X: np.ndarray, w: np.ndarray, s: np.ndarray, l: int
 ) -> dict[str, np.ndarray]:
-    """Return Lemma 8's formulas for ds/dx_l (n, d) and dc/dx_l (d, d), by claim.
+    """Return Lemma 8's formulas for ds/dx_l (n, d) and dc/dx_l (d, d), by the id of the
+    claim.
 
     s (n,) = softmax(X w) are the weights of the keys X (n, d) for the logits X w, and
     c = X^T s. The key l must not be the query, on which w (d,) depends.
@@ -342,8 +345,9 @@ def lemma8_formulas(
 def lemma8(problem: Regression) -> list[Claim]:
     """Compare Lemma 8's two identities with central differences.
 
-    With s = softmax(X w) of keys X (n, d) and c = X^T s, for a key l that is not the
-    query: ds_i/dx_l = s_i (delta_il - s_l) w, and dc/dx_l = s_l (I + (x_l - c) w^T).
+    Let s = softmax(X w) for keys X (n, d), and c = X^T s. For a key l that is not the
+    query, the lemma says that ds_i/dx_l = s_i (delta_il - s_l) w and dc/dx_l = s_l (I +
+    (x_l - c) w^T).
 
     Parameters
     ----------
@@ -400,13 +404,14 @@ def lemma1(problem: Regression) -> list[Claim]:
 
 
 def lemma1_ratios(problem: Regression) -> dict[str, float]:
-    """Return the ratio of the two sides of each of Lemma 1's inequalities, by claim.
+    """Return the ratio of the two sides of each of Lemma 1's inequalities, by the id of
+    the claim.
 
     They are the smallest and the largest singular value of Sbar^{1/2} Z_Q, divided by
     their bounds (2 sigma_d / lambda_max)^{1/2} and (2 sigma_1 / lambda_min)^{1/2}, with
-    lambda the eigenvalues of Sigma. At the rotations R that we take the bounds are
-    attained: R pairs the weakest direction of the signal with the strongest direction
-    of Sigma, or the strongest with the weakest.
+    lambda the eigenvalues of Sigma. The bounds are attained at the rotations R that we
+    take. These pair the weakest direction of the signal with the strongest direction of
+    Sigma, or the strongest direction of the signal with the weakest direction of Sigma.
     """
     values, vectors = np.linalg.eigh(problem.Sigma)
     space = manifold.of(problem)
@@ -421,10 +426,11 @@ def lemma1_ratios(problem: Regression) -> dict[str, float]:
 def largest_self_logit(problem: Regression, starts: int = 6) -> float:
     """Find the largest eigenvalue of sym(Sigma^{1/2} B Sigma^{1/2}) over all minima.
 
-    Returns this eigenvalue divided by sigma_1^{1/2}. The search is by L-BFGS over the
-    antisymmetric S in R = R_0 e^S. It begins at `starts` random R_0, and at the same
-    R_0 with the first column reversed, since R_0 e^S has the determinant of R_0. For
-    d = 1 these two are all minima, and nothing is searched.
+    The function returns this eigenvalue divided by sigma_1^{1/2}. L-BFGS searches over
+    the antisymmetric S in R = R_0 e^S. The search begins at `starts` random R_0, and at
+    the same R_0 with the sign of the first column reversed, because R_0 e^S has the
+    same determinant as R_0. For d = 1 these two R_0 give all minima, and there is
+    nothing to search.
     """
     space = manifold.of(problem)
     d = problem.d
@@ -444,7 +450,7 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
                 return -np.linalg.eigvalsh((L + L.T) / 2)[-1]
 
             least = value(np.zeros(len(i)))
-            if d > 1:  # scipy returns zero if there is nothing to search
+            if d > 1:  # With nothing to search, scipy would return zero.
                 least = minimize(value, np.zeros(len(i)), method="L-BFGS-B").fun
             largest = max(largest, -least)
     return float(largest / np.sqrt(problem.singular_values[0]))
@@ -452,15 +458,15 @@ def largest_self_logit(problem: Regression, starts: int = 6) -> float:
 
 def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
     """Return the best beta of Eq. 4 and of Lemma 2 within the radius r, and the point Z
-    that needs them.
+    at which both are attained.
 
-    The norm is "left_right". Both constants are attained at the same Z (k + d, d),
-    which is our own result. In Y = Sbar^{1/2} Z Sigma^{1/2}, the terms of the gradient
+    The norm is "left_right". That the two constants are attained at one common Z (k +
+    d, d) is our own result. In Y = Sbar^{1/2} Z Sigma^{1/2}, the terms of the gradient
     of order 1, 2 and 3 in Delta are at most 2 sigma_1, 3/2 (2 sigma_1)^{1/2} ||Delta||
     and ||Delta||^2 / 2, each times ||Delta||. With a = r / (2 sigma_1)^{1/2} their sum
     is sigma_1 (2 + a)(1 + a) times ||Delta||, the beta of Eq. 4. Its integral gives
-    sigma_1 (2 + a)^2 / 2, the beta of Lemma 2. Both bounds are attained if Y_pi grows
-    along sigma_1 alone.
+    sigma_1 (2 + a)^2 / 2, the beta of Lemma 2. Both bounds are attained if Y differs
+    from Y_pi only in that the part of Y_pi that belongs to sigma_1 is enlarged.
 
     Returns
     -------
@@ -481,15 +487,16 @@ def _steepest(problem: Regression) -> tuple[float, float, np.ndarray]:
 def curvatures(
     problem: Regression, starts: int, fractions: Sequence[float] = (0.1, 1.0)
 ) -> dict[str, np.ndarray]:
-    """Measure the worst curvature within our radius, in units of our constants.
+    """Measure the worst curvature within our radius, divided by our constants.
 
     Paper B, Eqs. 3 and 4. Convexity is min <grad, Delta> / ||Delta||^2, divided by the
     convexity constant (theory: at least 1). Smoothness is max ||grad|| / ||Delta||,
     divided by the smoothness constant (theory: at most 1), with the dual norm of the
-    gradient. Both extremes are searched by L-BFGS over the points at a fraction of the
-    radius, one of `fractions`, from a minimum with random R. There are `starts` such
-    minima and directions for each fraction. In the norm "left_right" smoothness is
-    divided by the best beta, and is also measured at the point of `_steepest`.
+    gradient. L-BFGS searches for each of the two extremes over the points at a given
+    fraction of the radius, one of `fractions`, from a minimum with random R. There are
+    `starts` such minima and directions for each fraction. In the norm "left_right",
+    smoothness is divided by the best beta, and is also measured at the point from
+    `_steepest`.
 
     Returns
     -------
@@ -557,9 +564,9 @@ def one_point(worst: dict[str, np.ndarray]) -> list[Claim]:
 def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
     """Return the largest (L_reg(Z) - min) / (beta/2 ||Z - Z_pi||^2) of Lemma 2.
 
-    The Z are `draws` random points within the radius of the minimum with R = I. In the
-    norm "left_right", beta is the best possible constant, and the Z at which it is
-    attained is tried as well.
+    The points Z are `draws` random ones within the radius of the minimum with R = I. In
+    the norm "left_right", beta is the best possible constant, and we also try the Z at
+    which it is attained.
     """
     space = manifold.of(problem)
     rng = seeds.stream(1, "draws")
@@ -582,7 +589,8 @@ def descent_ratio(problem: Regression, norm: str, draws: int) -> float:
 
 
 def _on_layers(problem: Regression, Sigma: np.ndarray) -> np.ndarray:
-    """Return the matrix (D, D) of the map from a layer Z to diag(I_k, Sigma) Z.
+    """Return the matrix (D, D) of the linear map that takes a layer Z to diag(I_k,
+    Sigma) Z.
 
     Z is (k + d, d) and has D = (k + d) d entries, in the order of Z.ravel().
     """
@@ -609,11 +617,11 @@ def _best_constants(
     G (D, D) is the Hessian in the "left" norm, S (D, D) is defined in
     `sample_constants`, and the columns of `across` (D, m) are orthonormal and span the
     directions orthogonal to the manifold. `error` is 1 if the gradient has an error,
-    and 0 if it is exact, which leaves out the terms with ||S||^2 / 4 and
-    ||S Delta||^2 / 4.
+    and 0 if it is exact. With 0, the terms with ||S||^2 / 4 and ||S Delta||^2 / 4 are
+    left out.
     """
-    # alpha' is the least <P grad, Delta> divided by ||Delta||^2 + ||S Delta||^2 / 4,
-    # over Delta across the manifold.
+    # alpha' is the smallest value of <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 /
+    # 4) over all Delta orthogonal to the manifold.
     inner = across.T @ (S @ G + G @ S) @ across / 2
     square = np.eye(len(inner)) + error * across.T @ S @ S @ across / 4
     alpha = eigh(inner, square, eigvals_only=True)[0]
@@ -630,20 +638,20 @@ def _best_constants(
 def sample_constants(
     problem: Regression, covariance: np.ndarray, Q: np.ndarray
 ) -> tuple[float, float]:
-    """Compute Lemma 4's alpha' and beta' for a sample covariance, relative to those of
+    """Compute Lemma 4's alpha' and beta' for a sample covariance, divided by those for
     Sigma.
 
     Near the minimum Z_Q, in the "left" norm, let P = diag(I, Sigma^^{-1}), where Sigma^
     is the sample covariance, and S = Sbar^{1/2} P Sbar^{1/2}. For a gradient g with an
     error of size e, <P g, Delta> >= alpha' ||Delta||^2 - e^2 / alpha' and ||P g||^2 <=
-    beta'^2 ||Delta||^2 + 4 e^2 hold with the best constants
+    beta'^2 ||Delta||^2 + 4 e^2 hold, with the best constants
 
         alpha' = min <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 / 4),
         beta' = max ||P grad|| / ||Delta|| (1 - ||S||^2 / 4)^{-1/2},
 
-    over Delta orthogonal to the manifold. Both are divided by the constants of Sigma
-    with an exact gradient. For the true covariance the two ratios are 4/5 and
-    (4/3)^{1/2}. The second is infinite if ||S|| >= 2.
+    over Delta orthogonal to the manifold. Both constants are divided by those for Sigma
+    and an exact gradient. For the true covariance the two ratios are 4/5 and
+    (4/3)^{1/2}. The ratio of beta' is infinite if ||S|| >= 2.
 
     Parameters
     ----------
@@ -652,18 +660,18 @@ def sample_constants(
     covariance : ndarray (d, d)
         The sample covariance Sigma^, which must be invertible.
     Q : ndarray (d, d)
-        The rotation of the minimum Z_Q, orthogonal.
+        The rotation of the minimum Z_Q, an orthogonal matrix.
 
     Returns
     -------
     tuple of (float, float)
-        The two ratios.
+        The ratio of alpha', and the ratio of beta'.
     """
     space = manifold.of(problem)
     H = _regularised_hessian(problem, space.point(Q))
 
-    # The Hessian in the "left" norm, and the directions across the manifold. Along the
-    # manifold, the Hessian is zero.
+    # The Hessian in the "left" norm, and the directions orthogonal to the manifold.
+    # Along the manifold, the Hessian is zero.
     inverse_root = _on_layers(problem, space.inverse_root)  # Sbar^{-1/2}
     symmetric = inverse_root @ (H + H.T) @ inverse_root / 2
     eigenvalues, eigenvectors = np.linalg.eigh(symmetric)

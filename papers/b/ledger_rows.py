@@ -1,4 +1,4 @@
-"""The ledger of paper B (2603.01514): every statement's rows."""
+"""The ledger of paper B (2603.01514): the checks of all its statements, one per row."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,9 @@ from papers.fits import fitted_slope, log_slope
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ledger's problems, by default notebook 29's at demo scale."""
+    """The sizes of the ledger's problems; the defaults are the sizes of notebook 29 at
+    demo scale.
+    """
 
     d: int = 3
     k: int = 5
@@ -46,8 +48,8 @@ def _problem(sizes: Sizes, seed: int = 0) -> Regression:
 def _quiet(sizes: Sizes) -> Regression:
     """Return the ledger's problem with one quarter of its signal.
 
-    A3 then holds with c = 2. So the mean over the query of a quantity has an expansion
-    in 1/n up to the second order.
+    A3 then holds with c = 2. So the mean of a quantity over all queries has an
+    expansion in 1/n up to the second order.
     """
     return _problem(replace(sizes, signal=sizes.signal / 4))
 
@@ -55,8 +57,8 @@ def _quiet(sizes: Sizes) -> Regression:
 def _not_exceeded(values: np.ndarray):
     """Split the draws into four quarters, and return the 90 % quantile of each quarter.
 
-    `values` are (..., draws, sizes), and the result is (..., 4, sizes). The number of
-    draws must be a multiple of four.
+    `values` has the shape (..., draws, sizes), and the result has (..., 4, sizes). The
+    number of draws must be a multiple of four.
     """
     return np.quantile(
         values.reshape(*values.shape[:-2], 4, -1, values.shape[-1]), 0.9, axis=-2
@@ -65,20 +67,23 @@ def _not_exceeded(values: np.ndarray):
 
 @cache
 def _self_logits(sizes: Sizes) -> np.ndarray:
-    """Return `landscape.largest_self_logit` of three problems, (3,)."""
+    """Return `landscape.largest_self_logit` of three problems.
+
+    The result has the shape (3,).
+    """
     return np.array(
         [landscape.largest_self_logit(_problem(sizes, seed)) for seed in range(3)]
     )
 
 
 def _assumptions(sizes: Sizes) -> Iterator[Claim]:
-    """Check Assumptions 1-3 on twenty problems, and closed forms against samples.
+    """Check Assumptions 1-3 on twenty problems, and compare closed forms with samples.
 
-    The exact condition of A3 is found by a search. The closed forms are those of
-    Theorem 1.1 and Lemma 7.
+    A search finds the exact condition of A3. The closed forms are those of Theorem 1.1
+    and Lemma 7.
     """
-    # For each of Assumptions 1-3, the one of twenty problems that meets it with the
-    # least room.
+    # For each of Assumptions 1-3, we take the one of twenty problems that satisfies it
+    # most narrowly.
     problems = [_problem(sizes, seed) for seed in range(20)]
     A1 = [problem.assumptions()["A1"][0] for problem in problems]
     A2 = [problem.assumptions()["A2"][0] for problem in problems]
@@ -104,9 +109,9 @@ def _assumptions(sizes: Sizes) -> Iterator[Claim]:
 def _landscape_measured(sizes: Sizes):
     """Measure the loss around its minima.
 
-    Returns four things: the minima Z_Q of 100 random Q, (100, k + d, d); the largest
-    distance to the minima at which a search from 20 starts ends;
-    `landscape.curvatures`; and by norm the ratio of Lemma 2.
+    The function returns four things: the minima Z_Q of 100 random Q, an array (100, k +
+    d, d); the largest distance to the minima at which a search from 20 starts ends; the
+    result of `landscape.curvatures`; and, by norm, the ratio of Lemma 2.
     """
     problem = _problem(sizes)
     rotations = ortho_group.rvs(problem.d, 100, random_state=seeds.stream(0, "draws"))
@@ -138,9 +143,9 @@ def _landscape(sizes: Sizes) -> Iterator[Claim]:
 
 @cache
 def _starts_measured(sizes: Sizes):
-    """Measure what Lemmas 3 and 4 bound, at n = 4000, 16,000 and 64,000.
+    """Measure the quantities that Lemmas 3 and 4 bound, at n = 4000, 16,000 and 64,000.
 
-    Returns the sizes n and four arrays (draws, sizes): the two of
+    The function returns the sizes n and four arrays (draws, sizes): the two results of
     `scaling.spectral_distances` for Lemma 3, and the two of
     `landscape.sample_constants` at random minima for Lemma 4.
     """
@@ -196,7 +201,7 @@ def _in_parts(
 
     `values` has one array per size, with the draws on its first axis. Draws beyond a
     multiple of ten are left out. `measure` gets an array (10, draws / 10, entries) and
-    returns (10,). The result is (10, sizes).
+    returns an array (10,). The result has the shape (10, sizes).
     """
     parts = ([v[r::10][: len(v) // 10] for r in range(10)] for v in values)
     each = (np.stack(part).reshape(10, len(part[0]), -1) for part in parts)
@@ -204,12 +209,15 @@ def _in_parts(
 
 
 def _variances(values: Iterable[np.ndarray]):
-    """Return the total variance of the draws in each of ten parts, (10, sizes)."""
+    """Return the total variance of the draws in each of ten parts.
+
+    The result has the shape (10, sizes).
+    """
     return _in_parts(values, lambda part: part.var(1).sum(-1))
 
 
-# For each sum, by name: the claims on its bias, on its variance, and on its bias
-# integrated over all queries.
+# For each sum, by name: the ids of the claims about its bias, about its variance, and
+# about its bias integrated over all queries.
 LEMMAS = {
     "mean": ("lemma11.4", "lemma14.6", "lemma13.5"),
     "outer": ("lemma15.7", "lemma19.9", "lemma18.8"),
@@ -221,9 +229,9 @@ LEMMAS = {
 def _softmax(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, dict[str, np.ndarray]]:
     """Measure what each of Lemmas 9-23 bounds, at a minimum of the loss.
 
-    Returns two dicts, each with values (10, sizes) by the id of the claim. "one query"
-    is for a query of length d^{1/2}. "200 queries" averages over 200 random queries of
-    the quiet problem.
+    The function returns two dicts, each with values (10, sizes) by the id of the claim.
+    The dict "one query" is for a query of length d^{1/2}. The dict "200 queries" has
+    averages over 200 random queries of the quiet problem.
     """
     return {
         "one query": _of_one_query(sizes, ns),
@@ -240,10 +248,10 @@ def _logit_matrix(problem: regression.Regression) -> np.ndarray:
 
 
 def _of_one_query(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Measure, for one query, moments of its softmax weight, and bias and variance of
-    the sums in `LEMMAS`.
+    """Measure, for one query, the moments of its softmax weight, and the bias and
+    variance of the sums in `LEMMAS`.
 
-    Returns values (10, sizes) by the id of the claim.
+    The function returns values (10, sizes) by the id of the claim.
     """
     query = np.ones(sizes.d)
     u = _logit_matrix(_problem(sizes)).T @ query
@@ -269,8 +277,9 @@ def _of_one_query(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def _over_queries(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Average the bias of the sums in `LEMMAS` over 200 queries, (10, sizes) by the id
-    of the claim.
+    """Average the bias of the sums in `LEMMAS` over 200 queries.
+
+    The result has values (10, sizes) by the id of the claim.
     """
     L = _logit_matrix(_quiet(sizes))
     over = scaling.integrated(L, ns, 200, sizes.softmax_draws // 200)
@@ -290,7 +299,7 @@ def _concentration(sizes: Sizes) -> Iterator[Claim]:
         yield from PAPER.rows(f"n = 100 to 800, {queries}", None, claims)
 
 
-# Why the claim on Theorem 4 fails if A3 holds only with c = 1.
+# The reason why the claim about Theorem 4 fails if A3 holds only with c = 1.
 LOUD = (
     "the order after 1/n holds the moment E e^(3 |Sigma^(1/2) B'x|^2), infinite from |M"
     " Sigma^(1/2)| = 1/6 on, so that the exponent is reached slowly; where A3 "
@@ -301,11 +310,11 @@ LOUD = (
 
 @cache
 def _gradient_biases(sizes: Sizes, ns: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """Measure the norm of the gradients' bias near minima of the quiet problem.
+    """Measure the norm of the bias of the gradients near minima of the quiet problem.
 
-    Returns arrays (repeats, sizes) by name. "L^", "R^" and "L^ + R^" are the largest
-    norm at four points. "loud" is the norm for L^ at one point of the problem with the
-    full signal.
+    The function returns arrays (repeats, sizes) by name. "L^", "R^" and "L^ + R^" have
+    the largest norm over four points. "loud" has the norm for L^ at one point of the
+    problem with the full signal.
     """
     quiet = _quiet(sizes)
     loud = _problem(sizes)
@@ -349,10 +358,11 @@ def _floors(sizes: Sizes):
 def _algorithm_1(sizes: Sizes, ns: tuple[int, ...]):
     """Run Algorithm 1 as the paper writes it, on `draws` data sets of each size n.
 
-    It uses the sample covariance, the spectral start, and the oracle's gradients from
-    fresh batches. Returns two arrays (draws, sizes): the absolute value of
-    `scaling.tail_excess`, the final excess loss without the oracle's noise, and the
-    excess of L + R at the mean of the late iterates. Late is the last two thirds.
+    The algorithm uses the sample covariance, the spectral start, and the oracle's
+    gradients from fresh batches. The function returns two arrays (draws, sizes). The
+    first is the absolute value of `scaling.tail_excess`, the final excess loss without
+    the oracle's noise. The second is the excess of L + R at the mean of the iterates in
+    the last two thirds of the run.
     """
     problem = _problem(sizes)
     each = range(sizes.draws)
@@ -377,8 +387,8 @@ def _algorithm_1(sizes: Sizes, ns: tuple[int, ...]):
 
 
 def _scaling(sizes: Sizes) -> Iterator[Claim]:
-    """Check Theorem 2 and its remark: how the excess that 90 % of Algorithm 1's runs do
-    not exceed falls with n.
+    """Check Theorem 2 and its remark: how the 90 % quantile of the final excess loss
+    over runs of Algorithm 1 falls with n.
     """
     where = "Algorithm 1, n = 50 to 800"
     ns = (50, 200, 800)
@@ -401,8 +411,8 @@ def _scaling(sizes: Sizes) -> Iterator[Claim]:
         f"{sizes.signal / 4:g}"
     )
     yield from PAPER.rows(where, len(values), [floor])
-    # For the term e^{-cT}: on the population loss, along the slowest mode, log(L - L*)
-    # falls at the rate of the linearised problem.
+    # The term e^{-cT}: along the slowest mode of the population loss, log(L - L*) falls
+    # at the rate of the linearised problem.
     problem = _problem(sizes)
     rates, _ = regression.modes(problem)
     source = regression.population(problem)

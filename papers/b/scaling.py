@@ -20,9 +20,10 @@ from lib.regression import PreconditionedRule, Regression, RegressionHistory, ma
 from papers.b.statements import PAPER
 from papers.fits import geometric_phase, power_fit
 
-# How many numbers are drawn at a time; this does not change the numbers.
+# How many random numbers are drawn at a time; the numbers themselves do not depend on
+# this.
 PART = 2_000_000
-LATE = 50  # with fewer samples the term C/n is not small
+LATE = 50  # With fewer samples, the term C/n is not small.
 
 
 def _draws(rng: np.random.Generator, draws: int, n: int, d: int):
@@ -40,9 +41,9 @@ def repeated(
 ) -> np.ndarray:
     """Evaluate measure(size, rng) for every size and draw.
 
-    Every draw has a random stream `rng` of its own, of the given `role`, from which it
-    draws for all sizes in turn. Returns (..., draws, sizes), where ... is the shape of
-    a result of `measure`.
+    Each draw has its own random stream `rng`, of the given `role`. `measure` uses this
+    stream for all sizes, one after the other. The result has the shape (..., draws,
+    sizes), where ... is the shape of a result of `measure`.
     """
     streams = [seeds.stream(r, role) for r in range(draws)]
     values = np.array([[measure(size, rng) for size in sizes] for rng in streams])
@@ -52,9 +53,9 @@ def repeated(
 def softmax_sums(
     u: np.ndarray, query: np.ndarray, sizes: Sequence[int], draws: int, seed: int = 0
 ) -> dict:
-    """Draw softmax sums at the query (d,), which is the first of n keys.
+    """Draw softmax sums at the `query` (d,), which is the first of n keys.
 
-    u (d,) gives the logits; the other keys are standard normal.
+    u (d,) determines the logits; the other keys are standard normal.
 
     Returns
     -------
@@ -64,12 +65,12 @@ def softmax_sums(
         "outer" is c c^T, and "covariance" is C = sum s_i g_i (g_i - c)^T. "mean bias",
         "outer bias" and "covariance bias" are the last three minus their limits u, u
         u^T and I, and minus their first-order change with the keys other than the
-        query, which has mean zero.
+        query. This first-order change has mean zero.
 
     Notes
     -----
-    For example, "mean bias" has the same mean as c - u. But its spread is only of the
-    order 1/n, while that of c is of the order n^{-1/2}.
+    For example, "mean bias" has the same mean as c - u. But the spread of "mean bias"
+    is only of the order 1/n, while the spread of c is of the order n^{-1/2}.
     """
     rng = seeds.stream(seed, "draws")
     sums = {}
@@ -83,10 +84,10 @@ def softmax_sums(
 
 
 def _sums(u: np.ndarray, query: np.ndarray, g: np.ndarray):
-    """Return the `softmax_sums` of the keys g (draws, n, d), by name, (draws, ...)
-    each.
+    """Return the `softmax_sums` of the keys g (draws, n, d): arrays (draws, ...) by
+    name.
 
-    u and `query` are (d,). The first key in g is overwritten by the query.
+    u and `query` have the shape (d,). The query overwrites the first key in g.
     """
     g[:, 0] = query
     n = g.shape[1]
@@ -126,17 +127,17 @@ def integrated(
 ) -> dict:
     """Estimate Theorem 4's integrals over the query g ~ N(0, I), with u = L^T g.
 
-    L is (d, d). The square of a mean is estimated as the product of two independent
-    estimates of the mean, so that noise does not add to it. Each of the two uses 2
-    `draws` sets of keys. The fourth power is a product of four estimates, each from
-    `draws` sets of keys.
+    L has the shape (d, d). The square of a mean is estimated as the product of two
+    independent estimates of the mean, so that noise adds no bias. Each of the two
+    estimates uses 2 `draws` sets of keys. The fourth power is estimated as a product of
+    four estimates, each from `draws` sets of keys.
 
     Returns
     -------
     dict of str to ndarray (repeats, sizes)
         "mean" is E |g|^2 |E[c | g] - u|^2, "outer" is E |E[c c^T | g] - u u^T|^2, and
-        "covariance" is E |E[C | g] - I|^4. Each of the `repeats` averages over its own
-        part of the queries, of which there must be at least as many as `repeats`.
+        "covariance" is E |E[C | g] - I|^4. Each repeat averages over its own part of
+        the queries. There must be at least as many queries as `repeats`.
     """
     powers = {
         name: np.empty((queries, len(sizes)))
@@ -168,8 +169,8 @@ def leading(
     """Fit values (repeats, sizes) = C n^a (1 + b/n), and return the exponents a
     (repeats,).
 
-    The logarithm of the values, which must be positive, is regressed on log n and 1/n.
-    The fit is over all sizes n >= since, which must be at least three.
+    The values must be positive; their logarithm is regressed on log n and 1/n. The fit
+    is over the sizes n >= since, and there must be at least three of them.
     """
     n = np.asarray(sizes, float)
     late = n >= since
@@ -181,10 +182,11 @@ def leading(
 def least_squares_errors(
     problem: Regression, sizes: Sequence[int], draws: int
 ) -> np.ndarray:
-    """Return ||(M^ - M) Sigma^{1/2}||^2 divided by its expectation, (draws, sizes).
+    """Return ||(M^ - M) Sigma^{1/2}||^2 divided by its expectation.
 
-    M^ is the least-squares estimate of M, and the norm is Frobenius. The expectation is
-    k noise^2 d/(n-d-1) (Lemma 6), so that all `sizes` n must exceed d + 1.
+    The result has the shape (draws, sizes). M^ is the least-squares estimate of M, and
+    the norm is Frobenius. The expectation is k noise^2 d/(n-d-1) (Lemma 6); it is
+    finite only if all `sizes` n exceed d + 1.
     """
 
     def square(n: int, rng: np.random.Generator):
@@ -198,12 +200,13 @@ def least_squares_errors(
 def perturbed_starts(
     problem: Regression, sizes: Sequence[float], draws: int
 ) -> np.ndarray:
-    """Return how far a start is from the minima if the start is computed from perturbed
+    """Return the distance from the minima of a start that is computed from perturbed
     Sigma and M.
 
     The start is a minimum for Sigma + s S and M + s N, with random S and N of spectral
-    norm 1. The result is its distance in the norm "left", (draws, sizes), for the
-    `sizes` s. Raises ValueError if Sigma + s S is not positive definite.
+    norm 1. The result is the distance of the start from the minima in the norm "left",
+    an array (draws, sizes) for the `sizes` s. The function raises ValueError if Sigma +
+    s S is not positive definite.
     """
     space = manifold.of(problem)
     distances = np.empty((draws, len(sizes)))
@@ -222,12 +225,12 @@ def perturbed_starts(
 def spectral_distances(
     problem: Regression, sizes: Sequence[int], repeats: int
 ) -> np.ndarray:
-    """Measure the two quantities that Lemma 3 bounds, on fresh data sets, (2, repeats,
-    sizes).
+    """Measure the two quantities that Lemma 3 bounds, on fresh data sets.
 
-    The first is the distance of the spectral start to the minima, in the norm "left".
-    The second is the spectral norm ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||, where
-    Sigma^ is the sample covariance.
+    The result has the shape (2, repeats, sizes). The first quantity is the distance of
+    the spectral start from the minima, in the norm "left". The second is the spectral
+    norm ||Sigma^{1/2} Sigma^^{-1} Sigma^{1/2} - I||, where Sigma^ is the sample
+    covariance.
     """
 
     def events(n: int, rng: np.random.Generator):
@@ -259,9 +262,10 @@ def regulariser_bias(
 ) -> np.ndarray:
     """Estimate E grad R^(Z) - grad R(Z), where R^ has X^T X / n in place of Sigma.
 
-    Z is (k + d, d). The part of grad R^ that is linear in X^T X / n - Sigma has mean
-    zero; we subtract it, to reduce the spread. The result is (repeats, sizes, k + d,
-    d), and each of its entries is a mean over `draws` data sets.
+    Z has the shape (k + d, d). The part of grad R^ that is linear in X^T X / n - Sigma
+    has mean zero; we subtract this part to reduce the spread. The result has the shape
+    (repeats, sizes, k + d, d), and each of its entries is a mean over `draws` data
+    sets.
     """
     rng = seeds.stream(seed, "draws")
     step = 1e-4
@@ -290,14 +294,15 @@ def loss_bias(
 ) -> np.ndarray:
     """Estimate E grad L^ - grad L at Z (k + d, d) from at least `draws` queries.
 
-    The result is (repeats, sizes, k + d, d), and each entry has draws of its own.
+    The result has the shape (repeats, sizes, k + d, d), and each entry is computed from
+    its own draws.
     """
     layer = Z[: problem.k], Z[problem.k :]
     A, B = (torch.from_numpy(part)[None, None] for part in layer)
     limit = np.concatenate(regression.population_gradients(problem, *layer))
     bias = np.empty((repeats, len(sizes), *Z.shape))
     for r, j in np.ndindex(repeats, len(sizes)):
-        # At most 2^20 keys at once limit the memory.
+        # We draw at most 2^20 keys at once, to limit the memory.
         chunk = max(1, 2**20 // sizes[j])
         source = regression.oracle(problem, sizes[j], min(draws, chunk), [1000 * r + j])
         passes = range(-(-draws // chunk))
@@ -311,8 +316,9 @@ def loss_bias(
 def gradient_bias(
     problem: Regression, sizes: Sequence[int], draws: int, repeats: int
 ) -> np.ndarray:
-    """Return ||E grad L^ - grad L|| at one point, for each batch size, (repeats,
-    sizes).
+    """Return ||E grad L^ - grad L|| at one point, for each batch size.
+
+    The result has the shape (repeats, sizes).
     """
     bias = loss_bias(problem, near(problem, 0), sizes, draws, repeats)
     return np.linalg.norm(bias, axis=(-1, -2))
@@ -322,13 +328,13 @@ def tail_excess(
     problem: Regression, history: RegressionHistory, since: int
 ) -> np.ndarray:
     """Estimate the excess loss to which a run on a noisy oracle converges, without the
-    oracle's noise.
+    part due to the oracle's noise.
 
     The loss depends only on the map A Sigma B^T. We divide the records from iteration
     `since` on into an earlier and a later half, and average the error of the map over
     each half. The result (seeds,) is half the inner product of the two means, which can
-    be negative. Half the squared norm of one mean would also contain the square of its
-    noise. There must be two such records or more.
+    be negative. Half the squared norm of a single mean would also contain the square of
+    the noise of this mean. There must be at least two records from `since` on.
     """
     late = history.iterations >= since
     A = history.A[:, late]
@@ -349,8 +355,8 @@ def every_step(
 ) -> RegressionHistory:
     """Train by a rule, and record every iteration from 0 to `steps`.
 
-    `source` gives the gradients, `start` is A_0 (seeds, k, d) and B_0 (seeds, d, d),
-    and `covariance` (seeds, d, d) is that of the rule.
+    `source` gives the gradients, `start` is the pair of A_0 (seeds, k, d) and B_0
+    (seeds, d, d), and `covariance` (seeds, d, d) is the covariance that the rule uses.
     """
     record = list(range(steps + 1))
     return regression.descend(
@@ -368,9 +374,9 @@ def from_slowest_mode(
     """Run Algorithm 1 with eta = 1/lambda_max, from a start along its slowest mode.
 
     The start has the given `distance`, in the norm "left", from the minimum with R = I.
-    All `runs`, as many as `source` has seeds, have the same start and the true
-    covariance. lambda_max is the largest rate of `regression.modes`. Every iteration is
-    recorded.
+    There are as many `runs` as `source` has seeds. All of them have the same start, and
+    use the true covariance. lambda_max is the largest rate from `regression.modes`.
+    Every iteration is recorded.
     """
     space = manifold.of(problem)
     k = problem.k
@@ -384,11 +390,11 @@ def from_slowest_mode(
 
 @dataclass(frozen=True)
 class Floors:
-    """Runs for Theorem 2, recorded at `iterations` (K,).
+    """The runs for Theorem 2, recorded at `iterations` (K,).
 
     `excess` (sizes, seeds, K) is the excess loss, and `floor` (sizes, seeds) is the
     level to which it falls. `exact` (K,) is the excess of a run on the population loss.
-    It is multiplied by `factor` = (1 - eta lambda_min)^2 per iteration.
+    In theory `exact` shrinks by `factor` = (1 - eta lambda_min)^2 per iteration.
     """
 
     sizes: np.ndarray
@@ -409,8 +415,8 @@ def scaling(
     """Run Algorithm 1 on one oracle for each number of samples in `sizes`.
 
     At the start, the distance from the minima is the radius within which the one-point
-    bounds hold. Each estimate of the gradient uses `draws` batches. The floors are
-    `tail_excess` over the last two thirds of the `steps`.
+    bounds hold. Each estimate of the gradient uses `draws` batches. The floors are the
+    `tail_excess` of the last two thirds of the `steps`.
     """
     radius = manifold.of(problem).constants().radius
     count = len(of_seeds)
@@ -431,10 +437,11 @@ def scaling(
 
 
 def theorem_2(floors: Floors) -> list[Claim]:
-    """Check that the excess falls geometrically to a floor, which falls like n^-2.
+    """Check that the excess loss falls geometrically to a floor, and that the floor
+    falls like n^-2.
 
-    The rate must be that of the linearised problem. It is measured at the last of the
-    sizes, as a mean over seeds.
+    The rate must equal that of the linearised problem. We measure the rate at the last
+    of the sizes, as a mean over seeds.
     """
     floor = floors.sizes, floors.floor.T
     pairs = zip(floors.excess[-1], floors.floor[-1], strict=True)
@@ -453,8 +460,8 @@ def powers(
     """Check that `distances` fall like n^{-1/2} (Lemma 3), and that `bias` falls like
     1/n (Theorem 4).
 
-    `distances` are (repeats, sizes) over `sizes`, and `bias` is (repeats, sizes) over
-    `bias_sizes`.
+    `distances` and `bias` have the shape (repeats, sizes), for `sizes` and for
+    `bias_sizes` respectively.
     """
     start, error = power_fit(sizes, distances)
     return [

@@ -32,7 +32,8 @@ def divergences(histories: Histories, table: Mapping, caption: str) -> Figure:
     histories : mapping of float to History
         The runs by their exponent p.
     table : mapping
-        Divergences (runs, records) by (p, q): of the run with p from the SVM with q.
+        The divergences (runs, records) by (p, q), each of a run with p from the
+        solution of the SVM with q.
     caption : str
     """
     figure, axes = plots.panels(1, len(histories), height=2.6)
@@ -61,13 +62,13 @@ def rays(
     solutions: Mapping[float, np.ndarray],
     caption: str,
 ) -> Figure:
-    """Draw the path of two weights during training, beside the SVM solution of each
-    exponent.
+    """Draw the path of two weights during training, together with the SVM solution for
+    each exponent.
 
     Parameters
     ----------
     paths : mapping of float to ndarray (records, 2)
-        The two weights by exponent, scaled to end at length 1.
+        The two weights by exponent, scaled so that the path ends at length 1.
     solutions : mapping of float to ndarray (2,)
         The solution of each exponent's SVM.
     caption : str
@@ -90,7 +91,7 @@ def rays(
 
 
 def _joint_divergences(axis: Axes, divergences: Mapping, of: str) -> None:
-    """Draw, by exponent, the divergence of `of` from the solution of its SVM.
+    """Draw, for each exponent, the divergence of `of` from the solution of its SVM.
 
     `divergences` maps an exponent to its iterations and its divergences. Each line has
     its exponent and its last divergence at its end.
@@ -143,7 +144,7 @@ def joint(
     Parameters
     ----------
     histories : mapping of float to History
-        The runs by exponent p. The first run of each is drawn.
+        The runs by exponent p. The first run of each exponent is drawn.
     ends : mapping
         The solutions of the l_q token SVMs, by p and then by q.
     heads : mapping of float to MaxMargin
@@ -253,7 +254,7 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
 
 
 def parents(recorded: np.ndarray, alignments: Mapping, caption: str) -> Figure:
-    """Draw how keys and queries, and W, align with the solutions of two norms.
+    """Draw how K Q^T and W align with the SVM solutions for two norms.
 
     Parameters
     ----------
@@ -322,13 +323,13 @@ def ranks(
 
 
 def descents(by_p: Mapping[float, Mapping], caption: str) -> Figure:
-    """Draw where descent from zero ends, one row per exponent.
+    """Draw where descent from W = 0 ends, with one row per exponent.
 
     Parameters
     ----------
     by_p : mapping of float to mapping
-        By exponent the result of `papers.c.predecessor.path_against_descent`. A run
-        misses if descent does not select its opt tokens.
+        The results of `papers.c.predecessor.path_against_descent`, by exponent. A run
+        counts as a miss if descent does not select the opt tokens.
     caption : str
     """
     figure, (axis,) = plots.panels(1, 1, height=2.6)

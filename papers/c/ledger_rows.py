@@ -1,4 +1,4 @@
-"""The ledger of paper C (2410.14581): every statement's rows."""
+"""The ledger of paper C (2410.14581): the checks of all its statements, one per row."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,9 @@ from papers.c.statements import PAPER
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the ledger's problems, by default notebook 39's at demo scale."""
+    """The sizes of the ledger's problems; the defaults are the sizes of notebook 39 at
+    demo scale.
+    """
 
     seeds: int = 8
     n: int = 6
@@ -36,7 +38,7 @@ class Sizes:
 
 
 SMALL = Sizes(seeds=4, rate_steps=20_000, steps=1000, draws=100, path_seeds=1)
-# Lemma 13 is attained as p rises to 2.
+# The bound of Lemma 13 is attained in the limit as p rises to 2.
 EXPONENTS = np.append(np.geomspace(1.05, 10, 25), 1.999)
 NEAR = "from W_mm and from D = μ_0/4, ‖W_0‖ = R_π, normalised"  # Lemma 27's runs
 
@@ -58,19 +60,19 @@ def _selections(sizes: Sizes, p: float) -> lemmas.Selection:
 
 
 def _inequalities(sizes: Sizes) -> Iterator[Claim]:
-    """Check Lemmas 12-15 on random matrices and numbers, and at points at which they
-    are attained.
+    """Check Lemmas 12-15 on random matrices and numbers, and at points at which their
+    bounds are attained.
 
     Some entries of the matrices are zero, and some numbers are tiny. For each lemma we
-    measure the smallest value over all EXPONENTS of the larger side divided by the
-    smaller one.
+    measure the larger side divided by the smaller side, at its smallest over all
+    EXPONENTS.
     """
     draw = stream(0, "draws")
     count = sizes.draws
     size = 16
     ratios = {}
     x, y = np.sort(10 ** draw.uniform(-3, 3, (2, count)), 0)[::-1]
-    # nearly equal, nearly zero
+    # These numbers are nearly equal or nearly zero.
     x = np.append(x, [1.0, 1.0])
     y = np.append(y, [1 - 1e-6, 1e-9])
     # At these matrices the ratio of the two norms is extreme.
@@ -92,13 +94,14 @@ def _inequalities(sizes: Sizes) -> Iterator[Claim]:
             "lemma15": lemmas.lemma15(x, y, p),
         }
         for lemma, sides in pairs.items():
-            # A divergence of unit vectors has an error of 1e-16 whatever its size, so
-            # that rounding would dominate the ratio of a divergence below 1e-7.
+            # A divergence of unit vectors has a rounding error of 1e-16, whatever its
+            # size. In the ratio of a divergence below 1e-7 this error would dominate.
             floor = 1e-7 if lemma == "lemma13" else 0.0
             lowest = _least_ratio(sides, floor)
             ratios[lemma] = min(ratios.get(lemma, np.inf), lowest)
-    # The setting does not name the number of draws. What these rows detect was measured
-    # with fewer draws, and is looked up by their id and setting.
+    # The text of the setting leaves out the number of draws. The errors that these
+    # claims detect were measured with fewer draws, and are looked up by the id and the
+    # setting of the claim.
     for lemma, ratio in ratios.items():
         claim = PAPER.claim(lemma, ratio)
         yield from PAPER.rows("p from 1.05 to 10", None, [claim])
@@ -108,7 +111,7 @@ def _least_ratio(sides: Iterable[tuple[np.ndarray, np.ndarray]], floor: float) -
     """Return the smallest ratio of the larger to the smaller side, over the entries
     whose smaller side exceeds `floor` and whose larger side is finite.
 
-    `sides` are pairs (smaller, larger). Each must have an entry like this.
+    `sides` are pairs (smaller, larger). Each pair must have at least one such entry.
     """
     least = np.inf
     for smaller, larger in sides:
@@ -132,7 +135,7 @@ def _gradients(sizes: Sizes) -> Iterator[Claim]:
 def _pairs(steps: int):
     """Return the iterations t and t+1, sorted, for t = 0 and up to 40 values of t.
 
-    The values are about evenly spaced in log t, up to steps - 1.
+    The values of t are about evenly spaced in log t, up to steps - 1.
     """
     first = np.concatenate([[0], np.geomspace(1, steps - 1, 40).astype(int)])
     return np.union1d(first, first + 1)
@@ -191,12 +194,14 @@ def _on_the_edge(selection: lemmas.Selection) -> list[Claim]:
 
 
 def _stays_far_out(selection: lemmas.Selection, steps: int) -> Claim:
-    """Check Lemma 28: normalised runs from D = mu_0/4, far out, stay in the cone."""
+    """Check Lemma 28: normalised runs that start at D = mu_0/4 with a large norm stay
+    in the cone.
+    """
     p = selection.p
     mu = lemmas.radius(selection)
     inside = lemmas.on_the_edge(selection, mu / 4, 1, seed=4)[0]
     start = inside.reshape(selection.solution.W.shape)
-    width = mu ** max(1 / 2, (p - 1) / p)  # of the cone, in the mirror image
+    width = mu ** max(1 / 2, (p - 1) / p)  # the width of the cone, in the mirror image
     far = _far_out(selection, start, width, selection.solution.W, steps)
     return lemmas.lemma28(selection, far, mu)
 
@@ -218,8 +223,8 @@ def _near_runs(selection: lemmas.Selection, steps: int) -> tuple[list[History], 
     """Train normalised runs with a small step in the cone of mu_0 and R_pi.
 
     The cone is around the selection's W_mm. One run starts at the direction of W_mm,
-    and another at a random direction with D = mu_0/4, both with ||W_0|| = R_pi. Returns
-    the two histories and their step size.
+    and another at a random direction with D = mu_0/4. Each start has the norm ||W_0|| =
+    R_pi. The function returns the two histories and their common step size.
     """
     shape = selection.solution.W.shape
     multiple = lemmas.lemma21_radius(selection)
@@ -251,11 +256,12 @@ def _far_out(
 ):
     """Return D (runs, k) from `target` along normalised training from `start`.
 
-    Every run has its own step size, so that one step turns the mirror image of W by a
-    tenth of the cone's width, and all steps together turn it by much more. ||W_0|| is
-    so large that the minimiser of the loss on its sphere, about ||W_mm||/||W|| away,
-    lies in the cone. A common step size, set by the narrowest cone, would hardly move
-    the other runs.
+    Every run has its own step size, which is chosen so that one step turns the mirror
+    image of W by a tenth of the cone's width. All steps together turn it by much more.
+    ||W_0|| is so large that the minimiser of the loss on the sphere of radius ||W||
+    lies in the cone; the distance of its direction from that of W_mm is about
+    ||W_mm||/||W||. A common step size, set by the narrowest cone, would hardly move the
+    other runs.
     """
     divergences = []
     size = selection.solution.norm
@@ -282,7 +288,7 @@ def _rates(sizes: Sizes) -> Iterator[Claim]:
 
 
 def _rate_claims(history: History, solution: MaxMargin, p: float) -> list[Claim]:
-    """Check Lemma 29, and that the last D from the `solution` is small."""
+    """Check Lemma 29, and check that the last D from the `solution` is small."""
     divergence = history.divergence(solution.W, p)
     end = PAPER.claim("convergence", divergence[:, -1].max(), p)
     return [*lemmas.lemma29(history, p, divergence), end]
@@ -309,9 +315,9 @@ def rate_in_k(sizes: Sizes, p: float) -> tuple[float, float, float]:
     """Measure the rate in k of plain steps from D = 0.05 and ||W_0|| = 3 ||W_mm||.
 
     The ledger does not use it. Let the ratio be D divided by its bound with constant 1.
-    Returns three floats for the worst run: its last ratio divided by its largest
-    earlier ratio since a tenth of `rate_steps`, its last ||W||/||W_mm||, and its last
-    D.
+    The function returns three floats for the worst run: the last ratio divided by the
+    largest earlier ratio from a tenth of `rate_steps` on, the last ||W||/||W_mm||, and
+    the last D.
     """
     selections = _selections(sizes, p)
     solution = selections.solution

@@ -3,14 +3,15 @@
 Lemmas 4, 12-16, 18, 22, 24, 25 and 30 are about steps. Eqs. 4-8 and Lemmas 19-21 and
 27-29 are about cones around locally optimal selections.
 
-A function that returns an inequality returns its two sides, (smaller, larger), for
+A function for an inequality returns the two sides as a pair (smaller, larger), for
 matrices whose last axis holds the entries. A claim about several runs or iterations is
 about the worst of them.
 
 A selection alpha picks a token of every sample, and W_mm is the solution of its l_p
-SVM. Its support tokens T_i are those of margin 1. W+ is the iterate after W, L+ its
-loss, and q = p/(p-1). Unless said otherwise, D is D_psi(W_mm/||W_mm||, W/||W||), the
-cone S is {D <= mu}, and C is the part of S with ||W||_{p,p} >= R.
+SVM. The support tokens T_i of sample i are its tokens of margin 1. W+ is the iterate
+after W, L+ is the loss of W+, and q = p/(p-1). Unless said otherwise, D is
+D_psi(W_mm/||W_mm||, W/||W||), the cone S is {D <= mu}, and C is the part of S with
+||W||_{p,p} >= R.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,7 @@ ROUNDING = 1e-12
 SUPPORT = 1e-6  # a token with a margin of at most 1 + SUPPORT is a support token
 RESOLVED = 1e-14  # rounding causes an error of about 1e-16 in D
 MOVED = 1e-3  # a run counts as moved if its D has changed by at least this share
-PI = 1e-3  # Lemma 27's pi: one tenth of the smallest change in an altered copy
+PI = 1e-3  # pi of Lemma 27: one tenth of the smallest change that an altered copy makes
 THIN = (
     "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: "
     "the row notices "
@@ -50,8 +51,9 @@ claim = PAPER.claim
 
 
 def spread(tokens: TokenSet, q: float) -> np.ndarray:
-    """Return the largest ||(x_{i,t} - x_{i,s}) z_i^T||_{q,q} over t and s, (runs,
-    n).
+    """Return the largest ||(x_{i,t} - x_{i,s}) z_i^T||_{q,q} over t and s.
+
+    The result has the shape (runs, n).
     """
     apart = norm(tokens.X[:, :, :, None] - tokens.X[:, :, None], q).max((2, 3))
     return apart * norm(tokens.z, q)
@@ -70,11 +72,11 @@ def lemma16(tokens: TokenSet, matrices: np.ndarray) -> list[Claim]:
     """Check Lemma 16: L_min <= L(W) <= L_max.
 
     Our constants L_min and L_max are the losses if every sample attends only to its
-    token of the best score, or of the worst. They are tested at `matrices` (m, runs, d,
-    d_z), and far along the directions of the SVMs for these two selections, where they
-    are attained. The measured values are the smallest L / L_min and the largest
-    L / L_max. The loss is logistic. Raises svm.Infeasible if one of the SVMs has no
-    solution.
+    token with the highest score, or only to the one with the lowest. We test the bounds
+    at `matrices` (m, runs, d, d_z), and far along the directions of the SVM solutions
+    for these two selections, where they are attained. The measured values are the
+    smallest L / L_min and the largest L / L_max. The loss is logistic. The function
+    raises svm.Infeasible if one of the two SVMs has no solution.
     """
     scores = attention.scores(tokens, tokens.u)
     ends = scores.max(-1), scores.min(-1)
@@ -105,8 +107,8 @@ def _two_misclassified_tokens() -> TokenSet:
 
 
 def _gradient_over_bound(tokens: TokenSet, matrices: np.ndarray, q: float):
-    """Yield ||grad L||_{q,q} / G of Lemma 18 at each of the `matrices` (m, runs, d,
-    d_z), (runs,) each.
+    """Yield ||grad L||_{q,q} / G of Lemma 18, an array (runs,), at each of the
+    `matrices` (m, runs, d, d_z).
     """
     score_ranges = np.ptp(attention.scores(tokens, tokens.u), axis=-1)
     G = (score_ranges * spread(tokens, q)).mean(-1) / 4
@@ -120,10 +122,10 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
     """Check Lemma 18: ||grad L||_{q,q} <= G, with our constant G.
 
     G is the mean over i of G_i spread_i / 4, where G_i is the range of sample i's
-    scores. This holds because sum_t p_t (gamma_t - f) x_t is a covariance under the
-    softmax weights, which is at most a quarter of the product of the ranges (Gruess),
-    and because |l'| <= 1. The bound is tested at `matrices` (m, runs, d, d_z), and at W
-    = 0 for two misclassified tokens, where it is attained.
+    scores. The bound holds for two reasons. First, sum_t p_t (gamma_t - f) x_t is a
+    covariance under the softmax weights, which is at most a quarter of the product of
+    the ranges (Gruess). Second, |l'| <= 1. The bound is tested at `matrices` (m, runs,
+    d, d_z), and at W = 0 for two misclassified tokens, where it is attained.
     """
     q = dual_exponent(p)
     pair = _two_misclassified_tokens()
@@ -139,10 +141,11 @@ def lemma18(tokens: TokenSet, matrices: np.ndarray, p: float) -> Claim:
 
 
 def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
-    """Return L(W) minus the loss of attending only to the opt tokens, (runs,).
+    """Return L(W) minus the loss of attending only to the opt tokens.
 
-    The loss is logistic, and W is (runs, d, d_z). The difference keeps its relative
-    accuracy even if it is as small as e^-300.
+    The result has the shape (runs,). The loss is logistic, and W has the shape (runs,
+    d, d_z). The result is accurate relative to its size even if it is as small as
+    e^-300.
     """
     logits = attention.logits(tokens, W)
     scores = attention.scores(tokens, tokens.u)
@@ -156,12 +159,13 @@ def _excess_loss(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
 class Steps:
     """All recorded pairs of consecutive iterates W, W+ of lp-AttGD, as flat vectors.
 
-    The arrays W, W+ (`later`) and the gradient are (runs, pairs, D), with D entries of
-    W. `eta` is the rule's step size, and if steps are normalised it is divided by
-    ||grad L||_{q,q}, (runs, pairs). `losses` are the `_excess_loss` before and after
-    each step, (runs, pairs) each, and `loss_rise` (runs,) is the history's. Gradients
-    and losses are computed again from the recorded W, with the logistic loss. So the
-    claims also test the training loop, and not only the algebra.
+    The arrays W, W+ (`later`) and the gradient have the shape (runs, pairs, D), where D
+    is the number of entries of W. `eta` (runs, pairs) is the rule's step size; if steps
+    are normalised, it is divided by ||grad L||_{q,q}. `losses` are the `_excess_loss`
+    before and after each step, two arrays (runs, pairs), and `loss_rise` (runs,) is
+    that of the history. Gradients and losses are computed again from the recorded W,
+    with the logistic loss. So the claims test the training loop too, and not only the
+    algebra.
     """
 
     def __init__(self, tokens: TokenSet, history: History, rule: MirrorDescent) -> None:
@@ -189,7 +193,10 @@ class Steps:
 
 
 def _growth(step: Any):
-    """Return what one step adds to the norm of the mirror image, (runs, pairs)."""
+    """Return by how much one step increases the norm of the mirror image.
+
+    The result has the shape (runs, pairs).
+    """
     return norm(step.later, step.p) ** (step.p - 1) - norm(step.W, step.p) ** (
         step.p - 1
     )
@@ -229,7 +236,7 @@ def lemma14(
     """Return the sides of y s <= (p-1)/p (x^p - y^p) <= x s, with s = x^{p-1} -
     y^{p-1}.
 
-    Here x >= y >= 0, elementwise. Each inequality is a pair.
+    Here x >= y >= 0, elementwise. Each of the two inequalities is returned as a pair.
     """
     middle = (p - 1) / p * (x**p - y**p)
     rise = x ** (p - 1) - y ** (p - 1)
@@ -243,7 +250,7 @@ def lemma15(
     (p-1)(x-y).
 
     Here x >= y >= 0, elementwise. For p < 2 the inequalities are reversed, and y must
-    be positive. Each inequality is a pair.
+    be positive. Each of the two inequalities is returned as a pair.
     """
     rise = x ** (p - 1) - y ** (p - 1)
     at_y, at_x = ((p - 1) * end ** (p - 2) * (x - y) for end in (y, x))
@@ -255,8 +262,8 @@ def lemma15(
 def lemma4(steps: Steps) -> Claim:
     """Check Lemma 4: ||W+||^{p-1} - ||W||^{p-1} <= eta ||grad L||_{q,q}.
 
-    The measured value is the left side divided by the right side, at its largest over
-    all runs and steps.
+    The measured value is the largest ratio of the left side to the right side over all
+    runs and steps.
     """
     bound = steps.eta * norm(steps.gradient, dual_exponent(steps.p))
     return claim("lemma4", (_growth(steps) / bound).max(), steps.p)
@@ -270,12 +277,12 @@ def step_claims(steps: Steps) -> list[Claim]:
         eta <-grad L, W> / ||W|| <= ||W+||^{p-1} - ||W||^{p-1},
         (p-1)/p (||W+||^p - ||W||^p) + eta (L+ - L) <= eta <-grad L, W>.
 
-    (Lemma 23 is Lemma 24 for V = 0.) For these two we measure the right side minus the
-    left side, divided by the absolute value of the term with the gradient. A tiny
-    multiple of a power of ||W|| is added to the divisor, to allow for rounding. For
-    Lemma 25 we measure eta (L - L+) divided by <nabla psi(W) - nabla psi(W+), W - W+>.
-    This is 1 for small eta; we set it to -inf if L rises in any step of the whole
-    training. Each measured value is the smallest over runs and steps.
+    (Lemma 23 is Lemma 24 for V = 0.) For each of these two lemmas we measure the right
+    side minus the left side, divided by the absolute value of the term with the
+    gradient. A tiny multiple of a power of ||W|| is added to the divisor, to allow for
+    rounding. For Lemma 25 we measure eta (L - L+) divided by <nabla psi(W) - nabla
+    psi(W+), W - W+>. This ratio is 1 for small eta; we set it to -inf if L rises in any
+    step of the training. Each measured value is the smallest one over runs and steps.
     """
     W = steps.W
     later = steps.later
@@ -302,12 +309,13 @@ def lemma30(
 ) -> list[Claim]:
     """Check Lemma 30: ||W(k)||_{p,p} = Omega(log k), on iterations k >= `since`.
 
-    Let r be the norm. The gradient and the growth of r^{p-1} fall like e^{-r/||W_mm||},
-    from which we derive the slope dr/dlog k = ||W_mm||/(1 + (p-2) ||W_mm||/r). We
-    require that every run has at least 0.9 times this slope. A second claim, our own,
-    is that the median run has this slope. `size` (runs,) is ||W_mm||. `stay` (runs,) is
-    True for the runs that still select its tokens at the end; only these are used. If
-    there are none, the measured values are NaN, and the claims fail.
+    Let r be this norm. The gradient and the growth of r^{p-1} per step fall like
+    e^{-r/||W_mm||}, from which we derive the slope dr/dlog k = ||W_mm||/(1 + (p-2)
+    ||W_mm||/r). We require that every run has at least 0.9 times this slope. A second
+    claim, our own, is that the median run has exactly this slope. `size` (runs,) is
+    ||W_mm||. `stay` (runs,) is True for the runs that still select the tokens of W_mm
+    at the end; only these runs are used. If there are none, the measured values are
+    NaN, and the claims fail.
     """
     late = history.iterations >= since
     slope = (
@@ -338,7 +346,7 @@ class Selection:
 
     @property
     def direction(self) -> np.ndarray:
-        """vec(W_mm) / ||W_mm||_{p,p}, (runs, D).
+        """vec(W_mm) / ||W_mm||_{p,p}, an array (runs, D).
 
         It has norm 1 even if a rotation has changed the norm of W_mm.
         """
@@ -349,17 +357,18 @@ class Selection:
 def select(tokens: TokenSet, opt: np.ndarray, p: float) -> Selection:
     """Build the Selection of the tokens `opt` (runs, n).
 
-    Raises svm.Infeasible if no W selects them.
+    The function raises svm.Infeasible if no W selects these tokens.
     """
     chosen = replace(tokens, opt=opt)
     return Selection(tokens=chosen, solution=svm.token_svm(chosen, norm=p), p=p)
 
 
 def locally_optimal(selection: Selection) -> np.ndarray:
-    """Return whether each run's selection is locally optimal (Definition 3), (runs,).
+    """Return whether each run's selection is locally optimal (Definition 3).
 
-    Definition 3 says that every selected token scores higher than the support tokens of
-    its sample. A support token has the margin 1, here up to SUPPORT.
+    The result has the shape (runs,). Definition 3 says that every selected token scores
+    higher than the support tokens of its sample. A support token has the margin 1, here
+    up to SUPPORT.
     """
     tokens = selection.tokens
     scores = attention.scores(tokens, tokens.u)
@@ -371,18 +380,20 @@ def locally_optimal(selection: Selection) -> np.ndarray:
 
 
 def _delta(selection: Selection):
-    """Return delta of Eq. 4, (runs,): (m - 1)/2, with m the least margin of a token
-    that is no support token. It is infinite if there is no such token.
+    """Return delta of Eq. 4, an array (runs,). delta is (m - 1)/2, with m the smallest
+    margin of a token that is not a support token.
+
+    It is infinite if there is no such token.
     """
     margins = selection.solution.margins
     return np.where(margins > 1 + SUPPORT, margins - 1, np.inf).min((1, 2)) / 2
 
 
 def _nearness(selection: Selection):
-    """Return min(delta, 1/2), (runs,).
+    """Return min(delta, 1/2).
 
-    If ||W|| is ||W_mm|| divided by this, softmax begins to tell support tokens from
-    others.
+    The result has the shape (runs,). If ||W|| is ||W_mm|| divided by this value, the
+    softmax begins to tell support tokens from other tokens.
     """
     return np.minimum(_delta(selection), 0.5)
 
@@ -390,9 +401,9 @@ def _nearness(selection: Selection):
 def radius(selection: Selection) -> np.ndarray:
     """Return mu_0 of Eq. 4, (runs,), with our constant.
 
-    With this mu_0, Lemma 19 follows from Lemmas 12 and 13. It is rho^p / (p 2^p) for p
-    >= 2, and (p-1)/2 (rho D^{1/2-1/p})^2 for p < 2, with D the number of entries of W.
-    Here rho = min(delta, 1/2) / (A ||W_mm||), and A is the largest `spread`.
+    With this mu_0, Lemma 19 follows from Lemmas 12 and 13. mu_0 is rho^p / (p 2^p) for
+    p >= 2, and (p-1)/2 (rho D^{1/2-1/p})^2 for p < 2, with D the number of entries of
+    W. Here rho = min(delta, 1/2) / (A ||W_mm||), and A is the largest `spread`.
     """
     p = selection.p
     entries = selection.direction.shape[-1]
@@ -406,8 +417,8 @@ def radius(selection: Selection) -> np.ndarray:
 def on_the_edge(
     selection: Selection, mu: np.ndarray, draws: int, seed: int = 0
 ) -> np.ndarray:
-    """Draw random directions of norm 1 at divergence D = mu (runs,) from W_mm, (draws,
-    runs, entries).
+    """Draw random directions of norm 1 at divergence D = mu (runs,) from W_mm, an array
+    (draws, runs, entries).
     """
     directions = stream(seed, "draws").standard_normal(
         (draws, *selection.direction.shape)
@@ -416,11 +427,12 @@ def on_the_edge(
 
 
 def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
-    """Go from W_mm/||W_mm|| along E until D = mu, and return the direction there.
+    """Go from W_mm/||W_mm|| along E until D = mu, and return the direction of the point
+    reached.
 
-    E is (draws, runs, entries), and so is the result: W_mm/||W_mm|| + s E at the
-    smallest s > 0 with D = mu, scaled to norm 1. log s goes from -25 to 10. If D stays
-    below mu there, the result is the direction at the largest s that was tried.
+    E has the shape (draws, runs, entries), and so has the result: W_mm/||W_mm|| + s E
+    at the smallest s > 0 with D = mu, scaled to norm 1. log s goes from -25 to 10. If D
+    stays below mu on this range, the result is the direction at its largest s.
     """
     direction = selection.direction
     p = selection.p
@@ -445,11 +457,11 @@ def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
 
 
 def _margin_edges(selection: Selection):
-    """Return E = +-sgn(A) |A|^{q-1} for every constraint <A, W> >= 1, (directions,
-    runs, entries).
+    """Return E = +-sgn(A) |A|^{q-1} for every constraint <A, W> >= 1.
 
-    By Hölder's inequality E changes the margin <A, W> most for its l_p norm. On the
-    edge of a cone the divergence is fixed and not this norm. There E is the worst
+    The result has the shape (directions, runs, entries). By Hölder's inequality, among
+    all directions of a given l_p norm, E changes the margin <A, W> most. On the edge of
+    a cone, however, the divergence is fixed and not this norm. There E is the worst
     direction for p = 2 only; for other p some directions change the margin more.
     """
     tokens = selection.tokens
@@ -463,12 +475,12 @@ def _margin_edges(selection: Selection):
 def _slack(selection: Selection, mu: np.ndarray):
     """Return how well Eqs. 12a-c hold on the edge of the cone {D <= mu}, mu (runs,).
 
-    The result is a float, and the equations hold if it is 1 or more. Let m be the
-    margins under a W of norm ||W_mm||, m_t the margin of a support token, and m_tau
-    that of another token. The result is the smallest of (m_tau - m_t)/delta for (12a),
-    (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c). It is the smallest
-    over all tokens, runs and directions of `_margin_edges`. If all tokens of a run are
-    support tokens, (12a) and (12b) say nothing about it.
+    The result is a float, and the equations hold if it is at least 1. For a W of norm
+    ||W_mm||, let m_t be the margin of a support token, and m_tau the margin of a token
+    that is not a support token. The result is the smallest of (m_tau - m_t)/delta for
+    (12a), (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c), over all
+    tokens, runs and directions of `_margin_edges`. If all tokens of a run are support
+    tokens, (12a) and (12b) say nothing about it.
     """
     tokens = selection.tokens
     solution = selection.solution
@@ -482,7 +494,7 @@ def _slack(selection: Selection, mu: np.ndarray):
         rest = np.where(support, np.inf, m)
         high = np.where(support, m, -np.inf).max(-1)
         low = np.where(support, m, np.inf).min()
-        # A run without other tokens has an infinite delta.
+        # If all tokens of a run are support tokens, its delta is infinite.
         lead = np.where(np.isinf(d[..., 0]), np.inf, rest.min(-1) - high)
         excess = np.where(np.isinf(d), np.inf, rest - 1)
         scale = np.where(np.isinf(d), 1.0, d)
@@ -494,8 +506,8 @@ def _slack(selection: Selection, mu: np.ndarray):
 def lemma19(selection: Selection) -> Claim:
     """Check Lemma 19: Eqs. 12a-c hold in the cone {D <= mu_0}.
 
-    The measured value is `_slack` at mu_0. The claim also says up to which 10^k mu_0
-    they hold, for k up to 4.
+    The measured value is `_slack` at mu_0. The claim also says up to which 10^k mu_0,
+    for k up to 4, the equations hold.
     """
 
     def slack(k: Any):
@@ -510,10 +522,11 @@ def lemma19(selection: Selection) -> Claim:
 
 
 def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
-    """Return <-grad L(W), V> as a factor and the logarithm of a scale, (runs,) each.
+    """Return <-grad L(W), V> as a factor and the logarithm of a scale, two arrays
+    (runs,).
 
-    The product is the factor times e^{log scale}; in this form it does not underflow. W
-    and V = `toward` are flat, (runs, entries). The loss is logistic.
+    The inner product is the factor times e^{log scale}; in this form it does not
+    underflow. W and V = `toward` are flat, (runs, entries). The loss is logistic.
     """
     tokens = selection.tokens
     shape = selection.solution.W.shape
@@ -525,8 +538,10 @@ def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
 
 
 def _radii(selection: Selection, multiples: np.ndarray):
-    """Return the ||W||/||W_mm|| at which lemmas are tested: `multiples` (m,) divided by
-    `_nearness`, (m, runs).
+    """Return the values of ||W||/||W_mm|| at which lemmas are tested: `multiples` (m,)
+    divided by `_nearness`.
+
+    The result has the shape (m, runs).
     """
     return np.asarray(multiples, float)[:, None] / _nearness(selection)
 
@@ -539,10 +554,11 @@ def lemma20(
 
     Lemma 20 says <-grad L(W), V/||V||> >= c e^{-(1 + delta/2) ||W||/||W_mm||} > 0. We
     test it at `draws` random pairs of directions W and V on the edge of the cone, with
-    ||W|| = multiple ||W_mm||/delta, where delta is `_nearness`. c is the smallest
-    constant at one of the ascending `multiples` (m,). It must nowhere be smaller than
-    at the first of them. The measured values are the smallest inner product, up to a
-    positive factor, and the smallest log c minus that at the first multiple.
+    ||W|| = multiple ||W_mm||/delta, where delta is `_nearness`. For each of the
+    ascending `multiples` (m,), c is the smallest constant over these pairs. It must not
+    be smaller at any multiple than at the first. There are two measured values: the
+    smallest inner product, up to a positive factor, and the smallest log c minus the
+    log c at the first multiple.
     """
     W, V = (on_the_edge(selection, radius(selection), draws, seed) for seed in (1, 2))
     positive = np.inf
@@ -563,9 +579,10 @@ def lemma20(
 
 
 def _excess(selection: Selection, W: np.ndarray):
-    """Return the pi of Lemma 21 at W, (runs,).
+    """Return the pi of Lemma 21 at W.
 
-    It solves <-grad L, W/||W||> = (1+pi) <-grad L, W_mm/||W_mm||>.
+    The result has the shape (runs,). pi solves <-grad L, W/||W||> = (1+pi) <-grad L,
+    W_mm/||W_mm||>.
     """
     along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
     best, _ = _descent(selection, W, selection.direction)
@@ -576,11 +593,11 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     """Check Lemma 21: for every pi there is an R_pi ~ (C/pi) log(C/pi).
 
     This means that the largest pi that occurs at radius R falls at least like log R /
-    R. So we compute pi R / log R at the radii of `lemma20`, with R = ||W||/||W_mm||; it
-    must not be largest at the last radius. The measured value is its value there minus
-    the largest earlier one, in the worst run. The directions of W are on the edges of
-    cones from mu_0 to 10^-10 mu_0, because pi is largest for directions near that of
-    W_mm.
+    R. So we compute pi R / log R at the radii of `lemma20`, with R = ||W||/||W_mm||.
+    This quantity must not be largest at the last radius. The measured value is the
+    quantity at the last radius minus its largest value at an earlier one, in the worst
+    run. The directions of W are on the edges of cones from mu_0 to 10^-10 mu_0, because
+    pi is largest for directions near that of W_mm.
     """
     inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
     radii = _radii(selection, multiples)
@@ -602,7 +619,7 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
     Parameters
     ----------
     selection : Selection
-        The selection; its tokens must be locally optimal.
+        The selection. Its tokens must be locally optimal.
     pi : float
         Lemma 21's pi, in (0, 1).
 
@@ -613,16 +630,16 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
 
     Notes
     -----
-    Our copy of the paper lost the formula of R_pi (paper C, Lemma 21). These are the
-    steps of the paper's proof with constants of ours. Let h and m be the margins under
-    W ||W_mm|| / ||W|| and under W_mm, g the gap of a token's score to the selected
-    token's, p the softmax weights, c_i = -l'(f_i), and v = (1 + pi) m - h. Lemma 21
-    says that
+    The formula of R_pi is missing from our copy of the paper (paper C, Lemma 21). The
+    following are the steps of the paper's proof, with our own constants. Let h and m be
+    the margins under W ||W_mm|| / ||W|| and under W_mm, g the score of the selected
+    token minus that of a token, p the softmax weights, c_i = -l'(f_i), and v = (1 + pi)
+    m - h. Lemma 21 says that
 
         sum_i c_i Cov_p(v, g) = sum_i c_i sum_t p_t v_t (g_t - sum_s p_s g_s) >= 0.
 
-    In the cone of mu_0 a margin moves by at most nu = min(delta, 1/2) (Lemma 19), and G
-    is the largest range of a sample's scores, g_min the smallest gap of a support
+    In the cone of mu_0 a margin moves by at most nu = min(delta, 1/2) (Lemma 19), G is
+    the largest range of a sample's scores, and g_min is the smallest gap g of a support
     token.
 
     1. Some margin h is at most 1, as W ||W_mm|| / ||W|| is no longer than W_mm. It is a
@@ -636,8 +653,8 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
     4. The other tokens have h >= 1 + delta and |v| <= pi m_max + nu. They subtract at
        most c_max N (pi m_max + nu) G e^{-r (1 + delta)}.
 
-    With kappa = c_max G / (c_min g_min), what steps 3 and 4 subtract is each at most
-    half of what step 2 adds, if r is at least
+    Let kappa = c_max G / (c_min g_min). The amount subtracted in step 3 and the amount
+    subtracted in step 4 are each at most half of what step 2 adds, if r is at least
 
         r = max( log(8 kappa N nu / pi) / pi,
                  log(8 kappa N (pi m_max + nu) / pi) / delta,
@@ -673,7 +690,7 @@ def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
 
 
 def small_step(selection: Selection, multiple: np.ndarray) -> float:
-    """Return a step size of normalised lp-AttGD that is small enough for Lemma 24 at
+    """Return a step size for normalised lp-AttGD that is small enough for Lemma 24 at
     ||W|| = `multiple` ||W_mm||.
 
     Parameters
@@ -694,8 +711,9 @@ def small_step(selection: Selection, multiple: np.ndarray) -> float:
     of length ||W+ - W|| moves a logit by at most A ||W+ - W||, and the softmax weights
     of tokens that are not selected enter with at most <-grad L, W_mm> <= ||grad
     L||_{q,q} ||W_mm||. So eta D_L is at most step ||W_mm|| A^2 ||W+ - W||^2 / 2. For p
-    <= 2, D_psi is at least (p-1) ||W||^{p-2} ||W+ - W||^2 / 2. We use the same with
-    min(p-1, 1) for p > 2, where it is not a proved bound.
+    <= 2, D_psi is at least (p-1) ||W||^{p-2} ||W+ - W||^2 / 2. For p > 2 we use the
+    same expression with min(p-1, 1) in place of p-1, although it is not a proved bound
+    there.
     """
     A = spread(selection.tokens, dual_exponent(selection.p)).max(-1)
     size = selection.solution.norm
@@ -710,7 +728,7 @@ def lemma27(
     pi: float = PI,
 ) -> Claim:
     """Check Lemma 27: Eq. 25 holds at every recorded step in the cone of mu_0 and R_pi,
-    with pi fixed beforehand.
+    for a pi fixed in advance.
 
     Parameters
     ----------
@@ -719,16 +737,16 @@ def lemma27(
     histories : sequence of History
         Normalised runs on the selection's data that start in the cone.
     step_size : float
-        The step size of their rule.
+        The step size of the rule of these runs.
     pi : float
         Lemma 27's pi.
 
     Returns
     -------
     Claim
-        About the smallest value of left side minus right side of Eq. 25, divided by the
-        absolute value of the left side. It is NaN, and the claim fails, if a run does
-        not start in the cone.
+        A claim about the smallest value of the left side minus the right side of Eq.
+        25, divided by the absolute value of the left side. The value is NaN, and the
+        claim fails, if a run does not start in the cone.
 
     Notes
     -----
@@ -739,15 +757,16 @@ def lemma27(
 
     The left side is eta <-grad L(W), W_mm/||W_mm||>, where eta is the rule's
     `step_size` divided by ||grad L||_{q,q}. At R_pi the gradient and the fall of the
-    loss underflow, so we divide both by the same factor.
+    loss underflow, so we divide the gradient and the fall of the loss by one common
+    factor.
 
-    "Beforehand" means that neither pi nor R_pi depends on a run. The smallest change
-    that an altered copy (a wrong world) makes is a step size that is 1 % off. `PI` is a
-    tenth of this, so that such a change is larger than what pi allows. R_pi follows
-    from pi and the data (`lemma21_radius`). One run starts at the direction of the
-    target of this copy, the others near it. If an altered copy has another target than
-    W_mm, the path goes to larger margins inside the cone, and Lemma 21 is false there
-    once the smallest margin has grown by more than pi.
+    "In advance" means that neither pi nor R_pi depends on a run. Of all altered copies
+    (wrong worlds), the one with the smallest change has a step size that is off by 1 %.
+    `PI` is a tenth of this change, so that the change is larger than what pi allows.
+    R_pi follows from pi and the data (`lemma21_radius`). One run starts at the
+    direction of the target of this copy, the others near it. If the target in an
+    altered copy is not W_mm, the path goes to larger margins inside the cone, and Lemma
+    21 is false once the smallest margin has grown by more than pi.
     """
     slacks = []
     shares = []
@@ -782,11 +801,11 @@ def _turning(
     mu: np.ndarray,
     least: np.ndarray,
 ):
-    """Return whether record k is in the cone, and left minus right side of Eq. 25,
-    divided by the absolute value of its left side.
+    """Return whether record k is in the cone, and the left side minus the right side of
+    Eq. 25, divided by the absolute value of the left side.
 
-    Both are (runs,). `mu` and `least` (runs,) are the cone's largest D and its smallest
-    ||W||. Record k + 1 must be the next iteration.
+    Both results have the shape (runs,). `mu` and `least` (runs,) are the largest D and
+    the smallest ||W|| in the cone. Record k + 1 must be the next iteration.
     """
     tokens = selection.tokens
     p = selection.p
@@ -800,8 +819,8 @@ def _turning(
     D = directional_bregman(flat, selection.direction, p)
     inside = (D <= mu) & (size >= least)
 
-    # eta grad L, where eta is the rule's step size divided by ||grad L||. Here grad L
-    # is divided by e^s, with s the log scale, and eta multiplied by it.
+    # eta grad L, where eta is the rule's step size divided by ||grad L||. In the code
+    # grad L is divided by e^s, with s the log scale, and eta is multiplied by e^s.
     at = attention.slopes(attention.logits(tokens, W), scores, "logistic")
     down = np.einsum("rnt,rntd,rne->rde", at.pull, tokens.X, tokens.z).reshape(
         len(W), -1
@@ -815,7 +834,8 @@ def _turning(
     selected = np.take_along_axis(scores, tokens.opt[..., None], -1)
     gap = selected - scores
     steepness = 1 / (1 + np.exp(selected))
-    with np.errstate(over="ignore", invalid="ignore"):  # only outside the cone
+    # Overflow and NaN occur only outside the cone.
+    with np.errstate(over="ignore", invalid="ignore"):
         before, then = (
             np.exp(
                 np.where(
@@ -832,12 +852,12 @@ def _turning(
 
 
 def lemma28(selection: Selection, D: np.ndarray, mu: np.ndarray) -> Claim:
-    """Check Lemma 28: runs that start in a thinner cone stay in the cone {D <= mu}.
+    """Check Lemma 28: runs that start in a narrower cone stay in the cone {D <= mu}.
 
     `D` (runs, k) is the divergence along the runs, and `mu` (runs,) is our constant.
-    Runs with mu <= RESOLVED are left out, as rounding would decide. The measured value
-    is NaN, and the claim fails, if this leaves no run or if D hardly changes. The
-    remark gives the last D divided by the first.
+    Runs with mu <= RESOLVED are left out, because rounding errors would decide there.
+    The measured value is NaN, and the claim fails, if no run remains or if D hardly
+    changes. The remark gives the last D divided by the first.
     """
     wide = mu > RESOLVED
     course = D[wide, -1] / D[wide, 0]
@@ -860,7 +880,7 @@ def found_selections(
     optimal selection.
 
     Locally optimal (Definition 3) means that every selected token scores higher than
-    the support tokens of its sample, which are those of margin 1.
+    the support tokens of its sample, which are the tokens of margin 1.
 
     Parameters
     ----------
@@ -876,8 +896,8 @@ def found_selections(
     Returns
     -------
     Selection
-        The data sets of the runs that are kept, with the tokens they select at the last
-        iteration as opt tokens. It usually has fewer runs than `tokens`.
+        The data sets of the runs that are kept. Their opt tokens are the tokens that
+        the runs select at the last iteration. It usually has fewer runs than `tokens`.
 
     Raises
     ------
@@ -895,11 +915,12 @@ def found_selections(
 
 
 def relative_rule(start: np.ndarray, p: float, relative_step: float) -> MirrorDescent:
-    """Return normalised lp-AttGD whose step size is relative to the size of the start.
+    """Return normalised lp-AttGD with a step size that is proportional to the size of
+    the start.
 
-    The step size is `relative_step` times ||nabla psi(W_0)||, at the median over the
-    runs, where W_0 = `start` (runs, d, d_z). With this choice ||W||^{p-1} grows at the
-    same relative rate for all p.
+    The step size is `relative_step` times the median over runs of ||nabla psi(W_0)||,
+    where W_0 = `start` (runs, d, d_z). With this choice ||W||^{p-1} grows at the same
+    relative rate for all p.
     """
     size = np.median((np.abs(start) ** p).sum((1, 2)) ** ((p - 1) / p))
     return MirrorDescent(p, relative_step * size)
@@ -920,8 +941,8 @@ def from_cone(
     ||W_mm||.
 
     Each run of the selection has `draws` starts. The rule is change(rule), where `rule`
-    is `relative_rule` with the relative step `share`. Returns the history and the data,
-    both with draws times runs data sets: first those of the first draw.
+    is `relative_rule` with the relative step `share`. The function returns the history
+    and the data. Both have draws times runs data sets, those of the first draw first.
     """
     solution = selection.solution
     runs = len(selection.direction)
@@ -937,7 +958,7 @@ def from_cone(
 def theory(p: float) -> tuple[float, float, str]:
     """Return the bound of Lemma 29, D <= O(r^a (log r)^b) with r = ||W||_{p,p}.
 
-    The result is (a, b, the bound as text in LaTeX).
+    The result is a, b, and the bound as LaTeX text.
     """
     if p > 2:
         return -1.0, 1.0, r"$\log r / r$"
@@ -947,10 +968,10 @@ def theory(p: float) -> tuple[float, float, str]:
 
 
 def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
-    """Fit the exponent in r = ||W|| with which the divergence (runs, k) falls, (runs,).
+    """Fit the exponent in r = ||W|| with which the divergence (runs, k) falls.
 
-    The fit is over the second half of the range of log r. A divergence below 1e-16,
-    which is rounding, counts as 1e-16.
+    The result has the shape (runs,). The fit is over the second half of the range of
+    log r. A divergence below 1e-16, which is rounding, counts as 1e-16.
     """
     log_r = np.log(history.own_norm)
     log_D = np.log(np.maximum(divergence, 1e-16))
@@ -963,16 +984,17 @@ def slopes(history: History, divergence: np.ndarray) -> np.ndarray:
 
 
 def lemma29(history: History, p: float, divergence: np.ndarray) -> list[Claim]:
-    """Check that D falls at least like Lemma 29's bound over the second half of log r.
+    """Check that, over the second half of the range of log r, D falls at least as fast
+    as Lemma 29's bound.
 
-    The measured value is D divided by the bound at the last record, over the same ratio
-    in the middle of the range of log r, in the worst run. A second claim is our own: D
-    falls like r^{-2 min(p - 1, 1)}. The reason is that D is quadratic in the error of
-    the direction, and this error has two parts. The part of the mirror image of W_0
-    that is orthogonal to all constraints stays constant, which causes an error of order
-    1/||W||^{p-1}. And the minimiser of the loss on a sphere of radius ||W|| differs
-    from the direction of W_mm by an error of order 1/||W||. `divergence` (runs,
-    records) is D.
+    Take the ratio of D to the bound. The measured value is this ratio at the last
+    record, divided by the ratio in the middle of the range of log r, in the worst run.
+    A second claim is our own: D falls like r^{-2 min(p - 1, 1)}. The reason is that D
+    is quadratic in the error of the direction, and that this error has two sources. The
+    part of the mirror image of W_0 that is orthogonal to all constraints stays
+    constant, which causes an error of order 1/||W||^{p-1}. Moreover, the minimiser of
+    the loss on a sphere of radius ||W|| differs from the direction of W_mm by an error
+    of order 1/||W||. `divergence` (runs, records) is D.
     """
     a, b, _ = theory(p)
     log_r = np.log(history.own_norm)
@@ -994,7 +1016,9 @@ def captured(
     selection: Selection, mus: Sequence[float], multiple: float, steps: int, draws: int
 ) -> np.ndarray:
     """Return, for every mu, the share of the starts of `from_cone` whose runs end at
-    the selection's tokens, (mus,).
+    the selection's tokens.
+
+    The result has the shape (mus,).
     """
     fractions = []
     for k, mu in enumerate(mus):
@@ -1007,9 +1031,9 @@ def captured(
 def local_claims(
     fractions: Mapping, mus: Sequence[float], multiple: float
 ) -> list[Claim]:
-    """Check that runs from the thinnest cone still select its tokens in the end.
+    """Check that runs from the narrowest cone still select its tokens in the end.
 
-    From the widest cone, not all of them should. `fractions` has the results of
+    From the widest cone, not all runs should do so. `fractions` has the results of
     `captured` by p, for the ascending `mus`.
     """
     return [

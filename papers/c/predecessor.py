@@ -2,9 +2,9 @@
 
 The regularisation path is W_R = argmin L(W) over ||W||_{p,p} <= R. Paper C also has the
 joint path: argmin L(v, W) over ||W||_{p,p} <= R and ||v||_p <= r. This problem is not
-convex, so we solve it from several starts. On the joint path, the selected tokens are
-those whose l_p head SVM has the largest label margin, since the loss is about e^{-r
-margin}. Then v/r turns to v_mm of this SVM, and W/R to W_mm.
+convex, so we solve it from several starts. The joint path selects the tokens whose l_p
+head SVM has the largest label margin, because the loss is about e^{-r margin}. Then v/r
+turns to the v_mm of this SVM, and W/R turns to W_mm.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +26,21 @@ from lib.svm import frobenius
 from papers.c.lemmas import select
 from papers.c.statements import PAPER
 
-# For the rank of a matrix, singular values below this share of the largest are zero.
+# When we compute the rank of a matrix, singular values below this share of the largest
+# one count as zero.
 RANK = 1e-6
-# Number of times that the loss is minimised over v and W in turn, on the joint path.
+# How many times the loss is minimised over v and then over W, on the joint path.
 ROUNDS = 3
-# A token is selected if its softmax weight exceeds this, as in that paper's code.
+# A token counts as selected if its softmax weight exceeds this, as in the code of
+# 2308.16898.
 SELECTED = 1e-3
 
 
 def _alignment(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Return <W, V> / (||W||_F ||V||_F) of W and V (..., d, d); NaN if one is zero."""
+    """Return <W, V> / (||W||_F ||V||_F) of W and V (..., d, d).
+
+    It is NaN if W or V is zero.
+    """
     sizes = np.linalg.norm(W, axis=(-1, -2)) * np.linalg.norm(V, axis=(-1, -2))
     with np.errstate(invalid="ignore"):
         return (W * V).sum((-1, -2)) / sizes
@@ -47,7 +52,7 @@ def _ranks(W: np.ndarray) -> np.ndarray:
 
 
 def _unit(a: np.ndarray):
-    """Divide each matrix of a (runs, r, c) by its Frobenius norm; a zero matrix stays
+    """Divide each matrix in `a` (runs, r, c) by its Frobenius norm; a zero matrix stays
     zero.
     """
     size = np.linalg.norm(a, axis=(1, 2), keepdims=True)
@@ -61,8 +66,8 @@ def train_key_query(
     step_size: float,
     record: Sequence[int],
 ) -> np.ndarray:
-    """Train keys and queries, and return W = K Q^T (runs, k, d, d_z) at iterations
-    `record`, in ascending order and each once.
+    """Train keys and queries, and return W = K Q^T (runs, k, d, d_z) at the iterations
+    `record`, sorted and without repetition.
 
     The head is fixed and the loss logistic. A step of normalised gradient descent is K
     <- K - eta grad_K L / ||grad_K L||_F and Q <- Q - eta grad_Q L / ||grad_Q L||_F, so
@@ -101,8 +106,8 @@ def train_key_query(
 def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> tuple:
-    """Train (K, Q) in one run and W in another, and measure how both align with the
-    SVMs of the tokens they select.
+    """Train (K, Q) in one run and W in another, and measure how K Q^T and W align with
+    the SVM solutions for the tokens they select.
 
     The entries of the starts are uniform in [-1/sqrt(d), 1/sqrt(d)]. Queries must have
     the dimension of the tokens, and `record` must be ascending.
@@ -110,9 +115,10 @@ def keys_against_weights(
     Returns
     -------
     tuple
-        First the alignments (runs, k), by ("K, Q" or "W", norm of the SVM). Second,
-        (runs,), the sum of the r largest singular values of the last K Q^T divided by
-        the sum of all, where r is the rank of the nuclear-norm solution.
+        First come the alignments (runs, k), by ("K, Q" or "W", norm of the SVM). Second
+        comes an array (runs,): the sum of the r largest singular values of the last K
+        Q^T, divided by the sum of all, where r is the rank of the nuclear-norm
+        solution.
 
     Raises
     ------
@@ -151,10 +157,10 @@ def keys_against_weights(
 def rank_by_dimension(
     seeds: Sequence[int], n: int, T: int, dimensions: Sequence[int]
 ) -> np.ndarray:
-    """Return the mean rank of the solutions of nuclear-norm token SVMs, (dimensions,).
+    """Return the mean rank of the solutions of nuclear-norm token SVMs.
 
-    The mean is over the data sets whose SVM has a solution. It is NaN if no data set of
-    a dimension has one.
+    The result has the shape (dimensions,). The mean is over the data sets whose SVM has
+    a solution. It is NaN if no data set of a dimension has one.
     """
 
     mean_ranks = np.full(len(dimensions), np.nan)
@@ -171,9 +177,9 @@ def _train_relu_head(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Train W by normalised gradient descent from zero under a ReLU head.
 
-    f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) = sum_j max(x_j, 0), so
-    that no single token is the best mixture; logistic loss. h is linear around a
-    mixture x, with u = 1[x > 0], and loss and gradient are those of
+    The loss is logistic, and f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) =
+    sum_j max(x_j, 0), so that the best mixture of tokens is not a single token. Around
+    a mixture x, h is linear with u = 1[x > 0], so that loss and gradient are those of
     `lib.attention.slopes` with one head per sample.
 
     Returns
@@ -208,9 +214,9 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
 
     W = argmin ||W||_F such that (x_t - x_s)^T W z_i = 0 for chosen tokens t and s, and
     (x_t - x_s)^T W z_i >= 1 for a chosen token t and a token s that is not chosen.
-    `chosen` (n, T) is True for at least one token per sample. Raises svm.Infeasible if
-    no W exists, and ValueError if a sample has no chosen token or if every token of
-    every sample is chosen.
+    `chosen` (n, T) is True for at least one token per sample. The function raises
+    svm.Infeasible if no W exists, and ValueError if a sample has no chosen token or if
+    all tokens of all samples are chosen.
 
     Returns
     -------
@@ -260,11 +266,11 @@ def several_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
 ) -> np.ndarray:
     """Train with a ReLU head, and return the alignment of W with the SVM of the tokens
-    it selects, (runs,).
+    it selects.
 
-    The part of W that does not change which tokens it selects, along the equations of
-    the SVM, is left out. A token is selected if its softmax weight exceeds SELECTED.
-    The alignment is NaN if the SVM has no solution, or if every token is selected.
+    The result has the shape (runs,). We leave out the part of W in the span of the
+    SVM's equations. A token is selected if its softmax weight exceeds SELECTED. The
+    alignment is NaN if the SVM has no solution, or if all tokens are selected.
     """
     tokens = unit_tokens(seeds, n, T, d)
     W, weights = _train_relu_head(tokens, step_size, steps)
@@ -290,8 +296,8 @@ def _on_the_sphere(
 ):
     """Minimise `function`, which returns its value and gradient, over ||w||_p = R.
 
-    `start` (D,) may have any norm but zero. Returns the local minimiser (D,) that
-    L-BFGS finds, and its value (float).
+    `start` (D,) may have any norm except zero. The function returns the local minimiser
+    (D,) that L-BFGS finds, and the value of `function` there (float).
     """
 
     def objective(w: np.ndarray):
@@ -306,7 +312,7 @@ def _on_the_sphere(
 
 
 def _log_gap_and_gradient(tokens: TokenSet, W: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return log(L - L*) of the first run and its gradient at a flat W (d d_z,).
+    """Return log(L - L*) of the first run, and its gradient, at a flattened W (d d_z,).
 
     L* is the loss of attending only to the opt tokens. The result is accurate even if
     L - L* is as small as e^-30000.
@@ -326,7 +332,7 @@ def _solve(
 
     Each W_R minimises log(L - L*) over ||W||_{p,p} = R. The search starts from all
     `starts` (starts, d, d_z), which must not be zero, and from the solution at the
-    previous radius; the end with the smallest loss is returned.
+    previous radius. The end point with the smallest loss is returned.
     """
     path = []
     function = partial(_log_gap_and_gradient, tokens)
@@ -339,11 +345,11 @@ def _solve(
 
 
 def _candidates(tokens: TokenSet, p: float):
-    """Solve the head SVM and the token SVM for every selection for which both have a
-    solution.
+    """Solve the head SVM and the token SVM for every selection for which both SVMs have
+    a solution.
 
-    `tokens` has one run, and all T^n selections are tried. Returns a list of pairs
-    (head, token), sorted by the label margin of the head, the largest first.
+    `tokens` has one run, and all T^n selections are tried. The function returns a list
+    of pairs (head, token), sorted by the label margin of the head, the largest first.
     """
     pairs = []
     (_, n, T, _) = tokens.shape
@@ -362,9 +368,9 @@ def solve_jointly(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimise the loss of one run over v (d,) and W (d, d_z), each on a sphere.
 
-    The radii of the spheres are r = multiple ||v_mm|| and R = multiple ||W_mm||, with
-    the SVM solutions of the selection with the largest label margin. The
-    loss is minimised over v and over W in turn, starting from the SVM solutions of
+    The radii of the spheres are r = multiple ||v_mm|| and R = multiple ||W_mm||, where
+    v_mm and W_mm are the SVM solutions of the selection with the largest label margin.
+    The loss is minimised over v and over W in turn, starting from the SVM solutions of
     every selection. The v and W with the smallest loss are returned.
     """
     pairs = _candidates(tokens, p)
@@ -377,14 +383,16 @@ def solve_jointly(
 def _log_loss_of_head(
     tokens: TokenSet, W: np.ndarray, v: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return log L(v, W) of the first run and its gradient in the head v (d,).
+    """Return log L(v, W) of the first run, and its gradient with respect to the head v
+    (d,).
 
-    W is (1, d, d_z).
+    W has the shape (1, d, d_z).
     """
     scores = attention.scores(tokens, v[None])
     slopes = attention.slopes(attention.logits(tokens, W), scores, "logistic")
     log_loss = slopes.log_loss[0]
-    # grad log L = grad L / L. We divide in logarithms, because both may underflow.
+    # grad log L = grad L / L. We subtract logarithms instead of dividing, because grad
+    # L and L may underflow.
     push = slopes.push[0] * np.exp(slopes.log_push_scale[0] - log_loss)
     gradient = -np.einsum("nt,n,ntd->d", push, tokens.y[0], tokens.X[0])
     return log_loss, gradient
@@ -400,7 +408,8 @@ def _in_turn(
     """Minimise the loss over v and over W in turn, ROUNDS times, from a pair of SVM
     solutions.
 
-    Returns log L, v (d,) of norm r up to rounding, and W (d, d_z) of norm R.
+    The function returns log L, v (d,), whose norm is r up to rounding, and W (d, d_z),
+    whose norm is R.
     """
     head, weights = pair
     v = head.value[0]
@@ -421,7 +430,7 @@ def joint_claims(
     largest label margin.
 
     The measured values are the divergences between their directions. `tokens` has one
-    run, v is (d,) and W is (d, d_z).
+    run, v has the shape (d,), and W has the shape (d, d_z).
     """
     claims = []
     for name, end, solution in zip(
@@ -448,9 +457,10 @@ def path_against_descent(
     Returns
     -------
     dict
-        "path" (runs, multiples) and "descent" (runs,) are the divergences of the path
-        and of the end of descent from W_mm. "multiple" (runs,) is ||W|| / ||W_mm|| at
-        the end of descent. "optimal" (runs,) is whether descent selects the opt tokens.
+        "path" (runs, multiples) has the divergences of the path from W_mm, and
+        "descent" (runs,) has those of the last iterate of descent. "multiple" (runs,)
+        is ||W|| / ||W_mm|| at the end of descent. "optimal" (runs,) says whether
+        descent selects the opt tokens.
     """
     selection = select(tokens, tokens.opt, p)
     history = train(tokens, MirrorDescent(p), steps, loss="logistic")
@@ -482,8 +492,8 @@ def claims_on_parents(
     `aligned` and `share` are the results of `keys_against_weights`, `several` has those
     of `several_tokens` by dimension, and `followed` those of `path_against_descent` by
     p. Alignments are measured at the last iteration, as medians over runs. On the path
-    we measure the largest last divergence, and the largest ratio of a divergence to the
-    one at the previous radius, from the second ratio on.
+    we measure two values: the largest divergence at the last radius, and the largest
+    ratio of a divergence to the one at the previous radius, from the second ratio on.
     """
     last = {key: np.median(values[:, -1]) for key, values in aligned.items()}
     small = min(several)

@@ -1,4 +1,4 @@
-"""The synthetic experiments in the code of paper C's authors (2410.14581).
+"""The synthetic experiments from the code of paper C's authors (2410.14581).
 
 p is the exponent of training, and of the divergence D_psi(V/||V||, W/||W||); q is the
 exponent of an SVM.
@@ -21,9 +21,9 @@ from papers.c.statements import PAPER
 
 claim = PAPER.claim
 
-# Final divergences by p and then by q. These are means over 8, 8 and 4 seeds. Code
-# other than this library computed them, with the settings of the authors' code. We have
-# only the means.
+# Final divergences by p and then by q. These are means over 8, 8 and 4 seeds. They were
+# computed by code other than this library, with the settings of the authors' code. We
+# have only the means.
 REFERENCE = {
     1.75: {1.75: 0.0014, 2: 0.0084, 3: 0.0676},
     2: {1.75: 0.0104, 2: 0.0028, 3: 0.0373},
@@ -36,8 +36,8 @@ def joint_instance() -> TokenSet:
     """Return the instance of joint training in the authors' code: n = 2, T = 3, d = 2,
     v_0 = 0.
 
-    The query is the first token. As long as the head is not known, no token is the
-    best; token 0 is stored as opt in the meantime.
+    The query is the first token. As long as the head is unknown, no token is the best
+    one; until then, token 0 is stored as the opt token.
     """
     X = [
         [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
@@ -49,11 +49,11 @@ def joint_instance() -> TokenSet:
 def end_points(
     tokens: TokenSet, histories: Mapping[float, History]
 ) -> dict[float, dict[float, MaxMargin]]:
-    """Solve, for every p, the l_q token SVMs of the tokens that the last iterate of the
-    run with p selects.
+    """For every p, solve the l_q token SVMs for the tokens that the last iterate of
+    training with p selects.
 
-    Returns the solutions by p and then by q. Raises svm.Infeasible if no W selects
-    these tokens, and ValueError if a run selects no tokens.
+    The function returns the solutions by p and then by q. It raises svm.Infeasible if
+    no W selects these tokens, and ValueError if a run selects no tokens.
     """
     chosen = {
         p: selected_tokens(tokens, history.W[:, -1]) for p, history in histories.items()
@@ -70,8 +70,8 @@ def divergences(
     """Return, by (p, q), the divergence D (runs, k) between training with p and the
     solution of an l_q SVM.
 
-    The SVM is that of the tokens which training with p selects. With `own_tokens` it is
-    that of the tokens which training with q selects.
+    The SVM is the one for the tokens that training with p selects. With `own_tokens` it
+    is the one for the tokens that training with q selects.
     """
 
     def end(p: float, q: float):
@@ -93,8 +93,8 @@ def bregman_claims(
     Training with p must end nearest to the SVM with q = p, in the mean and in every
     run, and no run may have ended early. The means must agree with REFERENCE within a
     factor 1.5. REFERENCE has only a few runs, and a run that changes its selection late
-    changes their mean a lot. So a further claim is that its means lie in the middle 95
-    % of means over as many of our runs, drawn at random.
+    changes their mean a lot. So a further claim says that each mean of REFERENCE lies
+    in the middle 95 % of the means over equally many of our runs, drawn at random.
     """
     means = {pair: values[:, -1].mean() for pair, values in D.items()}
     made = []
@@ -110,16 +110,18 @@ def bregman_claims(
 
 
 def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]:
-    """Check our last divergences (runs,) against the means of REFERENCE.
+    """Compare our last divergences (runs,) with the means of REFERENCE.
 
-    They are those of training with the exponent p from the SVM with the exponent q, by
-    q; REFERENCE[p][q] is the mean of the authors' runs. Returns two claims: on the
-    largest factor between our mean and theirs, and on the share of the q for which
-    their mean lies in the middle 95 % of means over as many of our runs as they have,
-    drawn 2,000 times without replacement.
+    `last` has, by q, the divergences between training with the exponent p and the SVM
+    with the exponent q. REFERENCE[p][q] is the mean over the authors' runs. The
+    function returns two claims. The first is about the largest factor between our mean
+    and that of REFERENCE. The second is about the share of the q for which the mean of
+    REFERENCE lies in the middle 95 % of the means over as many of our runs as REFERENCE
+    has. Such runs are drawn 2,000 times, without replacement.
     """
 
-    def factor(share: float):  # of the mean of the smallest `share` of the values
+    # the factor for means of the smallest `share` of the values
+    def factor(share: float):
         kept = {
             q: np.sort(values)[: math.ceil(share * len(values))]
             for q, values in last.items()
@@ -144,10 +146,11 @@ def _beside_reference(p: float, last: Mapping[float, np.ndarray]) -> list[Claim]
 
 
 def probabilities(tokens: TokenSet, history: History) -> tuple[np.ndarray, np.ndarray]:
-    """Return two probabilities of every sample along a joint path, (runs, k, n) each.
+    """Return two probabilities of every sample along a joint path, as two arrays (runs,
+    k, n).
 
     The first is the softmax weight of the token that the path selects in the end. The
-    second is sigmoid(y_i f_i), the probability of the right label.
+    second is sigmoid(y_i f_i), the probability of the correct label.
     """
     path = zip(history.W.swapaxes(0, 1), history.u.swapaxes(0, 1), strict=True)
     pairs = (
@@ -173,10 +176,10 @@ def joint_claims(
 ) -> list[Claim]:
     """Check joint training against the authors' runs and against theory.
 
-    Joint training must select the same tokens as the authors' runs. Its `probabilities`
-    must be near one, that of the selected tokens at iteration 15 and that of the labels
-    at iteration 30. W and v must turn to the solutions of their l_p SVMs. `tokens` has
-    one run.
+    Joint training must select the same tokens as the authors' runs. The `probabilities`
+    of the selected tokens must be near one at iteration 15, and those of the labels at
+    iteration 30. W and v must turn to the solutions of their l_p SVMs. `tokens` has one
+    run.
     """
     made = []
     for p, history in histories.items():
@@ -199,10 +202,10 @@ def joint_claims(
 
 
 def path_claims(histories: Any, ends: Any) -> list[Claim]:
-    """Check that the first run of each path from W_0 = 0 ends nearest to the SVM of its
-    own exponent.
+    """Check that, for each exponent, the first run from W_0 = 0 ends nearest to the
+    solution of the SVM with this exponent.
 
-    `histories` are by p, and `ends` are the `end_points`.
+    `histories` has the histories by p, and `ends` is the result of `end_points`.
     """
     made = []
     for p, history in histories.items():

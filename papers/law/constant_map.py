@@ -1,8 +1,8 @@
 """Measure the law's constant C while paper A's assumptions are relaxed one by one.
 
-Class means are the base data. Each axis of the map changes one property of them. If
-another token scores higher than the opt token, no run can converge to the opt tokens.
-If tokens are correlated, runs still converge to them, but more and more slowly.
+The base data are class means. Each axis of the map changes one property of these data.
+If another token scores higher than the opt token, no run can converge to the opt
+tokens. If tokens are correlated, runs still converge to them, but more and more slowly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +26,15 @@ from papers.ours import claim
 from papers.saturation import score_gaps
 
 BASE = {"n": 6, "T": 5, "d": 120, "signal": 3.0, "noise": 0.3}
-STEP = 0.5  # step size, divided by the longest one with which the offsets converge
-# The search for the switch ends at this multiple of the amount at the score crossing.
+STEP = 0.5  # The step size, divided by the longest one with which the offsets converge.
+# The search for the switch of the selection ends at this multiple of the amount at
+# which another token scores as high as the opt token.
 OVERTAKEN = 4.0
 
 
 def _tilted(seed: int, amount: float) -> TokenSet:
-    """Return class means whose head is tilted, so that the other tokens of a sample
-    have different scores.
+    """Return class means with a tilted head, so that the other tokens of a sample have
+    different scores.
 
     `amount` times a random unit vector is added to the head u.
     """
@@ -54,7 +55,7 @@ def _correlated(seed: int, amount: float, among: str = "sample") -> TokenSet:
 
     Each of these tokens is sqrt(1 - amount) times itself plus sqrt(amount) times a
     common vector. Each sample has its own common vector; if `among` is "all", all
-    samples have the same. `amount` is in [0, 1]. The data have 960 dimensions.
+    samples share one. `amount` is in [0, 1]. The data have 960 dimensions.
     """
     data = tokens.class_mean_tokens(seed, **BASE | {"d": 960})
     _, n, _, d = data.shape
@@ -75,12 +76,12 @@ def _sized(name: str, **fixed: Any):
 
 
 def _long(seed: int, T: int):
-    # With two samples in 15 T dimensions, it does not depend on T how far constraints
-    # are from being tight.
+    # With two samples in 15 T dimensions, how far constraints are from being tight does
+    # not depend on T.
     return tokens.class_mean_tokens(seed, **BASE | dict(n=2, T=T, d=15 * T))
 
 
-# Each axis has a function from (seed, value) to tokens, and its values.
+# For each axis: a function from (seed, value) to tokens, and the values.
 _ALONG: Mapping[str, tuple[Callable[[int, float], TokenSet], Sequence[float]]] = {
     "noise": (_sized("noise"), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)),
     "imbalance": (_tilted, (0.0, 0.5, 1.0, 1.5)),
@@ -101,7 +102,9 @@ ENOUGH = {"long T": 4000}
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One problem of the map: a run with its law, or the premise that it violates."""
+    """One problem of the map: a run with its law, or the premise of the law that the
+    run violates.
+    """
 
     axis: str
     value: float
@@ -111,11 +114,12 @@ class Point:
 
 
 def _point(axis: str, value: float, seed: int, steps: int) -> Point:
-    """Train one problem with NGD and compare the run with its law.
+    """Train on one problem with NGD, and compare the run with its law.
 
-    The step size is `STEP` times the longest step with which the offsets converge, if
-    the opt tokens are selected. It is 1 if all steps are short enough. `value` is the
-    value of the property that `axis` changes. Returns the Point.
+    The step size is `STEP` times the longest step with which the offsets converge, in a
+    run that selects the opt tokens. It is 1 if the offsets converge with steps of every
+    length. `value` is the value of the property that is changed along `axis`. The
+    function returns the Point.
     """
     at = Point(axis=axis, value=value, seed=seed)
     where = f"{axis} = {value:g}, seed {seed}"
@@ -145,11 +149,12 @@ def along(
 
 
 def score_crossing(axis: str, seed: int) -> float:
-    """Return the smallest amount on `axis` at which another token scores as high as the
+    """Return the smallest amount on `axis` at which another token scores as high as an
     opt token.
 
-    It is infinite if no token ever does. `axis` is "imbalance" or "raw noise". There
-    scores are linear in the amount, so we compute them at two amounts.
+    The amount is infinite if this never happens. `axis` is "imbalance" or "raw noise".
+    On these axes scores are linear in the amount, so it suffices to compute them at two
+    amounts.
     """
     sets = (AXES[axis](seed, amount) for amount in (0.0, 1.0))
     gaps = [score_gaps(data, data.u) for data in sets]
@@ -160,10 +165,9 @@ def score_crossing(axis: str, seed: int) -> float:
 
 
 def _ends_in_opt(data: TokenSet, step_size: float = 0.05, steps: int = 5000) -> bool:
-    """Return whether training one run from zero gives every opt token the largest
-    logit.
+    """Return whether a run from W = 0 ends with the largest logit on every opt token.
 
-    Raises ValueError if the run ends early.
+    The function raises ValueError if the run ends early.
     """
     problem = coordinates.minimal(data)
     history = train(problem, NGD(step_size), steps, [0, steps])
@@ -177,7 +181,7 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
     opt tokens.
 
     `accuracy` is relative to the `score_crossing`, which must be finite. The result is
-    NaN if runs still select the opt tokens at `OVERTAKEN` times that crossing.
+    NaN if the run still selects the opt tokens at `OVERTAKEN` times that crossing.
     """
     unit = score_crossing(axis, seed)
 
@@ -198,8 +202,8 @@ def switch(axis: str, seed: int, accuracy: float = 0.002) -> float:
 
 
 def _has_solution(data: TokenSet) -> float:
-    """Return 1 if the W-SVM has a solution, 0 if a certificate proves that it has none,
-    and NaN if we cannot tell.
+    """Return 1 if the token SVM has a solution, 0 if a certificate proves that it has
+    none, and NaN if we cannot tell.
     """
     try:
         token_svm(data)
@@ -213,7 +217,7 @@ def _has_solution(data: TokenSet) -> float:
 def _crowding(n: float, T: float, d: float) -> float:
     """Return the number of constraints, n (T - 1), divided by Cover's (1965) capacity.
 
-    The capacity is 2 d (d - 2), since queries lie off both class means.
+    The capacity is 2 d (d - 2), because queries are orthogonal to the two class means.
     """
     return n * (T - 1) / (2 * d * (d - 2))
 
@@ -228,10 +232,10 @@ def relative(p: Point) -> float:
 
 def map_claims(points: Sequence[Point]) -> list[Claim]:
     """Check that the law predicts C on every axis, and that C falls like noise^-2 from
-    sigma = 1 on.
+    noise sigma = 1 on.
 
-    Measured is `relative`. Points for which a premise fails are left out; a claim is
-    about NaN if its axis has no other point.
+    We measure `relative`. Points that violate a premise are left out. If no point of an
+    axis remains, the measured value of its claim is NaN.
     """
     rows = []
     for axis in dict.fromkeys(p.axis for p in points):
@@ -242,9 +246,11 @@ def map_claims(points: Sequence[Point]) -> list[Claim]:
 
 
 def _noise_power(points: Any, lowest: float = 1.0):
-    """Fit the exponent of the measured C in the noise from sigma = `lowest` on.
+    """Fit the exponent with which the measured C depends on the noise sigma, from sigma
+    = `lowest` on.
 
-    Returns a claim about the worst seed. It is about NaN if no point is left.
+    The function returns a claim about the worst seed. If no point remains, the measured
+    value of the claim is NaN.
     """
     loud = [p for p in kept(points) if p.axis == "noise" and p.value >= lowest]
     powers = []
@@ -262,14 +268,15 @@ def _noise_power(points: Any, lowest: float = 1.0):
 
 def switch_claim(axis: str, predicted: np.ndarray, measured: np.ndarray) -> Claim:
     """Check that runs change their selection at the amount at which another token
-    overtakes the opt token.
+    begins to score higher than the opt token.
 
     `predicted` and `measured` are amounts, one per seed.
     """
     return claim("map.switch", np.asarray(measured) / predicted - 1, axis, each=True)
 
 
-# For each axis: the values at which W_mm may cease to exist, and the two fixed sizes.
+# For each axis: the values at which W_mm may cease to exist, and the other two sizes,
+# which are fixed.
 SEARCHED = {
     "n": (range(10, 32, 2), {"T": 5, "d": 6}),
     "T": (range(3, 13), {"n": 12, "d": 6}),
@@ -281,14 +288,15 @@ SHARED_QUERY = (
 
 
 def _capacity(axis: str, values: Sequence[int], has: np.ndarray, sizes: Any):
-    """Find the value at which W_mm ceases to exist for half of the seeds, with the
-    claims on this value.
+    """Find the value at which W_mm ceases to exist for half of the seeds, and make the
+    claims about this value.
 
     `has` (values, seeds) is 1 if W_mm exists, else 0 or NaN; `sizes` holds the two
-    sizes that stay fixed while `axis` varies. Returns the value with the two ends of
-    its interval, and two claims.
+    sizes that stay fixed while `axis` varies. The function returns the value with the
+    two ends of its interval, and two claims.
     """
-    # More dimensions bring W_mm into existence; more of the other sizes end it.
+    # With more dimensions W_mm begins to exist; with more samples or tokens it ceases
+    # to.
     if axis == "d":
         is_beyond = has == 1.0
     else:
@@ -307,10 +315,10 @@ def _capacity(axis: str, values: Sequence[int], has: np.ndarray, sizes: Any):
 def capacities(
     seeds: Sequence[int],
 ) -> tuple[dict[str, tuple[float, float, float]], list[Claim]]:
-    """Find, for every size, the value at which W_mm ceases to exist for half of the
-    seeds.
+    """Find, for each of the sizes, the value at which W_mm ceases to exist for half of
+    the seeds.
 
-    Returns {axis: (value, low, high)}, and the claims.
+    The function returns {axis: (value, low, high)}, and the claims.
     """
     lost = {}
     rows = []
@@ -327,23 +335,22 @@ GRID = (0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995)
 
 @dataclass(frozen=True)
 class _Onset:
-    """The runs that are too short at each correlation, by prediction and by
-    measurement.
+    """The runs that are too short at each correlation, as predicted and as measured.
 
-    The arrays are (correlations, seeds).
+    The arrays have the shape (correlations, seeds).
     """
 
     steps: int
     values: tuple[float, ...]
     predicted: np.ndarray
     measured: np.ndarray
-    # measured level divided by the predicted one, NaN if the run is excluded
+    # The measured level divided by the predicted one. It is NaN if the run is excluded.
     level: np.ndarray
 
     def half(self, did: np.ndarray) -> tuple[float, float, float]:
         """Return 1 minus the correlation at which half of the seeds are excluded.
 
-        The two ends of its bootstrap interval are returned as well. `did` is
+        The function also returns the two ends of the bootstrap interval. `did` is
         `predicted` or `measured`.
         """
         return half_of_seeds(1 - np.array(self.values)[::-1], ~did[::-1])
@@ -354,8 +361,8 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
     law.
 
     `predicted` is computed from the duals, and `measured` by training. The correlations
-    `values` are ascending. Raises PremiseFails if the law has no prediction, or if a
-    run is excluded for another reason than its length.
+    `values` are ascending. The function raises PremiseFails if the law has no
+    prediction, or if a run is excluded for a reason other than its length.
     """
     predicted, measured = np.zeros((2, len(values), len(seeds)), bool)
     reached = np.full(measured.shape, np.nan)
@@ -382,11 +389,11 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
 
 
 class _Repeated(NamedTuple):
-    """The constant C, predicted and measured, if all other tokens of a sample coincide
-    (correlation 1).
+    """The constant C, predicted and measured, when all other tokens of a sample
+    coincide (correlation 1).
 
-    The prediction is C of the distinct tokens. Measured is ||W_t|| times the direction
-    error at the end of a run.
+    The prediction is the C of the distinct tokens. The measured value is ||W_t|| times
+    the direction error at the end of a run.
     """
 
     predicted: float
@@ -394,14 +401,15 @@ class _Repeated(NamedTuple):
 
 
 def repeated(seed: int, steps: int) -> _Repeated:
-    """Train one run in which all other tokens of a sample coincide.
+    """Train one run on data in which all other tokens of a sample coincide.
 
     The law is that of the two distinct tokens of each sample, because copies of a token
     do not change C.
     """
     data = _correlated(seed, 1.0)
     rows = np.arange(data.shape[1])
-    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)  # the query is a copy
+    # The query is one of the coinciding tokens.
+    pair = np.stack([data.z[0], data.X[0, rows, data.opt[0]]], 1)
     two = token_set(
         pair, data.y[0], z=data.z[0], u=data.u[0], opt=np.ones(len(rows), int)
     )
@@ -415,8 +423,10 @@ def repeated(seed: int, steps: int) -> _Repeated:
 
 
 def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) -> float:
-    """Return the share of runs that select every opt token, over all seeds and over the
-    correlations `values` of the tokens of a sample.
+    """Return the share of runs that select every opt token.
+
+    The runs are over all seeds and over the correlations `values` between the tokens of
+    a sample.
     """
     return float(
         np.mean([_ends_in_opt(_correlated(s, v)) for v in values for s in seeds])
@@ -425,7 +435,7 @@ def stays(seeds: Sequence[int], values: Sequence[float] = (0.9, 0.99, 0.999)) ->
 
 def onset_claims(onsets: Sequence[_Onset]) -> list[Claim]:
     """Check that the margin level of a run follows from its number of steps, and that
-    longer runs reach the law at larger correlations.
+    longer runs follow the law up to larger correlations.
     """
 
     def level(at: Any):

@@ -1,19 +1,18 @@
-"""Find for which problems joint training from zero reaches (u_mm, W_mm), and for which
-it does not.
+"""Find out for which problems joint training from zero reaches (u_mm, W_mm).
 
-Two families of problems have a prediction in closed form.
+For two families of problems we have a prediction in closed form.
 
 Data model (DM): all tokens are Gaussian, and opt tokens are alpha times as long as
-others. After the first step of the head, the score of the opt token of sample i is
-higher than the other's by about alpha^2 - 1 + N(0, (alpha^2 + 1)^2 (n - 1)/d). It is
-higher in all n samples with the probability Phi((alpha^2 - 1)/(alpha^2 + 1) sqrt(d/(n -
-1)))^n.
+other tokens. After the first step of the head, the score of the opt token of sample i
+exceeds that of the other token by about alpha^2 - 1 + N(0, (alpha^2 + 1)^2 (n - 1)/d).
+The opt token has the higher score in all n samples with probability Phi((alpha^2 -
+1)/(alpha^2 + 1) sqrt(d/(n - 1)))^n.
 
 One dimension: T = 2, tokens are numbers, and the query is the opt token. Let a_i = y_i
 x_{i,opt} > 0 and b_i = y_i x_{i,other} < a_i. The head u moves by the sign of sum_i l_i
 (p_i a_i + (1 - p_i) b_i), and W moves by the sign of u. So from zero and with short
-steps, u keeps the sign of sum_i (a_i + b_i). If this sum is negative, training misses
-(u_mm, W_mm), which is positive, for ever.
+steps, u keeps the sign of sum_i (a_i + b_i). If this sum is negative, training never
+reaches (u_mm, W_mm), which is positive.
 """
 
 from collections.abc import Sequence
@@ -35,10 +34,10 @@ from papers.saturation import score_gaps
 
 
 def half_at_once(d: float, n: int) -> float:
-    """Return the alpha at which the first step is right for all n samples with
-    probability 1/2.
+    """Return the alpha at which, with probability 1/2, the opt tokens of all n samples
+    have the higher score after the first step.
 
-    It is infinite if no alpha is large enough in d dimensions.
+    The result is infinite if no alpha is large enough in d dimensions.
     """
     gain = normal.ppf(0.5 ** (1 / n)) * np.sqrt((n - 1) / d)
     if gain < 1:
@@ -53,8 +52,8 @@ class GlobalMap:
 
     `alphas` (a,) and `dimensions` (b,) are the axes, and `n` is the number of samples.
     `reached` (b, a, seeds) says whether training ends at (u_mm, W_mm). `first` (b, a,
-    seeds) says whether all opt tokens have the higher score already after the first
-    step.
+    seeds) says whether, already after the first step, every opt token has a higher
+    score than the other token of its sample.
     """
 
     alphas: np.ndarray
@@ -80,10 +79,11 @@ def measure(
     steps: int,
     n: int = 8,
 ) -> GlobalMap:
-    """Train every seed of the data model from zero, with T = 2.
+    """Train on every seed of the data model from zero, with T = 2.
 
-    A run has reached (u_mm, W_mm) if it attends to every opt token at the end, with
-    margins above SATURATED, and scores it higher. The `alphas` are ascending.
+    A run counts as having reached (u_mm, W_mm) if, at the end, it attends to every opt
+    token with a margin above SATURATED, and scores every opt token higher than the
+    other token. The `alphas` are ascending.
     """
     shape = len(dimensions), len(alphas), len(seeds)
     reached = np.empty(shape, bool)
@@ -100,7 +100,7 @@ def measure(
             scored_higher = history.score_gaps[:, -1].min((1, 2)) > 0
             reached[row, column] = attended & scored_higher
 
-            # From zero the first step of the head averages all tokens evenly.
+            # From zero, the first step of the head weights all tokens equally.
             labelled_tokens = data.y[..., None, None] * data.X
             first_head = labelled_tokens.mean((1, 2))
             first[row, column] = score_gaps(data, first_head).min((1, 2)) > 0
@@ -116,12 +116,13 @@ def measure(
 def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[Claim]:
     """Check the map of the data model.
 
-    If all opt tokens have the higher score after the first step, training reaches
-    (u_mm, W_mm). From 64 dimensions on, the alpha at which half of the seeds reach it
-    is at most that of the formula, and from 32 n dimensions on it is near it. In `wide`
+    If every opt token has a higher score than the other token after the first step,
+    training reaches (u_mm, W_mm). Let the threshold be the alpha at which half of the
+    seeds reach (u_mm, W_mm). From 64 dimensions on, the threshold is at most the value
+    of the formula, and from 32 n dimensions on it is near this value. In `wide`
     dimensions, opt tokens of length `easy` or more are enough; this claim is left out
-    if the grid has none of them. A last claim is the share of runs in which the first
-    step and the end agree.
+    if the grid has no such runs. The last claim is about the share of runs in which the
+    first step and the end agree.
     """
     enough = grid.reached[grid.first].mean()
     lost = (grid.first & ~grid.reached).sum((1, 2))
@@ -165,11 +166,11 @@ def global_claims(grid: GlobalMap, wide: int = 1024, easy: float = 1.7) -> list[
 
 Pairs = Sequence[tuple[int, int]]  # (a_i, b_i) per sample
 POSTCARD: Pairs = ((1, 0), (1, -3))
-LONGEST = Fraction(1, 6)  # longest step of u for which the proof in `verify` holds
+LONGEST = Fraction(1, 6)  # The longest step of u for which the proof in `verify` holds.
 
 
 def _exp_between(x: Any, terms: int = 20):
-    """Bound the number e^x from below and above by its series, for 0 <= x < `terms`.
+    """Bound e^x from below and above by its series, for 0 <= x < `terms`.
 
     For a Fraction x both bounds are Fractions.
     """
@@ -182,9 +183,10 @@ def _exp_between(x: Any, terms: int = 20):
 
 
 def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
-    """Return |u| of the head SVM for every selection for which it has a solution.
+    """Return the |u| of the head SVM for every selection for which this SVM has a
+    solution.
 
-    A selection has an entry per sample: 0 is the opt token, 1 the other token.
+    A selection has one entry per sample, 0 for the opt token and 1 for the other token.
     """
     sizes = {}
     for chosen in product((0, 1), repeat=len(pairs)):
@@ -195,8 +197,8 @@ def _selections(pairs: Pairs) -> dict[tuple[int, ...], Fraction]:
 
 
 def _missed(pairs: Pairs) -> bool:
-    """Return whether training misses the opt tokens although their margin is the
-    largest.
+    """Return whether training misses the opt tokens although they have the largest
+    margin.
     """
     opt = (0,) * len(pairs)
     sizes = _selections(pairs)
@@ -205,7 +207,7 @@ def _missed(pairs: Pairs) -> bool:
 
 
 def _smallest(largest: int, n: int = 2) -> list[Pairs]:
-    """List, in order, every problem of n samples with entries up to `largest` that is
+    """List, in order, all problems of n samples with entries up to `largest` that are
     `_missed`.
     """
     samples = [
@@ -220,7 +222,8 @@ def verify() -> dict[str, bool]:
 
     Logits differ by (a_i - b_i) a_i W, so that p_i <= 1/2 while W <= 0. The quantity
     s_i = p_i a_i + (1 - p_i) b_i is linear in p_i, so that its extremes are at p_i = 0
-    and 1/2. Returns, for every step of the proof in words, whether it holds.
+    and 1/2. The function returns, for every step of the proof, which is given in words,
+    whether it holds.
     """
     half = Fraction(1, 2)
     holds = {}
@@ -234,7 +237,7 @@ def verify() -> dict[str, bool]:
     higher = [u_mm * (a - b) > 0 for a, b in POSTCARD]
     holds["u_mm scores both opt tokens higher"] = all(higher)
 
-    # There the loss vanishes: s_i at p_i = 7/8.
+    # At this end point the loss vanishes: s_i at p_i = 7/8.
     grown = [Fraction(a * 7 + b, 8) for a, b in POSTCARD]
     least_exp, _ = _exp_between(Fraction(2))
     vanishes = "the loss can vanish: at u = W = c >= 2 both p_i > 7/8, both f_i >= c/2"
@@ -245,7 +248,7 @@ def verify() -> dict[str, bool]:
     (a_1, b_1), (a_2, b_2) = POSTCARD
     s_1 = [b_1, half * a_1 + (1 - half) * b_1]
     s_2 = [b_2, half * a_2 + (1 - half) * b_2]
-    ratio = -max(s_2) / max(s_1)  # least |s_2| divided by the largest s_1
+    ratio = -max(s_2) / max(s_1)  # the smallest |s_2| divided by the largest s_1
     speed = max(s_1) - min(s_2)  # l_1/l_2 = e^{k (s_1 - s_2)} at u = -k
     holds["the first step moves u down"] = sum(a + b for a, b in POSTCARD) < 0
     holds["at u = 0, W <= 0 it moves down"] = max(s_1) + max(s_2) < 0
@@ -293,18 +296,19 @@ def random_problems(count: int, seed: int = 0) -> list[TokenSet]:
 
 
 def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
-    """Train jointly, and return the sign of u at the end and the smallest loss of the
-    run.
+    """Train u and W together, and return the sign of u at the end and the smallest loss
+    of the run.
 
-    The sign is 0 if W has another sign than u. `tokens` are one run of a `problem`.
+    The result is 0 instead of the sign if u and W have different signs. `tokens` are
+    one run of a `problem`.
     """
     record = np.unique(np.geomspace(1, steps, 100).astype(int))
     history = train(tokens, rule, steps, np.r_[0, record], head="joint")
     # The gradient of a sample with the wrong token underflows, so that the run ends
     # early.
     last = np.flatnonzero(np.isfinite(history.norm[0]))[-1]
-    # Both in units of a positive feature: y (x_opt - x_other) and (x_opt - x_other)
-    # x_opt.
+    # u and W, each multiplied by a positive feature: y (x_opt - x_other) and (x_opt -
+    # x_other) x_opt.
     both = np.append(history.score_gaps[0, last], history.margins[0, last])
     sign = int((both > 0).all()) - int((both < 0).all())
     return sign, float(np.exp(np.nanmin(history.log_gap[0])))
@@ -313,7 +317,7 @@ def end(tokens: TokenSet, rule: Rule, steps: int) -> tuple[int, float]:
 def agreement(problems: Sequence[TokenSet], rule: Rule, steps: int) -> Claim:
     """Check that the sign of sum_i (a_i + b_i) predicts where training ends.
 
-    Measured is the share of problems for which it does.
+    We measure the share of problems for which the prediction is correct.
     """
     right = [
         end(data, rule, steps)[0]
@@ -330,9 +334,10 @@ def half_of_seeds(
     bootstrap interval of this value.
 
     `values` (k,) are positive and ascending. `did` (k, seeds) should be true for more
-    seeds at larger values. Between two values we interpolate the share of seeds in the
-    logarithm of the value. If the share is above one half at the first value, or below
-    one half at the last, this value is returned.
+    seeds at larger values. Between two values we interpolate the share of seeds
+    linearly in the logarithm of the value. If the share is above one half at the first
+    value, the first value is returned. If it is below one half at the last value, the
+    last value is returned.
     """
     did = np.asarray(did)
     log = np.log(np.asarray(values, float))

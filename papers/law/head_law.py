@@ -1,10 +1,11 @@
-"""The law of the margins for several heads, each with a matrix W_h of its own.
+"""The law of the margins for several heads, each of which has its own matrix W_h.
 
 The output is f_i = sum_h f_{h,i}. So |l'_i| is evaluated at this sum, and kappa_{h,m} =
-|l'_i| Delta_{h,m}. If the gradients of all heads are normalised together, all heads
-have the same margin level a_t, and the norms ||W_h|| have the ratios of the SVM norms.
-If each head is normalised by itself, the norms are equal. In both cases a head's own
-offsets, minus their mean, are the same. Heads may share opt tokens.
+|l'_i| Delta_{h,m}. If the gradients of all heads are divided by one common norm, all
+heads have the same margin level a_t, and the norms ||W_h|| have the ratios of the SVM
+norms. If the gradient of each head is divided by its own norm, the norms ||W_h|| are
+equal. The offsets of a head, minus their mean, are the same in either case. Heads may
+share opt tokens.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ def _head_with_scores(X: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return the shortest u (d,) with x_{i,t}^T u = wanted (n, T), for tokens X (n, T,
     d).
 
-    The tokens are linearly independent; otherwise u is a least-squares solution.
+    This requires linearly independent tokens; otherwise u is a least-squares solution.
     """
     rows = X.reshape(-1, X.shape[-1])
     return np.linalg.lstsq(rows, wanted.ravel(), rcond=None)[0]
@@ -40,7 +41,7 @@ def three_heads(
     """Return three heads on the same Gaussian tokens, each as a TokenSet.
 
     The opt tokens of the first head are twice as long as other tokens. The third head
-    has the same opt tokens as the first, and the second head has others. Opt tokens
+    has the same opt tokens as the first; the second head has different ones. Opt tokens
     have scores from 0.5 to 1.5, and other tokens from -0.5 to 0.3. The scores are drawn
     anew for each head.
     """
@@ -50,7 +51,8 @@ def three_heads(
     samples = np.arange(n)
     for run, seed in enumerate(seeds):
         draw = stream(seed, "heads")
-        opt[1, run] = draw.integers(0, T, n)  # only head 1 has opt tokens of its own
+        # Only the second head, of index 1, has its own opt tokens.
+        opt[1, run] = draw.integers(0, T, n)
         for head in range(3):
             scores_wanted = draw.uniform(-0.5, 0.3, (n, T))
             scores_wanted[samples, opt[head, run]] = draw.uniform(0.5, 1.5, n)
@@ -68,18 +70,19 @@ class _HeadLaw:
 
     heads: list[TokenSet]
     laws: list[MarginLaw]
-    # (H, runs) beta-weighted mean of log(kappa/beta), minus the mean over all heads
+    # (H, runs): the beta-weighted mean of log(kappa/beta), minus the mean over all
+    # heads
     mean: np.ndarray
     norm: np.ndarray  # (H, runs) ||W_mm,h||
     constant: np.ndarray  # (H, runs) C_h
 
 
 def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
-    """Compute the law of heads that end in their opt tokens, from W_0 = 0.
+    """Compute the law for heads that start at W_0 = 0 and end at their opt tokens.
 
-    The loss is exponential. Raises ValueError if the heads do not have the same tokens,
-    labels, queries and mask, PremiseFails as `margin_law` does, and Infeasible if no W
-    selects the opt tokens of a head.
+    The loss is exponential. The function raises ValueError if the heads do not have the
+    same tokens, labels, queries and mask, PremiseFails in the cases in which
+    `margin_law` does, and Infeasible if no W selects the opt tokens of a head.
     """
     for h, head in enumerate(heads):
         if not _sees_the_same(head, heads[0]):
@@ -88,12 +91,13 @@ def predict(heads: Sequence[TokenSet]) -> _HeadLaw:
                 "than head 0"
             )
     small = [coordinates.minimal(head).tokens for head in heads]
-    # -log |l'| if this were the only head, (runs, n, 1)
+    # The value that -log |l'| would have if this were the only head, (runs, n, 1).
     opt = [_opt_scores(head) for head in small]
     laws = []
     sums = np.zeros((2, len(heads), len(small[0].y)))
     for h, head in enumerate(small):
-        # log kappa: log |l'| at the sum of all heads, plus the log of this head's gap
+        # log kappa is log |l'| at the sum of all heads, plus the logarithm of this
+        # head's score gap.
         slope = saturated_slopes(head) + opt[h] - sum(opt)
         law = margin_law(head, token_svm(head), log_slopes=slope)
         beta = np.where(law.support, law.duals, 0.0)
@@ -129,7 +133,10 @@ def _sees_the_same(head: TokenSet, first: TokenSet) -> bool:
 
 
 def _opt_scores(head: TokenSet) -> np.ndarray:
-    """Return the scores of the opt tokens of one head, (runs, n, 1)."""
+    """Return the scores of the opt tokens of one head.
+
+    The result has the shape (runs, n, 1).
+    """
     return np.take_along_axis(scores(head, head.u), head.opt[..., None], -1)
 
 
@@ -137,7 +144,7 @@ def _opt_scores(head: TokenSet) -> np.ndarray:
 class HeadRuns:
     """Trained heads at the end of their runs.
 
-    Claims leave out the runs for which a premise of the law fails.
+    The claims leave out runs for which a premise of the law fails.
     """
 
     law: _HeadLaw
@@ -145,27 +152,31 @@ class HeadRuns:
     norm: np.ndarray  # (H, runs) ||W_h||
     error: np.ndarray  # (H, runs) direction error
     level: np.ndarray  # (H, runs) a_h
-    whole: np.ndarray  # (runs,) the level of all heads together
-    refusals: dict[int, str]  # by run, the premise that the run violates
+    whole: np.ndarray  # (runs,) the common level of all heads
+    refusals: dict[int, str]  # the premise that a run violates, by run
 
     @property
     def kept(self) -> np.ndarray:
-        """Return whether each run meets the premises, (runs,)."""
+        """Return, for each run, whether it meets the premises of the law.
+
+        The result has the shape (runs,).
+        """
         return np.array([run not in self.refusals for run in range(self.norm.shape[1])])
 
 
 def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns:
-    """Train all heads by NGD from W_h = 0, on the margins of all pairs.
+    """Train all heads by NGD from W_h = 0, with the margins of all pairs as variables.
 
-    The gradients are normalised together if `common`, else each head by itself. A step
-    has the length `step_size`, of all heads together or of each. The loss is
-    exponential.
+    If `common`, the gradients of all heads are divided by one common norm, and the step
+    of all heads together has the length `step_size`. Otherwise the gradient of each
+    head is divided by its own norm, and the step of each head has this length. The loss
+    is exponential.
     """
     K = np.stack([law_of.gram(head, masked_as_zero=True) for head in law.heads])
     opt = np.stack([_opt_scores(head) for head in law.heads])
     gaps = np.stack([saturation.score_gaps(head, head.u) for head in law.heads])
-    # A masked token has an infinite margin, so that its weight is zero, whatever its
-    # gap.
+    # A masked token has an infinite margin, so that its weight is zero whatever its gap
+    # is.
     shown = np.isfinite(gaps)
     gaps = np.where(shown, gaps, 0.0)
     shown = shown.reshape(*gaps.shape[:2], K.shape[-1])
@@ -208,21 +219,23 @@ def train(law: _HeadLaw, step_size: float, steps: int, common: bool) -> HeadRuns
 def _refusals(
     law: _HeadLaw, level: np.ndarray, g: np.ndarray, steps: int
 ) -> dict[int, str]:
-    """Return, in words, the first premise that each run violates, by run.
+    """Return, by run and in words, the first premise that the run violates.
 
-    `level` (H, runs) and the margins `g` (H, runs, m) are those of the last record, and
-    `steps` is the number of steps made. A run without an entry meets all premises.
+    `level` (H, runs) and the margins `g` (H, runs, m) belong to the last record, and
+    `steps` is the number of steps that were made. A run without an entry meets all
+    premises.
     """
     refusals = {}
     remaining = np.stack(
         [head.remaining(a) for head, a in zip(law.laws, level, strict=True)]
     )
     for run in range(g.shape[1]):
-        smallest = g[:, run].min(-1)  # over the pairs of each head
+        # The smallest margin over the pairs, for each head.
+        smallest = g[:, run].min(-1)
         head, least = smallest.argmin(), smallest.min()
         slowest, most = remaining[:, run].argmax(), remaining[:, run].max()
-        # The fraction of wrong offsets that remains is e^{-rate a_t}, and a_t grows
-        # like t.
+        # The fraction of the error of the offsets that remains is e^{-rate a_t}, and
+        # a_t grows like t.
         more = np.inf
         if 0 < most < 1:
             more = steps * (np.log(SETTLED_HEADS) / np.log(most) - 1)
@@ -242,8 +255,8 @@ def _refusals(
 
 
 def ratios(norm: np.ndarray) -> np.ndarray:
-    """Return ||W_h||/||W_1|| of the heads after the first, (H - 1, runs), from the
-    norms (H, runs).
+    """Return ||W_h||/||W_1|| of all heads after the first, an array (H - 1, runs), from
+    the norms (H, runs).
     """
     return norm[1:] / norm[:1]
 
@@ -251,19 +264,20 @@ def ratios(norm: np.ndarray) -> np.ndarray:
 def _at_level(runs: HeadRuns) -> np.ndarray:
     """Return the predicted ||W_h|| (H, runs) at the measured common level.
 
-    It assumes that every constraint is tight: the level of a head is the common level
-    plus the head's mean offset.
+    We assume that every constraint is tight, so that the level of a head is the common
+    level plus the head's mean offset.
     """
     along = runs.law.norm * (runs.whole + runs.law.mean)
     return np.hypot(along, runs.law.constant)
 
 
 def head_claims(common: HeadRuns, each: HeadRuns) -> list[Claim]:
-    """Check the norms of the heads and their constants C_h.
+    """Check the norms ||W_h|| of the heads, and the constants C_h.
 
-    If all heads are normalised together (`common`), their norms must have the ratios of
-    the SVM norms. If each head is normalised by itself (`each`), their norms must be
-    equal. C_h must hold in both cases.
+    If the gradients of all heads are divided by one common norm (`common`), the norms
+    ||W_h|| must have the ratios of the SVM norms. If each gradient is divided by its
+    own norm (`each`), the norms ||W_h|| must be equal. In either case C_h must be as
+    predicted.
     """
     limit = (ratios(common.norm) / ratios(common.law.norm) - 1)[:, common.kept]
     level = (ratios(common.norm) / ratios(_at_level(common)) - 1)[:, common.kept]

@@ -1,8 +1,8 @@
-"""The law of the margins if head and W are trained together from zero.
+"""The law of the margins if the head and W are trained together from zero.
 
 The head obeys the law of its own SVM, with the solution v = sum_i nu_i y_i x_{i,opt}.
 So |l'_i| becomes proportional to the dual nu_i, and W obeys the law with kappa_m = nu_i
-y_i v^T(x_{i,opt} - x_{i,t}). Both laws follow from the duals of the two SVMs.
+y_i v^T(x_{i,opt} - x_{i,t}). So both laws follow from the duals of the two SVMs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,18 +27,18 @@ from papers.saturation import score_gaps
 
 @dataclass(frozen=True, kw_only=True)
 class _JointLaw:
-    """The laws of runs that end in (u_mm, W_mm), in minimal coordinates."""
+    """The laws of runs that end at (u_mm, W_mm), in minimal coordinates."""
 
     problem: coordinates.Minimal
     W: MaxMargin
     head: MaxMargin
     W_law: MarginLaw  # the law of W in the limit
-    # one pair per sample, with offsets log(1/nu_i) minus their mean
+    # One pair per sample. The offsets are log(1/nu_i) minus their mean.
     head_law: MarginLaw
-    # (runs, r) rho_u, the head's residual in the span of the opt tokens
+    # (runs, r): rho_u, the head's residual in the span of the opt tokens
     residual: np.ndarray
-    # (runs, r) the part of the first step's direction outside that span, which no later
-    # step changes
+    # (runs, r): the part of the first step's direction outside the span of the opt
+    # tokens. No later step changes this part.
     frozen: np.ndarray
     curvature: np.ndarray  # (runs,) limit of ||Hessian of L||/L
 
@@ -46,8 +46,8 @@ class _JointLaw:
         """Return the law of W while the head is a_u v + rho_u, at a_u = `level`
         (runs,).
 
-        Raises PremiseFails with "score gaps" if this head scores another token as high
-        as the opt token.
+        The function raises PremiseFails with "score gaps" if this head scores another
+        token at least as high as the opt token.
         """
         gaps = score_gaps(
             self.problem.tokens, level[:, None] * self.head.W + self.residual
@@ -66,7 +66,7 @@ def _lowest(values: np.ndarray):
 
 
 def _opt_tokens(tokens: TokenSet) -> np.ndarray:
-    """Return y_i x_{i,opt}, (runs, n, r), the features of the head SVM."""
+    """Return y_i x_{i,opt}, the features of the head SVM, as (runs, n, r)."""
     return coordinates.signed_opt_first(tokens)[:, :, 0]
 
 
@@ -79,11 +79,11 @@ def _off_span(rows: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def predict(tokens: TokenSet) -> _JointLaw:
-    """Compute the law of joint training from zero, if runs end in (u_mm, W_mm).
+    """Compute the law of joint training from zero, for runs that end at (u_mm, W_mm).
 
-    Raises PremiseFails as `margin_law` and `joint_slopes` do, and with "independent
-    head" if the opt tokens are dependent. Raises Infeasible if one of the SVMs has no
-    solution.
+    The function raises PremiseFails in the cases in which `margin_law` and
+    `joint_slopes` do, and with "independent head" if the opt tokens are linearly
+    dependent. It raises Infeasible if one of the SVMs has no solution.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -111,10 +111,10 @@ def predict(tokens: TokenSet) -> _JointLaw:
 
 
 def _even_gradient(tokens: TokenSet) -> np.ndarray:
-    """Return the mean over samples of y_i times the sample's mean token, (runs, r).
+    """Return the mean over samples of y_i times the sample's mean token.
 
-    At W = 0 all tokens have the same softmax weight, so that this is the direction of
-    the first step of the head.
+    The result has the shape (runs, r). At W = 0 all tokens have the same softmax
+    weight, so that this is the direction of the first step of the head.
     """
     signed = tokens.y[..., None, None] * tokens.X
     if tokens.mask is None:
@@ -124,8 +124,8 @@ def _even_gradient(tokens: TokenSet) -> np.ndarray:
 
 
 def _check_independent(K: np.ndarray):
-    """Raise PremiseFails if the opt tokens of a run are dependent, given their Gram
-    matrix K (runs, n, n).
+    """Raise PremiseFails if the opt tokens of a run, whose Gram matrix is K (runs, n,
+    n), are linearly dependent.
     """
     length = np.sqrt(np.einsum("rii->ri", K))
     smallest = np.linalg.eigvalsh(K / length[:, :, None] / length[:, None])[:, 0]
@@ -146,7 +146,9 @@ def path_length(rule: Rule, steps: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class JointRuns:
-    """Joint runs of one rule with their law, at k records of the last decade."""
+    """The joint runs of one rule with their law, at the k records in the last decade of
+    iterations.
+    """
 
     law: _JointLaw
     rule: Rule
@@ -155,24 +157,25 @@ class JointRuns:
     norm: np.ndarray  # (runs, k) ||W||
     head_norm: np.ndarray  # (runs, k) ||u||
     curvature: np.ndarray  # (runs, k) ||Hessian||/L
-    # (runs,) norm of u's part that is in the span of the opt tokens and orthogonal to
-    # v, at the end
+    # (runs,): the norm of the part of u that is in the span of the opt tokens and
+    # orthogonal to v, at the end
     residual: np.ndarray
     first: np.ndarray  # (runs, r) u_1
-    # (runs, 2) norm of u's part outside that span, at the first and the last record
+    # (runs, 2): the norm of the part of u outside that span, at the first and the last
+    # record
     outside: np.ndarray
-    # (runs,) the expected level a_u of the head: the sum of step lengths divided by
-    # ||v||
+    # (runs,): the expected level a_u of the head, which is the sum of step lengths
+    # divided by ||v||
     level: np.ndarray
 
 
 def train(
     law: _JointLaw, rules: Mapping[str, Rule], steps: int
 ) -> dict[str, JointRuns]:
-    """Train head and W from zero by several NGD rules (Eq. 13), by name.
+    """Train the head and W from zero by several NGD rules (Eq. 13), given by name.
 
-    Raises PremiseFails if a run does not select the opt tokens, or if its offsets have
-    not converged.
+    The function raises PremiseFails if a run does not select the opt tokens, or if its
+    offsets have not converged.
     """
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = dynamics.train(
@@ -186,7 +189,7 @@ def train(
 def _measure(law: Any, rule: Any, history: History):
     """Return the JointRuns of one rule, or raise PremiseFails.
 
-    `history` has the records 0, 1, and those of the last decade.
+    `history` has the records at iterations 0 and 1, and those in the last decade.
     """
     tokens = law.problem.tokens
     rows = _opt_tokens(law.problem.tokens)
@@ -214,7 +217,9 @@ def _measure(law: Any, rule: Any, history: History):
 
 
 def _check_selected(history: History):
-    """Raise PremiseFails unless runs attend to the opt tokens and score them higher."""
+    """Raise PremiseFails unless every run attends to the opt tokens and scores them
+    higher than other tokens.
+    """
     needed = (
         ("margin", history.margins, tolerances.SATURATED),
         ("gap", history.score_gaps, 0.0),
@@ -261,24 +266,28 @@ def limit_errors(runs: JointRuns) -> np.ndarray:
     """Return ||W_t|| times the direction error, divided by C, minus 1, at the last
     record.
 
-    The result is (runs,).
+    The result has the shape (runs,).
     """
     return runs.norm[:, -1] * runs.error[:, -1] / runs.law.W_law.constant - 1
 
 
 def level_errors(runs: JointRuns) -> np.ndarray:
-    """Return `limit_errors` with another C, which belongs to the finite level of the
-    head.
+    """Return the same as `limit_errors`, but with the C that belongs to the finite
+    level of the head.
 
-    This level follows from the lengths of the head's steps. The result is (runs,).
-    Raises PremiseFails as `at_level` of the law does.
+    This level follows from the lengths of the head's steps. The result has the shape
+    (runs,). The function raises PremiseFails in the cases in which `at_level` of the
+    law does.
     """
     constant = runs.law.at_level(runs.level).constant
     return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
 
 
 def exponents(runs: JointRuns) -> np.ndarray:
-    """Fit the exponent in t of W's direction error over the records, (runs,)."""
+    """Fit the exponent in t of W's direction error over the records.
+
+    The result has the shape (runs,).
+    """
     return log_slope(runs.iterations, runs.error)
 
 
@@ -288,7 +297,9 @@ def joint_claims(trained: Mapping[str, JointRuns]) -> list[Claim]:
 
 
 def _claims(name: str, runs: Any):
-    """Yield the claims on the JointRuns of one rule, which they call `name`."""
+    """Yield the claims about the JointRuns of one rule, which the claims call
+    `name`.
+    """
     law = runs.law
     yield claim("joint.limit", limit_errors(runs), name)
     yield claim("joint.level", level_errors(runs), name)
@@ -312,24 +323,25 @@ class _StartedHead:
     """Runs whose heads start at u_0, and how well two laws predict the offsets of these
     runs.
 
-    The errors (runs, records) are the largest ones of the offsets on the support, at
+    The errors (runs, records) are the largest errors of an offset on the support, at
     the `iterations` (records,).
     """
 
     iterations: np.ndarray
-    errors: np.ndarray  # errors of the law with the kappa of both SVMs
+    errors: np.ndarray  # errors of the law with the kappa from the two SVMs
     fixed: np.ndarray  # errors of the law with the kappa of the head u_0
-    law: MarginLaw  # the law from both SVMs
+    law: MarginLaw  # the law from the two SVMs
 
 
 def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _StartedHead:
-    """Train head and W from u_0 = `tokens.u`, and compare the offsets with two laws.
+    """Train the head and W from u_0 = `tokens.u`, and compare the offsets with two
+    laws.
 
-    One law has the kappa of both SVMs, the other that of the fixed head u_0. Both are
-    those of the tokens that the run selects at the end. `records` are ascending
-    iterations; training ends at the last. Raises PremiseFails as `joint_slopes` and
-    `margin_law` do, Infeasible if an SVM has no solution, and ValueError if a run ends
-    early.
+    One law has the kappa that follows from the two SVMs, the other law has the kappa of
+    the fixed head u_0. Both laws are for the tokens that the run selects at the end.
+    `records` are ascending iterations; training ends at the last of them. The function
+    raises PremiseFails in the cases in which `joint_slopes` and `margin_law` do,
+    Infeasible if an SVM has no solution, and ValueError if a run ends early.
     """
     problem = coordinates.minimal(tokens)
     data = problem.tokens
@@ -359,11 +371,11 @@ def from_start(tokens: TokenSet, rule: Rule, records: Sequence[int]) -> _Started
 
 
 def start_claims(runs: _StartedHead) -> list[Claim]:
-    """Check that the law with the kappa of both SVMs predicts the offsets, with errors
-    of the expected order in t.
+    """Check that the law with the kappa from the two SVMs predicts the offsets, with
+    errors of the expected order in t.
 
-    The law with the kappa of the initial head must not fit. The order is that between
-    the last two records.
+    The law with the kappa of the initial head must not fit. The order is computed from
+    the errors at the last two records.
     """
     halved = np.log(runs.errors[:, -1] / runs.errors[:, -2])
     order = halved / np.log(runs.iterations[-1] / runs.iterations[-2])

@@ -5,9 +5,9 @@ r = D sum_m c_m A_m, with <A_m, r> = log(kappa_m/beta_m) + const, so that the di
 error falls like 1/||W||. The part of the start outside the span of the A_m adds an
 error of order ||W||^-(p-1).
 
-A step eta at the margin level a raises the level by h = eta a^{2-p}/((p-1)
+A step of size eta at the margin level a raises the level by h = eta a^{2-p}/((p-1)
 ||w||^{p-1}). Offsets converge as long as h < 2/fastest. For p < 2, h grows under
-constant steps until it exceeds this, and then the run ends in a cycle.
+constant steps until it exceeds 2/fastest, and then the run ends in a cycle.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from papers.law.tolerances import QUIET_LP, SMALLEST_DUAL, UNRESOLVED
 from papers.ours import claim
 from papers.saturation import saturated_slopes
 
-# The rises of the level that are tried, divided by 2/fastest, the largest rise with
-# which offsets converge.
+# The rises of the level per step that are tried. They are divided by 2/fastest, the
+# largest rise with which offsets converge.
 SHARES = (0.5, 0.95, 1.05)
 
 
 class _LpLaw:
-    """The law of one run from W_0 = 0 that ends in its opt tokens, for the exponential
+    """The law of one run from W_0 = 0 that ends at its opt tokens, for the exponential
     loss and the exponent p > 1.
 
-    The tokens are not reduced to minimal coordinates, because l_p norms depend on the
+    We do not reduce the tokens to minimal coordinates, because l_p norms depend on the
     coordinates. `constant` is the limit of ||W||_p sqrt(2 D), where D is the divergence
     from `solution`. `fastest` is the largest rate, per unit of margin, at which a wrong
-    offset decays. Arrays over pairs (m,) have no pair of a masked token. Raises
-    PremiseFails with "whole support" or "score gaps", and Infeasible if no W selects
-    the opt tokens.
+    offset decays. Arrays over pairs (m,) leave out the pairs with a masked token. The
+    constructor raises PremiseFails with "whole support" or "score gaps", and Infeasible
+    if no W selects the opt tokens.
     """
 
     def __init__(self, data: TokenSet, p: float) -> None:
@@ -76,15 +76,15 @@ class _LpLaw:
         off = (p - 1) * root[:, None] * K * root - np.outer(root, root) / (root @ root)
         self.rows = A  # (m, d d_z)
         self.constant = float(np.sqrt(squares.sum()))
-        # (d d_z,) the residual divided by W_mm, entry by entry
+        # (d d_z,): the residual divided by W_mm, entry by entry
         self.relative = np.abs(across / w)
-        self.share = squares / squares.sum()  # share of each entry in constant^2
+        self.share = squares / squares.sum()  # the share of each entry in constant^2
         # sqrt(beta) is projected out, because a_t moves along it.
         self.fastest = float(np.linalg.eigvalsh(off)[-1])
 
     def offsets(self, W: np.ndarray) -> np.ndarray:
-        """Return the margins minus their mean, (k, m), at W (k, d, d_z) or flat (k, d
-        d_z).
+        """Return the margins minus their mean, an array (k, m), at W (k, d, d_z) or at
+        flattened W (k, d d_z).
         """
         margins = W.reshape(len(W), -1) @ self.rows.T
         return margins - margins.mean(1, keepdims=True)
@@ -93,8 +93,8 @@ class _LpLaw:
         """Raise PremiseFails if too much of the residual is on small entries of W_mm.
 
         An entry of W at `level` is too small for the expansion of the l_p geometry if
-        it is less than ten times the residual there. For p = 2 there is no expansion,
-        so that no entry is too small.
+        its absolute value is less than ten times the residual of that entry. For p = 2
+        there is no expansion, so that no entry is too small.
         """
         share = self.share[self.relative > 0.1 * level].sum()
         needed = np.log10(self.relative.max() / (0.1 * level))
@@ -102,16 +102,16 @@ class _LpLaw:
             f"entries near zero hold {share:.2g} of the residual: ||W|| "
             f"10^{needed:.1f} longer"
         )
-        holds = self.p == 2 or share <= UNRESOLVED  # for p = 2 nothing is expanded
+        holds = self.p == 2 or share <= UNRESOLVED  # For p = 2 nothing is expanded.
         require(holds, "entries resolved", share, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _LpRun:
-    """A run with its law: the norm ||W||_p and the error sqrt(2 D), both at the late
-    records, (k,).
+    """A run with its law: the norm ||W||_p and the error sqrt(2 D) at the late records,
+    two arrays (k,).
 
-    `started` is whether it starts from another W than zero.
+    `started` says whether the run starts from a W other than zero.
     """
 
     law: _LpLaw
@@ -123,10 +123,10 @@ class _LpRun:
 def _run(law: _LpLaw, size: float, steps: int, start: np.ndarray | None = None):
     """Train until ||W||_p = (eta steps)^{1/(p-1)} = `size`, and compare with the law.
 
-    `start` is W_0 (1, d, d_z), by default zero. The norm has the value `size` up to
-    what the law neglects. Returns an _LpRun, or raises PremiseFails if the steps are
-    too long, the run is too short, or too much of the residual is on small entries of
-    W_mm.
+    `start` is W_0 (1, d, d_z), by default zero. The norm reaches `size` up to terms
+    that the law neglects. The function returns an _LpRun, or raises PremiseFails if the
+    steps are too long, the run is too short, or too much of the residual is on small
+    entries of W_mm.
     """
     p = law.p
     step = size ** (p - 1) / steps
@@ -170,11 +170,11 @@ def _problem(seed: int) -> TokenSet:
 def study(
     seeds: Sequence[int], p: float, size: float, steps: int, std: float = 0.3
 ) -> tuple[list[_LpRun], dict[int, str]]:
-    """Train every seed from zero, and from a Gaussian start with standard deviation
+    """Train on every seed from zero, and from a Gaussian start with standard deviation
     `std`.
 
-    Returns two runs of every seed for which the premises of both hold, and for each
-    excluded seed the reason.
+    The function returns two runs for every seed for which each of the two meets the
+    premises of the law. For each excluded seed it returns the reason.
     """
 
     def both(seed: int):
@@ -187,8 +187,8 @@ def study(
 
 
 def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
-    """Check the exponent and the constant of the error, for each p and each kind of
-    start.
+    """Check the exponent and the constant of the direction error, for each p and each
+    kind of start.
 
     Each claim is about the worst run.
     """
@@ -198,7 +198,7 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
         powers = np.array(
             [np.polyfit(np.log(r.norm), np.log(r.error), 1)[0] for r in alike]
         )
-        if started:  # A start has a part outside the span of the A_m.
+        if started:  # The start has a part outside the span of the A_m.
             expected = -min(1.0, p - 1)
             rows.append(
                 claim("lp.start", powers, f"{p:g}", expected=expected, each=True)
@@ -211,12 +211,12 @@ def lp_claims(runs: Sequence[_LpRun]) -> list[Claim]:
 
 
 def _onset(law: _LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)):
-    """Return the largest move of an offset in one step, at the iterations `times`
+    """Return the largest change of an offset in one step, at the iterations `times`
     multiplied by `at`.
 
     The step size is chosen such that cycles should begin at the iteration `at`, for p <
-    2. The result has one value for each of `times`. Raises PremiseFails if offsets
-    still move at half of `at`.
+    2. The result has one value for each of `times`. The function raises PremiseFails if
+      offsets still move at half of `at`.
     """
     record = sorted({round(share * at) + k for share in (0.5, *times) for k in (0, 1)})
     # At the iteration `at` the margins of ||W||_p = (eta t)^{1/(p-1)} rise by
@@ -233,8 +233,8 @@ def _onset(law: _LpLaw, at: int, times: Sequence[float] = (0.9, 1.25)):
 def onsets(
     seeds: Sequence[int], p: float, at: int
 ) -> tuple[np.ndarray, dict[int, str]]:
-    """Return `_onset` of every seed's problem, (runs, 2), and for each excluded seed
-    the reason.
+    """Return `_onset` of every seed's problem, an array (runs, 2), and for each
+    excluded seed the reason.
 
     If all seeds are excluded, the first result has the shape (0,).
     """
@@ -243,11 +243,11 @@ def onsets(
 
 
 def onset_claims(p: float, moved: np.ndarray) -> list[Claim]:
-    """Check that under constant steps the offsets are at their limits before the onset,
-    and cycle after it.
+    """Check that under constant steps the offsets are at their limits before the onset
+    of cycles, and cycle after it.
 
-    `moved` is (runs, 2): the moves before and after the onset. Without runs, both
-    claims are about NaN.
+    `moved` (runs, 2) has the changes of the offsets before and after the onset. If
+    there are no runs, the measured values of both claims are NaN.
     """
     if np.size(moved):
         early, late = np.reshape(moved, (-1, 2)).T
@@ -261,8 +261,8 @@ def _decaying(law: _LpLaw, share: float):
     """Return steps under which the margin level rises by a constant h per iteration.
 
     The step sizes are eta_t = (p-1) ||w||^{p-1} h (h (t+1))^{p-2}, so that a_t = h t.
-    `share` is h divided by 2/fastest, the longest rise with which offsets converge.
-    Returns a function from t to eta_t.
+    `share` is h divided by 2/fastest, the largest rise with which offsets converge. The
+    result is a function from t to eta_t.
     """
     p = law.p
     h = 2 * share / law.fastest
@@ -271,8 +271,8 @@ def _decaying(law: _LpLaw, share: float):
 
 
 def _constant(law: _LpLaw, share: float, steps: int):
-    """Return a constant step size that leads to the same ||W||_p as `_decaying` after
-    `steps` iterations, as a function of t.
+    """Return, as a function of t, the constant step size with which ||W||_p after
+    `steps` iterations is the same as with `_decaying`.
     """
     size = 2 * share / law.fastest * steps * law.solution.norm[0]
     return lambda t: size ** (law.p - 1) / steps
@@ -282,8 +282,9 @@ def _train(law: _LpLaw, steps: Any, count: int, record: Any):
     """Train by normalised mirror descent from zero, one run for each entry of `steps`.
 
     An entry of `steps` is a function from the iteration t to eta_t. Each sample must
-    have one or two tokens that are not masked. Returns W, (runs, records, d d_z), at
-    the iterations `record`, which are ascending and at most `count`.
+    have one or two tokens that are not masked. The function returns W, as (runs,
+    records, d d_z), at the iterations `record`, which are ascending and at most
+    `count`.
     """
     A = law.rows
     p = law.p
@@ -313,13 +314,13 @@ def _train(law: _LpLaw, steps: Any, count: int, record: Any):
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """The end of training on one problem, with decaying steps for each of `SHARES`
-    (k,), and with constant steps.
+    """How training on one problem ends, with decaying steps for each of `SHARES` (k,),
+    and with constant steps.
     """
 
     law: _LpLaw
-    moved: np.ndarray  # (k,) the largest move of an offset in the last step
-    # the same under constant steps that reach the ||W|| of the second share
+    moved: np.ndarray  # (k,) the largest change of an offset in the last step
+    # The same for constant steps that lead to the ||W||_p of the second share.
     constant: float
     pace: np.ndarray  # (k,) ||W||_p divided by (sum of step sizes)^{1/(p-1)}
     error: float  # ||W||_p sqrt(2 D) divided by the law's constant, at the first share
@@ -328,10 +329,10 @@ class Settled:
 def decay_study(
     seeds: Sequence[int], p: float, count: int
 ) -> tuple[list[Settled], dict[int, str]]:
-    """Train every seed's problem with decaying steps of each of `SHARES`.
+    """Train on every seed's problem with decaying steps, for each of `SHARES`.
 
-    A run takes `count` steps. Returns the results, and for each excluded seed the
-    reason.
+    A run takes `count` steps. The function returns the results, and for each excluded
+    seed the reason.
     """
 
     def study_seed(seed: int):
@@ -341,11 +342,12 @@ def decay_study(
 
 
 def _settled(law: _LpLaw, count: int):
-    """Train one problem by `count` decaying steps for each of `SHARES`, and by `count`
-    constant steps.
+    """Train on one problem with `count` decaying steps for each of `SHARES`, and with
+    `count` constant steps.
 
-    Returns Settled. Raises PremiseFails if the offsets have not converged under the
-    smallest share, or if too much of the residual is on small entries of W_mm.
+    The function returns Settled. It raises PremiseFails if the offsets have not
+    converged under the smallest share, or if too much of the residual is on small
+    entries of W_mm.
     """
     decaying = [_decaying(law, share) for share in SHARES]
     constant = _constant(law, SHARES[1], count)
@@ -382,10 +384,11 @@ def _settled(law: _LpLaw, count: int):
 
 
 def steps_claims(runs: Sequence[Settled]) -> list[Claim]:
-    """Check for each p that offsets converge if the rise per step is below the limit
-    2/fastest, and cycle if it is above.
+    """Check for each p that offsets converge if the rise of the level per step is below
+    the limit 2/fastest, and cycle if it is above.
 
-    Further claims compare the growth of ||W||_p and the constant with the law.
+    Further claims compare the growth of ||W||_p, and the constant of the direction
+    error, with the law.
     """
     rows = []
     for p in dict.fromkeys(run.law.p for run in runs):

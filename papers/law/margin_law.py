@@ -1,11 +1,11 @@
-"""The law of the margins: what the duals of a token SVM say about a run that converges
-to the SVM's solution.
+"""The law of the margins: what the duals of a token SVM say about a run whose direction
+converges to the SVM's solution.
 
 Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, summed over pairs m = (i, t).
 Here A_m = delta_m z_i^T, with delta_m the selected token minus token t, g_m = <A_m, W>
-is the margin, and kappa_m = |l'(f_i)| Delta_m. The direction of W only converges if
-this sum points along W_mm = sum_m beta_m A_m. So on the support, for all step sizes and
-starts,
+is the margin, and kappa_m = |l'(f_i)| Delta_m. The direction of W converges only if
+this sum points along W_mm = sum_m beta_m A_m. So on the support, that is, for the pairs
+with beta_m > 0, and for all step sizes and starts,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
@@ -38,7 +38,8 @@ from papers.saturation import (
 class PremiseFails(ValueError):
     """Raised if a premise of the law fails.
 
-    It has the name of the premise, the run, the measured amount and the reason.
+    The exception has the name of the premise, the run, the measured amount and the
+    reason.
     """
 
     def __init__(self, premise: str, run: int, amount: float, reason: str) -> None:
@@ -67,7 +68,8 @@ def require(
 class MarginLaw(Shapes):
     """The law of the margins for one or more runs, from `margin_law`.
 
-    Arrays over pairs m = (i, t) are (runs, n, T-1); the others are (runs,).
+    Arrays over pairs m = (i, t) have the shape (runs, n, T-1); all others have the
+    shape (runs,).
 
     Parameters
     ----------
@@ -77,34 +79,35 @@ class MarginLaw(Shapes):
         (C^2 + ||omega||^2)^{1/2}, where omega is the part of W outside the span of the
         support. `papers.law.prediction.predict` reads omega off a run.
     offsets : ndarray (runs, n, T-1)
-        The limits of g_m - a_t; NaN off the support.
+        The limits of g_m - a_t. They are NaN off the support.
     support : ndarray of bool (runs, n, T-1)
         Whether the pair is on the support, that is, its constraint has a positive dual.
     duals : ndarray (runs, n, T-1)
-        beta. If dependent tight constraints leave a choice, these are the duals of
-        least entropy relative to kappa.
+        The duals beta. If the tight constraints are linearly dependent and the duals
+        are not unique, these are the duals of least entropy relative to kappa.
     coefficients : ndarray (runs, n, T-1)
         The coefficients of rho_perp in the A_m. rho_perp is the residual of W
         orthogonal to W_mm, and C is its norm.
     norm : ndarray (runs,)
         ||W_mm||.
     slowest, fastest : ndarray (runs,)
-        The smallest and the largest rate lambda at which an error of the offsets
+        The smallest and the largest rate lambda with which an error of the offsets
         decays, like e^{-lambda a_t}. The rates are the eigenvalues of B^1/2 K B^1/2
         orthogonal to sqrt(beta), with B = diag(beta) and K the Gram matrix of the
-        support. They are infinite and zero if the support has only one constraint.
+        support. If the support has only one constraint, `slowest` is infinite and
+        `fastest` is zero.
     slowest_mode : ndarray (runs, n, T-1)
-        v, such that sum_m v_m (g_m - offsets_m) is what remains of the error
-        of the offsets that decays slowest.
+        The vector v for which sum_m v_m (g_m - offsets_m) is the component of the
+        offsets' error that decays slowest.
     excess : ndarray (runs,)
         The smallest margin outside the support, minus 1. It is infinite if all pairs
         are on the support.
 
     Notes
     -----
-    `remaining` is the factor to which an error of the offsets has decayed at the level
-    a_t = <W_t, W_mm>/||W_mm||^2. The law holds once it is small. `longest_step` is the
-    longest step of normalised gradient descent with which the offsets converge.
+    `remaining` is the fraction of an error of the offsets that remains at the level a_t
+    = <W_t, W_mm>/||W_mm||^2. The law holds once this fraction is small. `longest_step`
+    is the longest step of normalised gradient descent with which the offsets converge.
     """
 
     constant: np.ndarray
@@ -121,21 +124,21 @@ class MarginLaw(Shapes):
     def direction_error(
         self, norm: np.ndarray, outside: np.ndarray | float = 0.0
     ) -> np.ndarray:
-        """Return the direction error that a run has at ||W|| = `norm` (runs, ...), once
+        """Return the direction error that a run has at ||W|| = `norm` (runs, ...) once
         its offsets have converged.
 
-        `outside` is ||omega||, the norm of W's part outside the span of the support, as
-        one number or as one per run (runs,). It is added to C in quadrature. It is zero
-        if W_0 = 0 and all pairs are on the support; otherwise
-        `papers.law.prediction.predict` reads it off the run. Raises ValueError if
-        `outside` has another shape.
+        `outside` is ||omega||, the norm of W's part outside the span of the support. It
+        is one number for all runs, or one per run (runs,). It enters as (C^2 +
+        ||omega||^2)^{1/2}. It is zero if W_0 = 0 and all pairs are on the support;
+        otherwise `papers.law.prediction.predict` reads it off the run. The method
+        raises ValueError if `outside` has any other shape.
         """
         if np.shape(outside) not in ((), (1,), self.constant.shape):
             raise ValueError(
                 f"outside has shape {np.shape(outside)}; it needs one number, or one "
                 f"per run, {self.constant.shape}"
             )
-        with np.errstate(divide="ignore"):  # W = 0 has the largest error
+        with np.errstate(divide="ignore"):  # At W = 0 the error has its largest value.
             share = np.hypot(self.constant, outside) / np.transpose(norm)
         return 2 * np.sin(np.arcsin(np.minimum(share, 1.0)) / 2).T
 
@@ -149,11 +152,11 @@ class MarginLaw(Shapes):
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """Return the longest NGD step with which the offsets converge, (runs,).
+        """Return the longest NGD step with which the offsets converge.
 
-        It is 2 (1 + momentum) ||W_mm|| / fastest, and infinite if the support has only
-        one constraint. With longer steps the offsets cycle. Raises ValueError unless 0
-        <= momentum < 1.
+        The result has the shape (runs,). It is 2 (1 + momentum) ||W_mm|| / fastest, and
+        infinite if the support has only one constraint. With longer steps the offsets
+        cycle. The method raises ValueError unless 0 <= momentum < 1.
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -168,22 +171,24 @@ def margin_law(
     loss: str = "exponential",
     log_slopes: np.ndarray | None = None,
 ) -> MarginLaw:
-    r"""Compute the law of the margins for runs that end in a token SVM's solution.
+    r"""Compute the law of the margins for runs whose direction converges to a token
+    SVM's solution.
 
     Once the selected tokens lead, the margins on the support are
 
     .. math:: g_m(t) = a_t + \log(\kappa_m / \beta_m) - \text{mean} + o(1), \quad
         a_t = \langle W_t, W_{mm} \rangle / \|W_{mm}\|^2
 
-    with the duals beta of the SVM. These margins fix the part of W_t in the span of the
-    support, and C = ``constant`` is the distance of this part from the ray of W_mm. Let
-    omega be the part of W_t outside this span, which the duals do not give. Then
+    with the duals beta of the SVM. These margins determine the part of W_t in the span
+    of the support, and C = ``constant`` is the distance of this part from the ray of
+    W_mm. Let omega be the part of W_t outside this span, which the duals do not
+    determine. Then
 
     .. math:: \|W_t\| \cdot \text{error}_t \to \sqrt{C^2 + \|\omega_\infty\|^2}.
 
     Nothing is fitted. If W_0 = 0 and all pairs are on the support, omega is zero, and
-    the direction error is C divided by ||W_t||. Otherwise omega has to be read off the
-    run, and `papers.law.prediction.predict` does so.
+    the direction error is C divided by ||W_t||. Otherwise omega has to be measured on
+    the run, and `papers.law.prediction.predict` does so.
 
     Parameters
     ----------
@@ -192,45 +197,47 @@ def margin_law(
     solution : MaxMargin
         ``lib.token_svm(tokens)``, in the Frobenius norm.
     selected : ndarray of int (runs, n), optional
-        The token that each sample selects. Default: the opt tokens.
+        The token that each sample selects. By default these are the opt tokens.
     loss : str, optional
         One of ``lib.LOSSES``.
     log_slopes : ndarray (runs, n, T-1), optional
-        log kappa_m, up to a common constant. Default: `saturated_slopes` for `loss`,
-        which is not used otherwise.
+        log kappa_m, up to one common additive constant. The default is
+        `saturated_slopes` for `loss`; `loss` is not used otherwise.
 
     Returns
     -------
     MarginLaw
-        Its arrays: ``constant`` (runs,) C; ``offsets`` (runs, n, T-1) of the margins,
-        NaN off the support; ``support``; ``duals``. Its method ``direction_error(norm,
-        outside)`` returns the error that it predicts at ||W|| = norm and ||omega|| =
-        outside.
+        The law. Its arrays include ``constant`` (runs,), which is C; ``offsets`` (runs,
+        n, T-1) of the margins, NaN off the support; ``support``; and ``duals``. Its
+        method ``direction_error(norm, outside)`` returns the direction error that the
+        law predicts at ||W|| = norm and ||omega|| = outside.
 
     Raises
     ------
     PremiseFails
-        If a premise of the law fails: "same problem" (the solution of another
-        problem), "positive duals" (a tight constraint without a dual), "score gaps" (a
-        token on the support scores at least the selected one).
+        If a premise of the law fails: "same problem" (the solution belongs to another
+        problem), "positive duals" (a tight constraint has no positive dual), or "score
+        gaps" (a token on the support scores at least as high as the selected one).
     ValueError
-        If an array has another shape, or if the loss is unknown.
+        If an array has the wrong shape, or if the loss is unknown.
     RuntimeError
-        If dependent tight constraints leave a choice of duals, and Newton's method does
-        not find those of least entropy.
+        If the tight constraints are linearly dependent, the duals are not unique, and
+        Newton's method does not find those of least entropy.
     TypeError
-        If the first two arguments are of another kind, for example if they are swapped.
+        If the first two arguments have the wrong type, for example because they are
+        swapped.
 
     Notes
     -----
-    Our theorem, proved in ``notebooks/law_of_margins.md``. For the exponential loss on
-    separable data it is that of Soudry et al. (2018). It holds for rules that step
-    along the gradient. A part of W_0 outside the span of the support belongs to omega,
-    and so does what the pairs off the support leave early in training.
+    The law is our theorem, proved in ``notebooks/law_of_margins.md``. For the
+    exponential loss on separable data it is the theorem of Soudry et al. (2018). It
+    holds for rules that step along the gradient. omega contains the part of W_0 outside
+    the span of the support, and also what the pairs off the support add to W early in
+    training.
 
     Examples
     --------
-    Here all pairs are on the support, so that C is the whole error.
+    Here all pairs are on the support, so that C alone determines the error.
 
     >>> import lib
     >>> from papers.law.margin_law import margin_law
@@ -283,8 +290,9 @@ def _distance(
     """Return the largest |<A_m, sum_k beta_k A_k> - margin_m| of one run, over all
     pairs.
 
-    `delta` (n, T-1, d) and `z` (n, d_z) give A_m; `duals` and `margins` are (n, T-1).
-    The distance is zero if the margins are those of the duals' solution.
+    `delta` (n, T-1, d) and `z` (n, d_z) give A_m; `duals` and `margins` have the shape
+    (n, T-1). This distance is zero if the margins belong to the solution that the duals
+    give.
     """
     W = np.einsum("nt,ntd->dn", duals, delta) @ z  # (d, d_z)
     found = np.einsum("ntd,nd->nt", delta, z @ W.T)
@@ -299,8 +307,8 @@ def gram(
 ) -> np.ndarray:
     """Compute K (runs, m, m), the Gram matrix of the A_m of all m = n (T-1) pairs.
 
-    `selected` defaults to the opt tokens. Raises ValueError if tokens are masked,
-    unless `masked_as_zero` sets their A_m to zero.
+    `selected` defaults to the opt tokens. The function raises ValueError if tokens are
+    masked, unless `masked_as_zero` sets their A_m to zero.
     """
     selected = tokens.opt if selected is None else selected
     delta = coordinates.differences(tokens, selected, masked_as_zero=masked_as_zero)
@@ -312,8 +320,8 @@ def from_duals(
 ) -> MarginLaw:
     """Compute the `margin_law` without its checks, from the Gram matrix K (runs, m, m).
 
-    The other arguments are (runs, n, T-1), with m = n (T-1). The support are the pairs
-    with a positive dual.
+    The other arguments have the shape (runs, n, T-1), with m = n (T-1). The support
+    consists of the pairs with a positive dual.
     """
     fields = []
     for K_run, beta, *more in zip(K, duals, margins, log_slopes, strict=True):
@@ -323,7 +331,7 @@ def from_duals(
 
 
 def _together(duals: np.ndarray, fields: list[dict[str, np.ndarray]]) -> MarginLaw:
-    """Join the fields of all runs, a dict per run, into one law."""
+    """Join the fields of all runs, one dict per run, into one law."""
     return MarginLaw(
         duals=duals, **{name: np.stack([f[name] for f in fields]) for name in fields[0]}
     )
@@ -334,8 +342,8 @@ def _of_run(
 ):
     """Compute the fields of MarginLaw for one run.
 
-    `K_on` is the Gram matrix of the pairs on the support. The other arguments are (n,
-    T-1). Returns {name of the field: its value for this run}.
+    `K_on` is the Gram matrix of the pairs on the support. The other arguments have the
+    shape (n, T-1). The result is {name of a field: its value for this run}.
     """
     on = beta > 0
     weights = beta[on]
@@ -344,7 +352,9 @@ def _of_run(
     rank = features(K_on).shape[1]
     if rank == len(K_on):
         inside = cho_solve(cho_factor(K_on), offsets)
-    else:  # dependent A_m have many coefficients; take the shortest
+    # For dependent A_m the coefficients are not unique; we take the shortest vector of
+    # them.
+    else:
         inside = np.linalg.lstsq(K_on, offsets, rcond=INDEPENDENT)[0]
     root = np.sqrt(weights)
     symmetric = root[:, None] * K_on * root - np.outer(root, root) / weights.sum()
@@ -359,7 +369,7 @@ def _of_run(
     }
     full["offsets"][~on] = np.nan
     full["offsets"][on], full["coefficients"][on] = offsets, inside
-    # If no margin can move, no mode is slow or fast.
+    # If no margin can move, there is no mode.
     slowest = np.inf
     fastest = 0.0
     if modes.size:
@@ -388,8 +398,8 @@ def _checked(
 ):
     """Return the duals (n, T-1) that the law uses, or raise PremiseFails.
 
-    `K` is the Gram matrix of the pairs `inside` (bool, (n, T-1)), and `off` is what
-    `_distance` returns. The other arguments are (n, T-1).
+    `K` is the Gram matrix of the pairs for which `inside` (n, T-1) is True, and `off`
+    is the result of `_distance`. The other arguments have the shape (n, T-1).
     """
     beta = duals.ravel()
     margins = margins.ravel()
@@ -436,12 +446,12 @@ def _checked(
 def joint_slopes(
     tokens: TokenSet, head: MaxMargin, selected: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return log kappa_m for a head that is trained with W, (runs, n, T-1).
+    """Return log kappa_m (runs, n, T-1) for a head that is trained with W.
 
-    Up to a constant it is log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}), where v solves
-    the SVM `head` and nu are its duals. Entries are NaN as in `saturated_slopes`.
-    `selected` (runs, n) are the tokens s_i, by default the opt tokens. Raises
-    PremiseFails with "whole head" if a nu_i is zero.
+    Up to a constant, log kappa_m is log nu_i + log y_i v^T(x_{i,s_i} - x_{i,t}), where
+    v solves the SVM `head` and nu are the duals of this SVM. Entries are NaN as in
+    `saturated_slopes`. `selected` (runs, n) are the tokens s_i, by default the opt
+    tokens. The function raises PremiseFails with "whole head" if some nu_i is zero.
     """
     selected = tokens.opt if selected is None else selected
     smallest = head.duals.min(1) / head.duals.max(1)
@@ -461,8 +471,8 @@ def joint_slopes(
 def features(K: np.ndarray) -> np.ndarray:
     """Return F (s, rank) with F F^T = K (s, s), for the Gram matrix K of features A_m.
 
-    Its rows are the A_m in coordinates of their span. No A_m is zero. Directions in
-    which the A_m/||A_m|| have eigenvalues below INDEPENDENT are left out.
+    The rows of F are the A_m in coordinates of their span. No A_m may be zero.
+    Directions in which the A_m/||A_m|| have eigenvalues below INDEPENDENT are left out.
     """
     length = np.sqrt(np.diag(K))
     values, vectors = np.linalg.eigh(K / np.outer(length, length))
@@ -478,8 +488,9 @@ def _least_entropy(
     The tight constraints have the Gram matrix K (s, s) and the `log_slopes` log kappa
     (s,). The result pi (s,) minimises sum_m pi_m log(pi_m / kappa_m) over pi >= 0 with
     sum_m pi_m A_m = V / ||V||^2, so that it sums to 1. Newton's method solves the dual
-    problem of Lemma 1 in `notebooks/law_of_margins.md`. An entry is 0 if no dual has
-    only positive entries. Raises RuntimeError if `steps` are not enough.
+    problem of Lemma 1 in `notebooks/law_of_margins.md`. If no vector of duals has only
+    positive entries, some entries of pi are 0. The function raises RuntimeError if
+    Newton's method needs more than `steps` steps.
     """
     F = features(K)
     v = np.linalg.lstsq(F, np.ones(len(F)), rcond=None)[0]  # V: F v = 1
@@ -500,7 +511,8 @@ def _least_entropy(
         )[0]
         decrement = (H.T @ pi) @ step
         size = 1.0
-        # A small share is set to zero only now: the others have to converge, too.
+        # A small share is set to zero only now, because the other shares have to
+        # converge, too.
         if decrement < 1e-28:
             return np.where(pi < SHARE, 0.0, pi)
         while (

@@ -28,10 +28,10 @@ SMALL = dict(fontsize="x-small")
 
 
 def _by_setting(comparisons: Any):
-    """Group comparisons by setting, and return a list of (name, its comparisons, a
-    look).
+    """Group comparisons by setting, and return a list of (name, comparisons, look).
 
-    There are no more settings than looks in plots.SERIES; further ones are left out.
+    If there are more settings than looks in plots.SERIES, the last settings are left
+    out.
     """
     names = dict.fromkeys(c.setting.name for c in comparisons)
     groups = ([c for c in comparisons if c.setting.name == name] for name in names)
@@ -46,7 +46,8 @@ def _logs(axis: Axes, **names: Any):
 def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figure:
     """Draw the path of two weights W_t, (steps + 1, 2), next to the ray of W_mm.
 
-    `W_mm` and `rest` are (2,); `rest` is the predicted offset of the path from the ray.
+    `W_mm` and `rest` have the shape (2,); `rest` is the predicted offset of the path
+    from the ray.
     """
     figure, (plane, distance) = plots.panels(1, 2, height=2.9)
     near = path[np.linalg.norm(path, axis=1) < 8]
@@ -116,8 +117,9 @@ def offsets(
 ) -> Figure:
     """Draw the offsets of one run against their prediction from the SVM's duals.
 
-    `predicted` and `measured` (m,) are the offsets on the support. `comparisons` are
-    all runs. Words in the picture say by how much their offsets and duals deviate.
+    `predicted` and `measured` (m,) are the offsets on the support. `comparisons` has
+    all runs. Words in the picture say by how much the offsets and the duals of these
+    runs deviate.
     """
     figure, (bars,) = plots.panels(1, 1, height=3.1)
     order = np.argsort(-predicted)
@@ -180,7 +182,8 @@ def diagonal(comparisons: Sequence[runs.Comparison]) -> Figure:
 def _off(worst: float) -> str:
     """Describe the largest deviation in words.
 
-    A small one is rounding, which differs between processors, so we write "about".
+    A small deviation is a rounding error, which differs between processors, so that we
+    write "about".
     """
     return f"off by about {worst:.0e} at most"
 
@@ -221,7 +224,7 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
             deviation = abs(ratio_to_law(history, "W_mm", law)[0, -1] - 1)
             _misses_the_law(axis, name, (size[-1], error[-1]), deviation)
 
-    # By the law the error is C/||W_t||, since no pair is off the support.
+    # By the law the error is C/||W_t||, because no pair is off the support.
     C = law.constant[0]
     sizes = np.geomspace(2, axis.get_xlim()[1], 50)
     line = plots.PREDICTED | {"linewidth": 2.4, "zorder": 3}
@@ -467,8 +470,8 @@ PLAIN = {  # the properties of the data that the map varies
 
 
 def constants(points: Sequence[constant_map.Point]) -> Figure:
-    """Draw how far each run deviates from its own prediction, one row per property of
-    the data.
+    """Draw how far each run deviates from the prediction for it, with one row per
+    property of the data.
 
     Parameters
     ----------
@@ -539,8 +542,8 @@ def powers(runs_of: Sequence) -> Figure:
 
 
 def outside(left: Sequence) -> Figure:
-    """Draw the measured norm of W's part outside the support's span, divided by the
-    predicted norm.
+    """Draw the measured norm of the part of W outside the support's span, divided by
+    the predicted norm.
 
     Parameters
     ----------
@@ -587,8 +590,8 @@ def idle_and_moves(zero: Any, zeros: Any, steps: Sequence[lp_law.Settled]) -> Fi
 def _idle(axis: Axes, zero: Any, zeros: Any):
     """Draw the offsets of idle pairs minus their constant.
 
-    `zero` are runs with one idle pair each, `zeros` runs with several. Of these the
-    first one is drawn for each number of idle pairs.
+    `zero` has runs with one idle pair each, and `zeros` has runs with several. For each
+    number of idle pairs, the first run of `zeros` is drawn.
     """
     several = {}
     for run in zeros:
@@ -611,8 +614,8 @@ def _idle(axis: Axes, zero: Any, zeros: Any):
 
 
 def _moves(axis: Axes, steps: Any):
-    """Draw the last move of an offset, under step sizes like t^(p-2) and under constant
-    step sizes.
+    """Draw how far an offset moves in the last step, under step sizes like t^(p-2) and
+    under constant step sizes.
     """
     exponents = dict.fromkeys(settled.law.p for settled in steps)
     for p in exponents:

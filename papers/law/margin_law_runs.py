@@ -1,7 +1,7 @@
 """Compare a run with the prediction of the law of the margins.
 
-The prediction uses the tokens, the head, the loss and the run's selection, and the part
-of W that lies outside the support's span early in the run.
+The prediction uses the tokens, the head, the loss, the tokens that the run selects, and
+the part of W that lies outside the support's span early in the run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,9 @@ from papers.ours import claim
 
 @dataclass(frozen=True)
 class LawSetting:
-    """A problem, a rule and a loss, one run per data set. `start` is W_0, by default
-    zero.
+    """A problem, a rule and a loss, with one run per data set.
+
+    `start` is W_0, by default zero.
     """
 
     name: str
@@ -35,8 +36,9 @@ class LawSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """What is measured on one run, at its late records (k,), which are in the last
-    decade of its T iterations.
+    """The measurements on one run.
+
+    The late records (k,) are those in the last decade of its T iterations.
     """
 
     iterations: np.ndarray
@@ -45,22 +47,25 @@ class _Measured:
     level: np.ndarray  # (k,) a_t = <W_t, W_mm>/||W_mm||^2
     moved: float  # how much an offset moved in the last step
     step_length: float  # length of the last step
-    # norm of W's part outside the support's span, at the first record or in W_0
+    # The norm of W's part outside the support's span, at the first record or in W_0.
     outside: float
-    residual: float  # norm of W_T's part in that span and orthogonal to W_mm
+    # norm of the part of W_T that is in that span and orthogonal to W_mm
+    residual: float
     difference_error: float  # direction error of W_T - W_{T/2}
-    # `_duality_gap` of W_T - W_{T/2}, with the duals computed from the margins
+    # The `_duality_gap` of W_T - W_{T/2}, with the duals computed from the margins.
     difference_gap: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run with its law and its measurements, or with the premise that fails."""
+    """One run with its law and its measurements, or with the premise of the law that
+    fails.
+    """
 
     setting: LawSetting
     run: int
-    # (3, n, T-1): margins at a tenth of the steps, at the last step but one, at the
-    # last
+    # (3, n, T-1): the margins after a tenth of the steps, at the last step but one, and
+    # at the last step.
     margins: np.ndarray
     refusal: str = ""
     premise: str = ""
@@ -74,20 +79,21 @@ class Comparison:
 
     @property
     def duals_alone(self) -> bool:
-        """Return whether C is the whole predicted residual: if W_0 = 0 and all
-        constraints are on the support.
+        """Return whether C is the whole predicted residual.
+
+        This is true if W_0 = 0 and all constraints are on the support.
         """
         return self.setting.start is None and bool(self.law.support.all())
 
     def proof(
         self, early: bool = False, everywhere: bool = False
     ) -> margin_theorem.Proof:
-        """Apply the local theorem to the last iterate, or, if `early`, to the one at a
-        tenth of the run.
+        """Apply the local theorem to the last iterate or, if `early`, to the iterate
+        after a tenth of the run.
 
         With `everywhere`, steps must be short enough for every start, as in
-        `margin_theorem.prove`. With momentum only the last iterate can be proved, and
-        not `everywhere`. The law must be known.
+        `margin_theorem.prove`. With momentum, the theorem covers only the last iterate,
+        and not `everywhere`. The law of the run must be known.
         """
         local = margin_theorem.Local(
             self.tokens, self.law, self.selected, self.setting.loss
@@ -105,7 +111,7 @@ class Comparison:
         """Return the direction error that the law predicts for ||W_t|| at the last
         record.
 
-        Raises ValueError with the refusal if a premise fails.
+        If a premise fails, the method raises ValueError and says which.
         """
         if self.measured is None:
             raise ValueError(
@@ -116,13 +122,14 @@ class Comparison:
 
 
 def compare(setting: LawSetting, steps: int) -> list[Comparison]:
-    """Train every run of a setting for `steps` steps, and compare each with its law.
+    """Train every run of a setting for `steps` steps, and compare each run with its
+    law.
 
-    If a premise of the law fails for a run, or its SVM has no solution, its comparison
-    says so. Raises ValueError if a run ends early.
+    If a premise of the law fails for a run, or if the SVM of the run has no solution,
+    the comparison says so. The function raises ValueError if a run ends early.
     """
     problem = coordinates.minimal(setting.tokens)
-    # The bases of the minimal coordinates are large, and no longer needed.
+    # The bases of the minimal coordinates are large, and we no longer need them.
     setting = replace(setting, tokens=problem.tokens)
     start = setting.start or zero_start(problem)
     late = np.geomspace(steps / 10, steps, 11).round().astype(int)
@@ -137,7 +144,8 @@ def compare(setting: LawSetting, steps: int) -> list[Comparison]:
         at = Comparison(setting=setting, run=run, margins=relative[run, [1, -2, -1]])
         try:
             at = _compare(at, history, start, selected[run : run + 1])
-        except PremiseFails as why:  # raised for one run by itself, as run 0
+        # It was raised for a single run, and names it run 0.
+        except PremiseFails as why:
             reason = str(PremiseFails(why.premise, run, why.amount, why.reason))
             at = replace(at, refusal=reason, premise=why.premise, amount=why.amount)
         # W_mm does not exist, or was not found within the accuracy.
@@ -166,7 +174,7 @@ def _compare(c: Any, history: History, start: Any, selected: Any):
 
 
 def _measure(c: Any, history: History, off_span: Any):
-    """Return `_Measured` of one run.
+    """Return the `_Measured` of one run.
 
     `off_span` is the norm of W_0's part outside the minimal coordinates.
     """
@@ -177,8 +185,8 @@ def _measure(c: Any, history: History, off_span: Any):
     W = [history.weights(k)[run : run + 1] for k in range(len(iterations))]
     last = len(W) - 1
 
-    # The late records. We leave out the last iteration but one, because two
-    # neighbouring records at the end would bias the fits.
+    # The late records. We leave out the last iteration but one, because two records so
+    # close to each other would bias the fits.
     late = np.r_[1 : last - 1, last]
     errors = [margins.direction_error(W[k], V, off_span)[0] for k in late]
     along = np.array([margins.along_and_off(w, V)[0][0] for w in W])
@@ -219,8 +227,8 @@ def _duality_gap(
     """Return the relative duality gap (runs,) of W (runs, r, q) in the max-margin
     problem.
 
-    Any nonnegative `duals` (runs, n, T-1) give an upper bound on the margin. The gap is
-    1 minus the normalised margin of W divided by this bound.
+    Any nonnegative `duals` (runs, n, T-1) give an upper bound on the normalised margin.
+    The gap is 1 minus the ratio of the normalised margin of W to this bound.
     """
     delta = coordinates.differences(tokens, selected, masked_as_zero=True)
     margins = np.einsum("rntd,rde,rne->rnt", delta, W, tokens.z, optimize=True)
@@ -234,13 +242,15 @@ def _duality_gap(
 
 
 def kept(runs: Iterable) -> list:
-    """Select the comparisons, or the points of a map, whose premises hold."""
+    """Select the comparisons, or the points of a map, for which the premises of the law
+    hold.
+    """
     return [run for run in runs if not run.refusal]
 
 
 def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
-    """Return beta / sum beta on the support, as computed from the margins and as
-    solved, (m,) each.
+    """Return beta / sum beta on the support, once computed from the margins and once
+    from the solver, as two arrays (m,).
     """
     read = margins.recovered_duals(c.margins[-1], c.log_slopes[0])
     solved = c.law.duals[0]
@@ -249,16 +259,20 @@ def dual_shares(c: Comparison) -> tuple[np.ndarray, np.ndarray]:
 
 
 def offsets_missed(c: Comparison) -> np.ndarray:
-    """Return the measured minus the predicted offsets on the support, (m,)."""
+    """Return the measured minus the predicted offsets on the support.
+
+    The result has the shape (m,).
+    """
     apart = c.margins[-1] - c.measured.level[-1] - c.law.offsets[0]
     return apart[c.law.support[0]]
 
 
 def _values(c: Any):
-    """Return the values of one run that the claims law.* are about, by id.
+    """Return the values of one run for the claims law.*, by the id of the claim.
 
     A value is a number, or an array with an entry for each pair on the support. The
-    rule is NGD or Polyak, since "lower_bound" needs to know how fast ||W_t|| grows.
+    rule must be NGD or Polyak, because "lower_bound" needs to know how fast ||W_t||
+    grows.
     """
     m = c.measured
     law = c.law
@@ -282,10 +296,10 @@ def _values(c: Any):
 
 
 def all_claims(comparisons: Sequence[Comparison]) -> list[Claim]:
-    """Check every claim law.* on comparisons whose premises hold.
+    """Check every claim law.* on comparisons for which the premises of the law hold.
 
-    The last claim is the share of runs that the local theorem proves. At least one
-    comparison is needed. The rules are NGD and Polyak.
+    The last claim is about the share of runs whose convergence the local theorem
+    proves. At least one comparison is needed. The rules must be NGD or Polyak.
     """
     runs = [_values(c) for c in comparisons]
     values = {

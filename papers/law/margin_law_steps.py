@@ -2,8 +2,8 @@
 converge, and growing steps.
 
 With growing steps a run gets far enough to show the law. If a step without momentum
-raises the margins by s, it multiplies the wrong offset in the mode of eigenvalue lambda
-by 1 - s lambda.
+raises the margins by s, it multiplies the error of the offsets in the mode with
+eigenvalue lambda by 1 - s lambda.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from papers.law.margin_law import MarginLaw, margin_law
 from papers.law.tolerances import LOUD
 from papers.ours import claim
 
-LAST = 64  # moves of offsets are measured over this many last records
+LAST = 64  # how many of the last records we use to measure how far the offsets move
 
 
 def _growing_gd(step_size: float, growth: float):
@@ -37,7 +37,7 @@ def _growing_gd(step_size: float, growth: float):
 
 
 def _growing_polyak(max_step: float, growth: float):
-    """Return Polyak's step with a growing cap.
+    """Return Polyak's rule with a growing cap.
 
     The step is min((L - L*)/(2 ||grad L||^2), max_step e^{growth t}).
     """
@@ -59,9 +59,9 @@ def figure2_runs(
     `W_mm` (runs, r, q) is the solution in the coordinates of `problem`. GD with growing
     steps and Polyak's rule with a growing cap take `growing_steps` steps.
 
-    Returns two dicts of histories by rule: those of the rules that get far enough to
-    show the law, and those of GD and Polyak's rule with constant step size and constant
-    cap, which do not.
+    The function returns two dicts of histories by rule. The first has the rules that
+    get far enough to show the law. The second has GD with a constant step size and
+    Polyak's rule with a constant cap, which do not get so far.
     """
 
     def in_time(rule: Any, steps: int, loss: str = "exponential"):
@@ -85,21 +85,21 @@ def figure2_runs(
 
 
 def ratio_to_law(history: History, target: str, law: MarginLaw) -> np.ndarray:
-    """Return the direction error divided by the law's prediction at the same ||W_t||,
-    (runs, k).
+    """Return the direction error divided by the law's prediction at the same ||W_t||.
 
-    The ratio tends to 1 if W_0 = 0 and all pairs are on the support.
+    The result has the shape (runs, k). The ratio tends to 1 if W_0 = 0 and all pairs
+    are on the support.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         return history.direction_error[target] / law.direction_error(history.norm)
 
 
 def _settling_rate(history: History, law: MarginLaw):
-    """Return the fitted decay rate of the slowest mode, divided by its eigenvalue,
-    (runs,).
+    """Return the fitted decay rate of the slowest mode, divided by its eigenvalue.
 
-    The rate is per unit of margin. It is fitted where the wrong offset is between 1e-3
-    and 1e-8, at two records at least.
+    The result has the shape (runs,). The rate is per unit of margin. It is fitted over
+    the records at which the error of the offsets is between 1e-3 and 1e-8; there must
+    be at least two.
     """
     level = history.norm / law.norm[:, None]
     offsets = np.where(law.support, law.offsets, 0.0)[:, None]
@@ -117,13 +117,14 @@ def _settling_rate(history: History, law: MarginLaw):
 def figure2_claims(
     far: Mapping, constant: Mapping, target: str, law: MarginLaw
 ) -> list[Claim]:
-    """Check that all rules in `far` end on one line, the law's direction error as a
-    function of ||W_t||, which is C/||W_t|| up to a relative (C/||W_t||)^2/8.
+    """Check that all rules in `far` end on one line: the law's direction error as a
+    function of ||W_t||, which is C/||W_t|| up to a relative error of (C/||W_t||)^2/8.
 
-    `far` and `constant` have histories by the name of the rule, and `far` has one of
-    "NGD". `target` is the name in them of the direction of W_mm. Returns law.collapse
-    for all rules of `far` together, law.unseen for each rule of `constant`, whose runs
-    are still far from the line, and law.settling for the rule "NGD" of `far`.
+    `far` and `constant` have histories by the name of the rule, and "NGD" is among the
+    rules of `far`. `target` is the name of the direction of W_mm in the histories. The
+    function returns the claim law.collapse for all rules of `far` together, law.unseen
+    for each rule of `constant`, whose runs are still far from the line, and
+    law.settling for the rule "NGD" of `far`.
     """
 
     def last(history: History):
@@ -142,10 +143,10 @@ def figure2_claims(
 
 
 class Cycles(NamedTuple):
-    """How far the offsets still move in the end, with several step sizes.
+    """How far the offsets still move at the end of training, for several step sizes.
 
     The step sizes are `multiples` of the longest one with which offsets converge, and
-    `moved` is (runs, multiples).
+    `moved` has the shape (runs, multiples).
     """
 
     multiples: np.ndarray
@@ -162,8 +163,8 @@ def cycles(
     """Train every run by NGD with step sizes around the longest one with which offsets
     converge.
 
-    A run starts from converged offsets, but with a residual that is 1 % too long.
-    `moved` is the largest change of an offset during the last LAST steps.
+    A run starts from offsets that have converged, except that the residual is 1 % too
+    long. `moved` is the largest change of an offset during the last LAST steps.
     """
     moved = np.empty((len(tokens.y), len(multiples)))
     record = np.arange(steps - LAST, steps + 1)
@@ -199,9 +200,10 @@ def short_step(
     runs: Sequence[Cycles], multiple: float, setting: str | None = None
 ) -> Claim:
     """Check that the offsets of every run converge with `multiple` times the longest
-    step, one of the multiples of `runs`.
+    step.
 
-    `setting` ends the claim's id; by default it is the multiple.
+    `multiple` is one of the multiples of `runs`. The id of the claim ends with
+    `setting`, which is the multiple by default.
     """
     moved = _moved(runs, multiple)
     if moved.max() > LOUD:
@@ -213,8 +215,8 @@ def short_step(
 
 
 def _moved(runs: Any, multiple: float):
-    """Collect the moves at one multiple of the longest step, over all runs and momenta,
-    in one array.
+    """Collect the moves at one multiple of the longest step in one array, over all runs
+    and momenta.
     """
     return np.concatenate(
         [tried.moved[:, tried.multiples == multiple].ravel() for tried in runs]
@@ -222,11 +224,11 @@ def _moved(runs: Any, multiple: float):
 
 
 def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
-    """Return three samples whose offsets cycle with a step shorter than the longest,
-    and the start.
+    """Return three samples whose offsets cycle although the step is shorter than the
+    longest one with which small errors decay, and the start.
 
-    The rule has no momentum. The score is the first coordinate, W_mm = (1, 0), and
-    kappa is proportional to (e^-h, 1, e^-h).
+    The rule has no momentum. The score of a token is its first coordinate, W_mm = (1,
+    0), and kappa is proportional to (e^-h, 1, e^-h).
     """
     pairs = [[[h, 0], [h + 1, 1]], [[0, 0], [1, 0]], [[h, 0], [h + 1, -1]]]
     tokens = token_set(pairs, np.ones(3), z=np.ones((3, 1)), u=[1, 0])
@@ -234,9 +236,10 @@ def _three_samples(h: float = 3.0) -> tuple[TokenSet, Start]:
 
 
 def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
-    """Check that W_t's second coordinate keeps moving in `_three_samples`.
+    """Check that the second coordinate of W_t keeps moving in `_three_samples`.
 
-    The step is `multiple` times the longest one with which small wrong offsets decay.
+    The step is `multiple` times the longest one with which small errors of the offsets
+    decay.
     """
     tokens, start = _three_samples()
     longest = margin_law(tokens, token_svm(tokens)).longest_step()[0]
@@ -249,8 +252,9 @@ def cycle_without_momentum(multiple: float = 0.9, steps: int = 20_000) -> Claim:
 def _random_supports(draw: np.random.Generator, count: int, pairs: int) -> tuple:
     """Draw random sets of m = `pairs` tight constraints.
 
-    Returns pi* (count, m) and u (count, m, m - 1). Then A_m = (V/||V|| + u_m)/||V||,
-    with sum_m pi*_m u_m = 0. Column j of u has the size e^{-cj}, with a random c >= 0.
+    The function returns pi* (count, m) and u (count, m, m - 1). They give A_m =
+    (V/||V|| + u_m)/||V||, with sum_m pi*_m u_m = 0. Column j of u has the size e^{-cj},
+    with a random c >= 0.
     """
     shares = np.exp(2 * draw.standard_normal((count, pairs)))
     shares /= shares.sum(1, keepdims=True)
@@ -270,7 +274,7 @@ def _which_cycle(
 
     Let y = x/||V|| be the scaled deviation, D = sum_m pi_m u_m with pi_m proportional
     to pi*_m e^{-<u_m, y>}, and s = eta/||V||. A step moves y by s D/sqrt(1 + ||D||^2),
-    plus `momentum` times the step before. The step size is 0.9 times the longest one
+    plus `momentum` times the previous move. The step size is 0.9 times the longest one
     with which offsets converge.
 
     A run moves back and forth if its path over the last LAST steps is longer than LOUD
@@ -283,7 +287,7 @@ def _which_cycle(
     starts : ndarray (count, starts, m - 1)
         Initial y in units of s.
     momentum : float
-        In [0, 1).
+        The momentum, in [0, 1).
     steps : int
         The number of steps, at least LAST.
 
@@ -313,9 +317,10 @@ def _which_cycle(
 
 
 def _random_starts(draw: np.random.Generator, count: int, pairs: int) -> np.ndarray:
-    """Draw 20 starts per support, (count, 20, pairs - 1), in units of the step.
+    """Draw 20 starts per support, an array (count, 20, pairs - 1), in units of the
+    step.
 
-    Their lengths are lognormal around e^{-1}.
+    The lengths of the starts are lognormal around e^{-1}.
     """
     starts = draw.standard_normal((count, 20, pairs - 1))
     starts /= np.linalg.norm(starts, axis=-1, keepdims=True)
@@ -329,9 +334,10 @@ def search(
     """Count the random supports on which a run moves back and forth with 0.9 of the
     longest step.
 
-    Returns two numbers: on how many of `count` supports of `pairs` pairs a run does so
-    after the usual number of steps, and on how many of these still after `longer`
-    steps. The second is 0 if `longer` is.
+    The function returns two numbers. The first says on how many of `count` supports of
+    `pairs` pairs a run does so after the usual number of steps. The second says on how
+    many of these supports a run still does so after `longer` steps; it is 0 if `longer`
+    is 0.
     """
     draw = stream(pairs, "problems")
     early = 0
@@ -358,10 +364,10 @@ def search(
 
 
 def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
-    """Return the direction error of the difference of W at the records k + 1 and k,
-    (runs, records - 1).
+    """Return the direction errors (runs, records - 1) of W at record k + 1 minus W at
+    record k.
 
-    It is NaN after a run has ended.
+    The error is NaN after a run has ended.
     """
     W = [history.weights(k) for k in range(len(history.iterations))]
     return np.stack([margins.direction_error(b - a, W_mm) for a, b in pairwise(W)], 1)
@@ -370,9 +376,9 @@ def difference_errors(history: History, W_mm: np.ndarray) -> np.ndarray:
 def gd_order(history: History, errors: np.ndarray, law: MarginLaw) -> Claim:
     """Check that under GD the error of W_{2t} - W_t falls like log t / t^lambda.
 
-    Here lambda = min(lambda_1, 1), and the fit is over four doublings of t, from one
-    record to the next. `errors` (runs, records - 1) are `difference_errors` of the
-    history. What we have proved is t^-q for every q < min(lambda, excess).
+    Here lambda = min(lambda_1, 1). The fit is over four doublings of t; t doubles from
+    one record to the next. `errors` (runs, records - 1) are `difference_errors` of the
+    history. We have proved only the weaker t^-q for every q < min(lambda, excess).
     """
     t = history.iterations[1:][-5:]
     y = errors[:, -5:]

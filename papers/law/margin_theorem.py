@@ -1,5 +1,5 @@
-"""Apply the local theorem on the margins to a run: check its hypotheses, and compute
-its constants.
+"""Apply the local theorem on the margins to a run: check the hypotheses of the theorem,
+and compute its constants.
 
 `Local` has what the theorem needs to know about one run. `prove` and
 `prove_with_momentum` return a `Proof`. Symbols and numbers of equations are those of
@@ -18,7 +18,8 @@ from papers.law.margin_law import MarginLaw, features, gram
 from papers.law.tolerances import INDEPENDENT, TILT
 from papers.saturation import gaps_of_scores
 
-# The values that are tried for tau, the distance by which the residual may still move.
+# The values of tau that we try. tau is the distance by which the residual may still
+# move.
 ROOMS = np.geomspace(1e-8, 10, 37)
 
 
@@ -26,14 +27,14 @@ def _slope_bounds(
     lo: np.ndarray, hi: np.ndarray, loss: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest |l'| and a Lipschitz constant of l' on each of the intervals
-    [lo, hi], (n,) each.
+    [lo, hi], as two arrays (n,).
 
     The Lipschitz constant is an upper bound on |l''|.
     """
-    # |l'| is monotone, or largest next to 0.
+    # |l'| is monotone on the interval, or it is largest at the point nearest to 0.
     ends = np.array([lo, hi, np.clip(0.0, lo, hi)])
     slope = np.exp(losses.log_derivative(ends, loss)).max(0)
-    # For the reciprocal loss |l''| <= 2 |l'|, for the others |l''| <= |l'|.
+    # For the reciprocal loss |l''| <= 2 |l'|; for all other losses |l''| <= |l'|.
     if loss == "reciprocal":
         return slope, 2 * slope
     return slope, slope
@@ -43,9 +44,10 @@ class Local:
     """What the theorem needs to know about one run: its m pairs, in k coordinates of
     their span.
 
-    `selected` is (1, n). Masked tokens have no pair. S denotes the support, V = W_mm.
-    `spanned` is a basis of the span of the A_m with m in S. `basis` is one of its part
-    orthogonal to V, and `rho_perp` is the law's constant, a vector in that part.
+    `selected` has the shape (1, n). Masked tokens have no pair. S denotes the support,
+    and V = W_mm. `spanned` is a basis of the span of the A_m with m in S. `basis` is a
+    basis of the part of this span that is orthogonal to V, and `rho_perp` is a vector
+    in that part whose norm is the law's constant C.
     """
 
     def __init__(
@@ -112,7 +114,8 @@ class Local:
         slope, lipschitz = _slope_bounds(lo, hi, loss)
         at_chosen = np.exp(losses.log_derivative(chosen, loss))
 
-        # The arrays below have an entry for each pair. A gap of zero divides by zero.
+        # The arrays below have one entry per pair. A score gap of zero leads to a
+        # division by zero.
         self.sample = np.nonzero(self.shown)[0]
         score_range = (hi - lo)[self.sample]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -132,7 +135,10 @@ class Local:
 
     @property
     def across(self) -> np.ndarray:
-        """Return the norm of the part of A_m orthogonal to V, (m,)."""
+        """Return the norm of the part of A_m orthogonal to V.
+
+        The result has the shape (m,).
+        """
         square = (self.A**2).sum(1) - ((1 + self.excess) / self.norm) ** 2
         return np.sqrt(np.maximum(square, 0))
 
@@ -147,7 +153,7 @@ class Local:
     def tilt(self) -> float:
         """Return ||V|| ||grad G(rho_perp)||.
 
-        It is zero unless `rho_perp` is that of another law.
+        The result is zero, unless `rho_perp` belongs to another law.
         """
         pi = np.exp((self.log_kappa - self.A @ self.rho_perp)[self.on] - self.lowest)
         return float(self.norm * np.linalg.norm(self.basis.T @ (pi @ self.A[self.on])))
@@ -156,8 +162,9 @@ class Local:
         """Split the W with margins g (n, T-1), as equation (1) does.
 
         W = a V + rho_perp + basis x + omega. W is the shortest matrix with these
-        margins, so it lies in the span of the A_m. Returns the level a, the deviation x
-        (u,) and omega (k,), the part outside the span of the A_m on the support.
+        margins, so it lies in the span of the A_m. The method returns the level a, the
+        deviation x (u,) and omega (k,), the part outside the span of the A_m on the
+        support.
         """
         of_pairs = np.reshape(g, self.shown.shape)[self.shown]
         w = np.linalg.lstsq(self.A, of_pairs, rcond=None)[0]
@@ -183,7 +190,8 @@ class Local:
         """Return l(R) and L(R) of (6), a lower and an upper bound on the mean Hessian
         of G.
 
-        They are inf and 0 if W cannot move orthogonally to V in the support's span.
+        l(R) is inf and L(R) is 0 if W cannot move orthogonally to V in the support's
+        span.
         """
         if self.fastest == 0:
             return np.inf, 0.0
@@ -202,7 +210,7 @@ class Local:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What a theorem proves about a run from one of its points on.
+    """What the theorem proves about a run, from one point of the run on.
 
     If every hypothesis holds, then at all later times the residual obeys |W_t - a_t V -
     rho_perp - omega_inf| <= K (1 + a_t - a_0) e^{-q (a_t - a_0)}.
@@ -214,11 +222,12 @@ class Proof:
     level : float
         The margin level a_0 = <W, V> / ||V||^2 of the point.
     A : float
-        The level that a_0 must reach. `prove_with_momentum` leaves it infinite.
+        The level that a_0 must reach. It stays infinite in `prove_with_momentum`.
     K, q : float
         The constant and the rate of the bound above.
     tau : float
-        How far the residual may still move. `prove` uses the tau with the least A.
+        How far the residual may still move. `prove` uses the tau that gives the least
+        A.
     """
 
     why: str
@@ -230,17 +239,18 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether every hypothesis was met."""
+        """Whether every hypothesis is met."""
         return not self.why
 
 
 def _step_bound(
     problem: Local, rule: Rule, R: float, L: float
 ) -> tuple[float, float, float]:
-    """Return sigma-bar and xi of (7), and the level that GD must at least have.
+    """Return sigma-bar and xi of (7), and the smallest level that GD may have.
 
-    sigma-bar bounds the steps. Rules other than GD need no level, so that it is -inf.
-    If their steps are too long, the result is (0, 0, inf).
+    sigma-bar bounds the steps. Rules other than GD may have any level, so that the
+    smallest one is -inf. If the steps of a rule are too long, the result is (0, 0,
+    inf).
     """
     if isinstance(rule, GD):
         sigma = 1 / L if L else problem.norm**2
@@ -276,7 +286,7 @@ def _constants(
     problem : Local
     rule : GD, NGD or Polyak
     x : float
-        The length of the deviation x_0 at the point.
+        The norm of the deviation x_0 at the point.
     omega : ndarray (k,)
         The part of W outside the support's span.
     tau : float
@@ -287,7 +297,7 @@ def _constants(
     Returns
     -------
     tuple of float
-        A, K and q. If the steps are too long, A is infinite and the others are NaN.
+        A, K and q. If the steps are too long, A is infinite, and K and q are NaN.
     """
     R = x + tau
     low, L = problem.curvature(R)
@@ -299,7 +309,7 @@ def _constants(
     V = problem.norm
     r = problem.r
 
-    # A is the level from which on delta is small enough for xi and for the move tau.
+    # From the level A on, delta is small enough for xi and for a move of at most tau.
     rise = 1.5 * sigma / V**2
     for_xi = -np.log(xi)
     for_room = np.log(2 * V / (r * tau)) + r * rise
@@ -322,22 +332,22 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
     Parameters
     ----------
     problem : Local
-        The run's selection and its law.
+        The tokens that the run selects, and the law of the run.
     rule : GD, NGD or Polyak
-        Without momentum, and with a decay of at most 1. For other rules the theorem
-        says nothing, and the proof says why.
+        A rule without momentum whose decay is at most 1. The theorem says nothing about
+        other rules, and then the Proof says why.
     g : ndarray (n, T-1)
         The margins of all pairs at the point.
     everywhere : bool
-        Whether to replace L(R), the bound on the Hessian of G near rho_perp, by
-        D^2/4, which holds at every x. Then the condition on the steps is sigma-bar <
-        8/D^2.
+        Whether to replace L(R), the bound on the Hessian of G near rho_perp, by the
+        bound D^2/4, which holds at every x. Then the condition on the steps is
+        sigma-bar < 8/D^2.
 
     Returns
     -------
     Proof
-        Whether the hypotheses hold, and the constants A, K and q of its bound. The
-        proof holds if the level a_0 of the point is at least A.
+        The first hypothesis that fails, if any, and the constants A, K and q of the
+        bound. The proof holds only if the level a_0 of the point is at least A.
     """
     level, x, omega = problem.split(g)
     foreign = rule.momentum or isinstance(rule, Custom) or rule.decay > 1
@@ -361,7 +371,7 @@ def _silent(problem: Any, rule: Any, foreign: Any):
     """Return in words why the theorem does not apply to this problem and rule, or "" if
     it applies.
 
-    `foreign` is whether the theorem does not cover the rule.
+    `foreign` is True if the theorem does not cover the rule.
     """
     if problem.tilt > TILT:
         return f"rho_perp is none: |grad G| ||V|| = {problem.tilt:.1e}"
@@ -378,9 +388,10 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
     mode.
 
     The step maps (x, v) to (x + v', v') with v' = mu v - s x. As in (14), the norm |(x,
-    v)|_P is given by P (2, 2), shrinks by a factor varrho, and has |(1, 1)|_P = 1 and
-    |x| <= d |(x, v)|_P. There are two candidates, from the eigenvectors of the map and
-    from Lyapunov's equation. The one with the larger (1 - varrho^2)/d is returned.
+    v)|_P is defined by P (2, 2), shrinks by a factor varrho in each step, and satisfies
+    |(1, 1)|_P = 1 and |x| <= d |(x, v)|_P. There are two candidates for P, one from the
+    eigenvectors of the map and one from Lyapunov's equation. The function returns the
+    candidate with the larger (1 - varrho^2)/d.
 
     Returns
     -------
@@ -400,7 +411,7 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 
     # In coordinates of the eigenvectors, the map shrinks by its spectral radius. The
     # eigenvectors are scaled so that (1, 1) has the coordinates 1. If the eigenvectors
-    # are too close to parallel, they are no basis.
+    # are too close to parallel, we do not use them as a basis.
     if np.linalg.cond(eigenvectors) < 1e6:
         scale = np.linalg.solve(eigenvectors, np.ones(2))
         to_coordinates = np.linalg.inv(eigenvectors * scale)
@@ -421,8 +432,8 @@ def _mode_norm(s: float, mu: float) -> tuple[np.ndarray, float, float]:
 
 
 def _size_in_modes(x: np.ndarray, v: np.ndarray, norms: list[np.ndarray]) -> float:
-    """Return the norm of (x, v), a float, for x and v in coordinates of the modes, (u,)
-    each.
+    """Return the norm of (x, v), a float, for x (u,) and v (u,) in coordinates of the
+    modes.
 
     `norms` has the matrix P of every mode.
     """
@@ -438,8 +449,9 @@ def prove_with_momentum(
 ) -> Proof:
     """Apply the theorem for NGD with momentum to one point of a run.
 
-    `g` (n, T-1) are the margins at the point, `before` those one step earlier. `rule`
-    is NGD without decay and without a cap. A, K and q of the Proof stay unknown.
+    `g` (n, T-1) are the margins at the point, and `before` are the margins one step
+    earlier. `rule` is NGD without decay and without a cap. The A, K and q of the Proof
+    stay unknown.
     """
     level, x, omega = problem.split(g)
     foreign = not isinstance(rule, NGD) or rule.decay or np.isfinite(rule.max_step)
@@ -464,8 +476,8 @@ def prove_with_momentum(
     d_max = max((d for _, _, d in norms), default=1.0)
     decay = ((1 - rates**2) / s).min(initial=np.inf)
 
-    # The size of the start in these norms, and how far momentum still moves the part
-    # outside the span.
+    # The size of the starting point in these norms, and how far momentum still moves
+    # the part of W outside the span.
     forms = [P for P, _, _ in norms]
     size = _size_in_modes(modes.T @ x, modes.T @ (x - x_before), forms)
     outside = mu / (1 - mu) * np.linalg.norm(omega - omega_before)
@@ -495,8 +507,8 @@ def prove_with_momentum(
 
 
 class _Room(NamedTuple):
-    """The numbers of (15): R, xi, the bounds on sigma_t, b, and the least rise of the
-    level.
+    """The quantities in (15): R, xi, the bounds on sigma_t, b, and the least rise of
+    the level.
     """
 
     R: float
@@ -528,7 +540,7 @@ def _room(
     d_max : float
         The largest d of the modes' norms.
     size : float
-        The norm of the deviation and its last move, over all modes.
+        The norm of the deviation and of its last move, taken together over all modes.
     omega : ndarray (k,)
         The part of W outside the support's span.
     outside : float

@@ -1,5 +1,5 @@
-"""Margins of a run: what the margins say about the solution, and the premises that a
-run must meet first.
+"""Margins of a run: what they say about the SVM's solution, and the premises of the law
+that a run must meet first.
 
 A pair m = (i, t) is a sample i and a token t that the sample does not select; pairs are
 in ascending order. The checks use only margins and steps, never the direction error.
@@ -18,11 +18,12 @@ from papers.saturation import gaps_of_scores
 
 
 def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
-    """Return the tokens of largest logit at record k, (runs, n).
+    """Return the tokens with the largest logit at record k.
 
-    `opt` (runs, n) are the tokens whose logits the history's margins are relative to.
-    In a tie the opt token is returned, or else the first. Raises ValueError if a run
-    has ended before record k.
+    The result has the shape (runs, n). The margins of the history are relative to the
+    logits of the tokens `opt` (runs, n). In a tie the function returns the opt token if
+    it is among the tied tokens, and otherwise the first of them. It raises ValueError
+    if a run has ended before record k.
     """
     margins = known(history.margins)[:, k]
     ended = np.flatnonzero(np.isnan(margins).any((1, 2)))
@@ -41,11 +42,11 @@ def selection(history: History, opt: np.ndarray, k: int = -1) -> np.ndarray:
 def known(values: np.ndarray) -> np.ndarray:
     """Replace the NaN of masked tokens in margins or score gaps by infinity.
 
-    `values` are (..., n, T-1), from a history. An infinite margin gives a masked token
-    weight zero. Entries of a run that has ended stay NaN.
+    `values` have the shape (..., n, T-1), and come from a history. An infinite margin
+    gives a masked token weight zero. Entries of a run that has ended stay NaN.
     """
     unknown = np.isnan(values)
-    # All pairs of a run that ended early are unknown.
+    # In a run that ended early, all pairs are unknown.
     masked = unknown & ~unknown.all((-2, -1), keepdims=True)
     return np.where(masked, np.inf, values)
 
@@ -55,9 +56,9 @@ def relative_margins(
 ) -> np.ndarray:
     """Return the logit of the selected token minus that of each other token.
 
-    `opt` (runs, n) is as in `selection`, and so is the shape of `selected`. The result
-    is (runs, k, n, T-1), at every record. It is infinite for masked tokens, and NaN at
-    records after a run has ended.
+    `opt` (runs, n) is as in `selection`, and `selected` has the same shape. The result
+    has the shape (runs, k, n, T-1), with values at every record. It is infinite for
+    masked tokens, and NaN at records after a run has ended.
     """
     margins = known(history.margins)
     runs, count, n, S = margins.shape
@@ -68,7 +69,8 @@ def relative_margins(
 
 
 def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
-    """Compute beta_m / sum beta from margins and log kappa_m, all (..., n, T-1).
+    """Compute beta_m / sum beta from margins and log kappa_m, all of shape (..., n,
+    T-1).
 
     By the law, beta_m is proportional to kappa_m e^{-g_m}. A pair whose log kappa_m is
     not finite gets the dual 0.
@@ -82,7 +84,7 @@ def recovered_duals(margins: np.ndarray, log_slopes: np.ndarray) -> np.ndarray:
 def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Split W along V: return <W, V>/||V|| and the norm of the part orthogonal to V.
 
-    W and V are (runs, r, q), the results (runs,).
+    W and V have the shape (runs, r, q), and the two results have the shape (runs,).
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     along = np.einsum("rij,rij->r", W, unit)
@@ -92,11 +94,12 @@ def along_and_off(W: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def direction_error(
     W: np.ndarray, V: np.ndarray, outside: np.ndarray | float = 0.0
 ) -> np.ndarray:
-    """Return ||W/||W|| - V/||V||||, (runs,).
+    """Return ||W/||W|| - V/||V||||.
 
-    W and V are (runs, r, q), or one of them is (1, r, q). `outside` (runs,) is the norm
-    of a part of W that the coordinates of W do not hold. The error of W = 0 is 0, while
-    a history has NaN there.
+    The result has the shape (runs,). W and V have the shape (runs, r, q), or one of
+    them has the shape (1, r, q). `outside` (runs,) is the norm of a part of W that the
+    coordinates of W leave out. For W = 0 the error is 0 here, whereas a history has
+    NaN.
     """
     along, off = along_and_off(W, V)
     return 2 * np.sin(np.arctan2(np.hypot(off, outside), along) / 2)
@@ -105,10 +108,11 @@ def direction_error(
 def outside_support(
     tokens: TokenSet, selected: np.ndarray, support: np.ndarray, W: np.ndarray
 ) -> np.ndarray:
-    """Return the norm of W's part outside the span of the support, (runs,).
+    """Return the norm of the part of W outside the span of the support.
 
-    W (runs, d, d_z) is in the coordinates of the tokens, `selected` is (runs, n), and
-    `support` is (runs, n, T-1). Raises ValueError if W has another shape.
+    The result has the shape (runs,). W (runs, d, d_z) is in the coordinates of the
+    tokens, `selected` has the shape (runs, n), and `support` has the shape (runs, n,
+    T-1). The function raises ValueError if W has another shape.
     """
     return np.linalg.norm(W - _span_part(tokens, selected, support, W), axis=(1, 2))
 
@@ -120,11 +124,12 @@ def residual(
     W: np.ndarray,
     V: np.ndarray,
 ) -> np.ndarray:
-    """Return the norm of W's part that is in the support's span and orthogonal to V,
-    (runs,).
+    """Return the norm of the part of W that is in the support's span and orthogonal to
+    V.
 
-    For V = W_mm it tends to ||rho_perp|| = C, also if pairs are off the support. The
-    arguments are those of `outside_support`, and V has the shape of W.
+    The result has the shape (runs,). For V = W_mm this norm tends to ||rho_perp|| = C,
+    even if some pairs are off the support. The arguments are those of
+    `outside_support`, and V has the shape of W.
     """
     unit = V / np.linalg.norm(V, axis=(1, 2), keepdims=True)
     across = W - np.einsum("rij,rij->r", W, unit)[:, None, None] * unit
@@ -136,9 +141,10 @@ def _span_part(
 ) -> np.ndarray:
     """Project W (runs, d, d_z) on the span of delta_{i,t} z_i^T over the support.
 
-    `selected` (runs, n) are the tokens from which delta is taken, and `support` (runs,
-    n, T-1) is True at the pairs of the support. Raises ValueError if W has another
-    shape. Minimal coordinates that happen to have this shape are not noticed.
+    delta_{i,t} is the selected token, given by `selected` (runs, n), minus token t.
+    `support` (runs, n, T-1) is True at the pairs of the support. The function raises
+    ValueError if W has another shape. It does not notice a W in minimal coordinates
+    that happens to have this shape.
     """
     shape = len(tokens.y), tokens.X.shape[-1], tokens.z.shape[-1]
     if np.shape(W) != shape:
@@ -156,7 +162,8 @@ def _span_part(
         queries = tokens.z[run][np.nonzero(on)[0]]
         K = (rows @ rows.T) * (queries @ queries.T)
         weights = np.zeros(on.shape)
-        # K has squared lengths: pairs that differ by less than 1e-6 count as one.
+        # The entries of K are squared lengths, so that pairs that differ by less than
+        # 1e-6 count as one.
         weights[on] = np.linalg.lstsq(K, margins[run][on], rcond=1e-12)[0]
         inside[run] = np.einsum("nt,ntd->dn", weights, delta[run]) @ tokens.z[run]
     return inside
@@ -165,7 +172,7 @@ def _span_part(
 def check_selection(run: int, margins: np.ndarray) -> None:
     """Raise PremiseFails unless every margin (n, T-1) is at least SATURATED.
 
-    `run` is the index that the error names.
+    `run` is the index of the run that the error names.
     """
     smallest = margins.min()
     sample, pair = np.unravel_index(margins.argmin(), margins.shape)
@@ -181,8 +188,9 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
     """Raise PremiseFails if the steps are too long, the run is too short, or an offset
     still moves.
 
-    `law` is the MarginLaw of one run, `measured` what `margin_law_runs` measured on it,
-    and `run` the index that the error names.
+    `law` is the MarginLaw of one run, `measured` has the measurements of
+    `margin_law_runs` on this run, and `run` is the index of the run that the error
+    names.
     """
     longest = law.longest_step(momentum)[0]
     step = measured.step_length
@@ -221,9 +229,9 @@ def each_seed(
 ) -> tuple[list, dict[int, str]]:
     """Apply `study` to every seed, and collect the seeds for which it fails.
 
-    It fails if it raises PremiseFails or RuntimeError. Other errors, such as
-    Infeasible, are not caught. Returns the results, and for each excluded seed the
-    reason, which begins with `where`.
+    A seed fails if `study` raises PremiseFails or RuntimeError. Other errors, such as
+    Infeasible, are not caught. The function returns the results, and for each excluded
+    seed the reason, which begins with `where`.
     """
     kept = []
     refused = {}

@@ -1,7 +1,7 @@
 """Predict the direction error of a run by the law of the margins.
 
-The law gives C from the duals of the SVM. If some pairs are off its support, they leave
-a part omega of W early in training, which has to be read off the run.
+The law gives C from the duals of the SVM. If some pairs are off the support of the SVM,
+they add a part omega to W early in training, which has to be measured on the run.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,12 @@ from papers.law import margins
 from papers.law.margin_law import MarginLaw, margin_law, require
 from papers.saturation import gaps_of_scores
 
-# The law is to be trusted once at most this share remains of what has to die out.
+# The law can be trusted once at most this share remains of everything that must decay
+# first.
 SETTLED = 0.01
-OUT_OF_REACH = 1e12  # more steps than anybody trains
-# A logarithm counts as constant over the second half of a run if it changes by less.
+OUT_OF_REACH = 1e12  # more steps than anybody would train for
+# A logarithm counts as constant over the second half of a run if it changes by less
+# than this.
 CONSTANT = 0.1
 
 
@@ -34,24 +36,24 @@ class Prediction(Shapes):
     law : MarginLaw
         The law of the tokens that the run selects.
     selected : ndarray of int (runs, n)
-        These tokens.
+        The tokens that the run selects.
     outside : ndarray (runs,)
-        ||omega||, the norm of W's part outside the span of the support.
+        ||omega||, the norm of the part of W outside the span of the support.
     iteration : int
-        The iteration at which `outside` was read.
+        The iteration at which `outside` was measured.
     direction_error : ndarray (runs, k)
         The predicted direction error at every record of the run.
     measured : ndarray (runs, k)
-        The direction error that the run has, against the SVM of the tokens that it
-        selects. It is NaN where W = 0.
+        The measured direction error of the run: the distance from the direction of the
+        SVM solution for the tokens that the run selects. It is NaN where W = 0.
     remaining : ndarray (runs, k)
-        How far the run is from settled: the fraction that remains of wrong offsets at
-        the record, or of the pull of pairs off the support at `iteration`, whichever is
-        larger. Trust the prediction where it is below 0.01.
+        How much of the transients remains: the larger of two fractions, that of the
+        error of the offsets at the record, and that of the pull of pairs off the
+        support at `iteration`. Trust the prediction where this fraction is below 0.01.
     steps_needed : ndarray (runs,)
-        About the number of steps, counted from the start, after which the last entry of
-        `remaining` is below 0.01 in a run by the same rule. It is NaN if the steps of
-        the rule follow none of the two laws that `predict` states.
+        The approximate number of steps, counted from the start, after which the last
+        entry of `remaining` is below 0.01 in a run with the same rule. It is NaN if the
+        steps of the rule follow neither of the two laws that `predict` states.
     """
 
     law: MarginLaw
@@ -69,7 +71,7 @@ class Prediction(Shapes):
         if not far.size:
             return words
         r = far[np.argmax(self.remaining[far, -1])]
-        most = np.max(self.steps_needed[far])  # NaN if one of them is
+        most = np.max(self.steps_needed[far])  # NaN if one of the entries is NaN
         if most <= OUT_OF_REACH:
             advice = f"train for about {most:.2g} steps"
         elif most > OUT_OF_REACH:
@@ -91,87 +93,94 @@ def predict(
 ) -> Prediction:
     r"""Predict the direction error of runs from their tokens and their norms.
 
-    Once the run has settled, the distance between the directions of W_t and of W_mm is
+    Once all transients have decayed, the distance between the directions of W_t and of
+    W_mm is
 
     .. math:: 2 \sin\tfrac12 \arcsin \frac{\sqrt{C^2 + \|\omega\|^2}}{\|W_t\|}
 
     Here W_mm solves the SVM of the tokens that the run selects at its last record, and
     C follows from the duals of this SVM. The matrix omega is the part of W_t outside
-    the span of the SVM's support. Nothing is fitted, but omega is read off the run. It
-    is zero if W_0 = 0 and all pairs are on the support.
+    the span of the SVM's support. Nothing is fitted, but omega is measured on the run.
+    It is zero if W_0 = 0 and all pairs are on the support.
 
     Parameters
     ----------
     tokens : TokenSet or Minimal
-        The tokens that were trained on, with the head.
+        The tokens on which the run was trained, with the head.
     run : History
         What ``lib.train`` returned for one rule along the gradient, with a fixed head.
     loss : str, optional
-        The loss that was trained with, one of ``lib.LOSSES``.
+        The loss with which the run was trained, one of ``lib.LOSSES``.
     momentum : float, optional
-        The momentum of the rule, which decides how long a step may be. Default: it is
-        read off the run. It is needed only for a file of an earlier version, which
-        lacks it.
+        The momentum of the rule, on which it depends how long a step may be. By default
+        it is taken from the run. You need this argument only for a file of an earlier
+        version, which lacks the momentum.
 
     Returns
     -------
     Prediction
-        Its arrays: ``direction_error`` and ``measured`` (runs, k), predicted and
-        measured at every record. The prediction is the root of 2 where ||W_t|| is less
-        than the root in the formula, and ``measured`` is NaN where W_t = 0.
-        ``remaining`` (runs, k) is the share that is left of what must die out before
-        the formula holds: trust the prediction where it is below 0.01. If it is not,
-        ``steps_needed`` (runs,) says about how many steps a new run needs. Its ``repr``
-        says so, too. ``outside`` (runs,) is the norm of omega, read at ``iteration``.
-        ``selected`` (runs, n) are the tokens selected, and ``law`` is the `MarginLaw`.
+        The arrays ``direction_error`` and ``measured`` (runs, k) have the predicted and
+        the measured direction error at every record. The prediction is the square root
+        of 2 where ||W_t|| is less than the square root in the formula, and ``measured``
+        is NaN where W_t = 0. ``remaining`` (runs, k) is the remaining share of the
+        transients that must decay before the formula holds: trust the prediction where
+        this share is below 0.01. If it is not below 0.01 at the end, ``steps_needed``
+        (runs,) says about how many steps a new run needs. The ``repr`` of the result
+        says so, too. ``outside`` (runs,) is the norm of omega, measured at
+        ``iteration``. ``selected`` (runs, n) are the tokens that the run selects, and
+        ``law`` is the `MarginLaw`.
 
     Raises
     ------
     PremiseFails
-        If a premise of the law fails: those of `margin_law`, "selection made" (the
-        selection changed after a tenth of the run) and "short steps" (the steps are so
-        long that the margins of the support go on oscillating).
+        If a premise of the law fails. The premises are those of `margin_law`, and two
+        more: "selection made" fails if the selected tokens change after a tenth of the
+        run, and "short steps" fails if the steps are so long that the margins of the
+        support keep oscillating.
     Infeasible
-        If no W lets all selected tokens win.
+        If no W gives all selected tokens the largest logits.
     ValueError
         If a run has ended early; if the head was trained too; if the rule does not step
         along the gradient; if tokens, head, loss or momentum are not those of the run;
-        if the run lacks its momentum and none is given, or one outside [0, 1).
+        if the run lacks its momentum and the argument is missing or not in [0, 1).
     TypeError
-        If an argument is of another kind.
+        If an argument has the wrong type.
 
     Notes
     -----
-    Our theorem, proved in ``notebooks/law_of_margins.md``. It holds for rules that step
-    along the gradient (`GD`, `NGD`, `Polyak`, `Custom`), also with momentum, if their
-    steps are short enough. Adam, Muon and sign descent turn to other directions.
+    The prediction is our theorem, proved in ``notebooks/law_of_margins.md``. It holds
+    for rules that step along the gradient (`GD`, `NGD`, `Polyak`, `Custom`), with or
+    without momentum, if their steps are short enough. Adam, Muon and sign descent
+    converge to other directions.
 
-    We read omega at the first record from a tenth of the run on. An earlier W still
-    changes: the pairs off the support pull with a weight that decays like
-    :math:`e^{-\epsilon a_t}`, where epsilon is ``law.excess`` and a_t is
-    <W_t, W_mm>/||W_mm||^2. A later W would leave less to predict. What this pull still
-    was at that record is part of ``remaining``.
+    We measure omega at the first record from a tenth of the run on. Before that, omega
+    still changes: the pairs off the support pull with a weight that decays like
+    :math:`e^{-\epsilon a_t}`, where epsilon is ``law.excess`` and a_t is <W_t,
+    W_mm>/||W_mm||^2. If we measured later, less of the run would be left to predict.
+    The size of this pull at the record enters ``remaining``.
 
-    How long a run has to be follows from its level a_t, with which all transients
-    decay: a_t has to reach log(100) / min(slowest, excess, 1) at the end of the run,
-    and log(100) / excess at a tenth of it, with the rates of ``law``. We read off when
-    a_t gets there, or else extrapolate it in the two cases in which its growth is
-    known. If the length of the steps falls like :math:`t^{-c}` with 0 <= c < 1 (c = 0
-    for `NGD`, and in the end for `Polyak`), a_t grows like :math:`t^{1-c}`. If the
-    steps keep their step size, as those of `GD`, the gradient decays like
-    :math:`e^{-a_t}`, so that :math:`e^{a_t}` grows by the same amount in every step. We
-    tell the two cases, and c, by the second half of the run. In all other cases
-    ``steps_needed`` is NaN: double the number of steps until ``remaining`` is as small
-    as you need it. Under `GD` the number may be out of reach; then take `NGD`, whose
-    direction has the same limit if it selects the same tokens.
+    The required length of a run follows from its level a_t, because all transients
+    decay with it: a_t has to reach log(100) / min(slowest, excess, 1) at the end of the
+    run, and log(100) / excess at a tenth of it, with the rates of ``law``. We find the
+    iteration at which a_t gets there in the records. If it lies beyond the run, we
+    extrapolate a_t in the two cases in which its growth is known. If the length of the
+    steps falls like :math:`t^{-c}` with 0 <= c < 1 (c = 0 for `NGD`, and in the end for
+    `Polyak`), a_t grows like :math:`t^{1-c}`. If the step size is constant, as for
+    `GD`, the gradient decays like :math:`e^{-a_t}`, so that :math:`e^{a_t}` grows by
+    the same amount in every step. The second half of the run shows which of the two
+    cases applies, and what c is. In all other cases ``steps_needed`` is NaN: double the
+    number of steps until ``remaining`` is as small as you need it. Under `GD` the
+    number may be out of reach; then use `NGD`, whose direction has the same limit if it
+    selects the same tokens.
 
     A history stores W within the span of tokens and queries. If W_0 has a part outside
-    this span, we compute its norm from the first record, so iteration 0 must be
-    recorded then.
+    this span, we compute the norm of this part from the first record; in this case
+    iteration 0 must be recorded.
 
     Examples
     --------
-    In these data some pairs are off the support. C alone would predict too little.
+    In these data some pairs are off the support. C alone would predict too small an
+    error.
 
     >>> import lib
     >>> from papers.law.prediction import predict
@@ -208,7 +217,7 @@ def predict(
     inside = margins.outside_support(data, selected, law.support, run.weights(tenth))
     outside = np.hypot(inside, outside_coordinates)
 
-    # What the run did, record by record.
+    # The measured values, record by record.
     measured = np.empty(run.norm.shape)
     level = np.empty(run.norm.shape)
     for k in range(len(run.iterations)):
@@ -262,7 +271,8 @@ def _check_kind(run: History) -> None:
 def _momentum(run: History, momentum: float | None) -> float:
     """Return the momentum of the rule that made a run.
 
-    Raises ValueError if the given one is another, or if neither is known.
+    The function raises ValueError if the given momentum differs from the run's, or if
+    neither is known.
     """
     recorded = float(run.momentum[0])
     if np.isnan(recorded):
@@ -317,7 +327,7 @@ def _check_tokens(tokens: TokenSet, run: History, k: int, loss: str) -> None:
 def _check_selection(
     run: History, tokens: TokenSet, selected: np.ndarray, tenth: int
 ) -> None:
-    """Raise PremiseFails if a run selected other tokens at record `tenth`."""
+    """Raise PremiseFails if a run did not yet select these tokens at record `tenth`."""
     changed = (run.selected(tokens, tenth) != selected).sum(1)
     r = int(changed.argmax())
     reason = (
@@ -342,9 +352,9 @@ def _check_steps(run: History, law: MarginLaw, momentum: float) -> None:
 
 
 def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
-    """Return e^{-excess a}, the pull of pairs off the support at a = `level`, (runs,).
+    """Return e^{-excess a}, the pull of pairs off the support at a = `level`.
 
-    It is zero if there are no such pairs.
+    The result has the shape (runs,). It is zero if there are no such pairs.
     """
     whole = np.isinf(law.excess)
     rate = np.where(whole, 0.0, law.excess)
@@ -354,10 +364,10 @@ def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
 def _steps_needed(
     run: History, law: MarginLaw, level: np.ndarray, remaining: np.ndarray
 ) -> np.ndarray:
-    """Return after how many steps `remaining` is below SETTLED, (runs,).
+    """Return the number of steps after which `remaining` is below SETTLED.
 
-    It is NaN if this is not known. `level` and `remaining` (runs, k) are a_t and the
-    field of `Prediction` at the records.
+    The result has the shape (runs,). The number is NaN if it is not known. `level` and
+    `remaining` (runs, k) are a_t and the field of `Prediction` at the records.
     """
     slowest = np.minimum(np.minimum(law.slowest, law.excess), 1.0)
     at_end = -np.log(SETTLED) / slowest
@@ -375,8 +385,8 @@ def _steps_needed(
 def _reached(run: History, r: int, level: np.ndarray, wanted: float) -> float:
     """Return the iteration from which run r has a level of at least `wanted`.
 
-    `level` (k,) is that of the records. Beyond the run it is extrapolated by one of the
-    two laws that `predict` states; the result is NaN if neither applies.
+    `level` (k,) has the levels at the records. Beyond the run the level is extrapolated
+    by one of the two laws that `predict` states; the result is NaN if neither applies.
     """
     below = np.flatnonzero(level < wanted)
     if not below.size:
@@ -393,7 +403,8 @@ def _reached(run: History, r: int, level: np.ndarray, wanted: float) -> float:
     log_length = log_size + run.log_gradient[r, half:]
     missing = wanted - level[-1]
     if np.ptp(log_size) < CONSTANT <= np.ptp(log_length):
-        with np.errstate(over="ignore"):  # infinite if it is out of reach
+        # The result is infinite if the level is out of reach.
+        with np.errstate(over="ignore"):
             return end + steps * np.expm1(missing) / -np.expm1(-gain)
     # The length of the steps, as e^b t^(-c).
     log_t = np.log(run.iterations[half:])

@@ -23,7 +23,7 @@ from papers.law.margin_law import MarginLaw, PremiseFails, margin_law
 from papers.law.tolerances import SATURATED
 from papers.ours import claim
 
-RIDGE = 0.01  # ridge penalty of the probe, relative to the mean square of its input
+RIDGE = 0.01  # ridge penalty of the probe, divided by the mean square of its input
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class _Sentences:
 
 
 def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
-    """Select the first `count` sentences of one length, half of them with each of the
-    two extreme labels.
+    """Select the first `count` sentences of one length, half of them with the lowest
+    label and half with the highest.
 
-    The length is the least one from `shortest` to 126 word pieces that has enough rows.
-    X (1, count, length, d) holds the packaged encoder's last hidden states between
-    [CLS] and [SEP], and z (1, count, d) the hidden state of [CLS]. The head is a linear
-    probe, a ridge regression of y on the mean token; y is -1 for the lowest label and 1
-    for the highest. Raises ValueError if no length has enough rows of both labels, and
-    if `count` is odd or below 2.
+    The length is the smallest one from `shortest` to 126 word pieces for which there
+    are enough rows. X (1, count, length, d) holds the packaged encoder's last hidden
+    states between [CLS] and [SEP], and z (1, count, d) holds the hidden state of [CLS].
+    The head is a linear probe, a ridge regression of y on the mean token; y is -1 for
+    the lowest label and 1 for the highest. The function raises ValueError if no length
+    has enough rows of each of the two labels, or if `count` is odd or below 2.
     """
     from tokenizers import Tokenizer
     from transformers import AutoModel
@@ -78,7 +78,7 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
     y = np.where(rows.labels.numpy() == 0, -1.0, 1.0)
     X = hidden[:, 1:-1]
     z = hidden[:, 0]
-    # Mean token of each sentence; the head is fitted to predict y from it.
+    # The mean token of each sentence. The head is fitted to predict y from this mean.
     mean = X.mean(1)
     penalty = RIDGE * (mean**2).sum(1).mean()
     u = mean.T @ np.linalg.solve(mean @ mean.T + penalty * np.eye(count), y)
@@ -93,8 +93,8 @@ def sentences(data: TextSet, count: int, shortest: int = 12) -> _Sentences:
 class _Reading:
     """One run compared with its law.
 
-    If a hypothesis fails, `refusal` says which one, and the later fields may be
-    missing.
+    If a hypothesis of the law fails, `refusal` says which one, and the fields below it
+    may be missing.
     """
 
     iterations: np.ndarray  # (k,)
@@ -103,13 +103,14 @@ class _Reading:
     selected: np.ndarray | None = None  # (n,)
     law: MarginLaw | None = None
     residual: np.ndarray | None = (
-        # (k,) norm of W_t's part in the support's span orthogonal to W_mm; tends to C
+        # (k,): the norm of the part of W_t that is in the support's span and orthogonal
+        # to W_mm. It tends to C.
         None
     )
     left: np.ndarray | None = (
         None  # (k,) e^{-rate a_t}, the fraction of transients that remains by the law
     )
-    plain: float = np.nan  # C if every kappa were 1
+    plain: float = np.nan  # the C that would follow if every kappa were 1
 
     @property
     def ratio(self) -> float:
@@ -125,7 +126,7 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
     The residual is the part of W in the support's span that is orthogonal to W_mm. A
     run is excluded, with the reason as `refusal`, if it ends early, if its least margin
     is below SATURATED, if a hypothesis of the law fails, or if its steps are too long.
-    `tokens` are one run. There are at most `records` records after the start.
+    `tokens` has a single run. There are at most `records` records after the start.
     """
     problem = coordinates.minimal(tokens)
     tokens = problem.tokens
@@ -174,10 +175,12 @@ def read(tokens: TokenSet, rule: Rule, steps: int, records: int = 13) -> _Readin
 
 
 def claims(readings: list[_Reading]) -> list[Claim]:
-    """Check what the protocol predicts: the constant C, and that C depends on kappa.
+    """Check the predictions of the protocol: the value of C, and that C depends on
+    kappa.
 
-    Measured are the share of the runs whose C is within 1 % of the prediction, and how
-    far at least C would move if every kappa were 1. Both are NaN if all are excluded.
+    There are two measured values: the share of the runs whose C is within 1 % of the
+    prediction, and the least amount by which the predicted C of a run would change if
+    every kappa were 1. Both values are NaN if all runs are excluded.
     """
     kept = [reading for reading in readings if not reading.refusal]
     if kept:
@@ -195,7 +198,8 @@ def claims(readings: list[_Reading]) -> list[Claim]:
 def draw(readings: dict[str, list[_Reading]]) -> Figure:
     """Draw the measured constant divided by the predicted one.
 
-    `readings` are by name, of at most two data sets; excluded runs are left out.
+    `readings` has the readings of at most two data sets, by name. Excluded runs are
+    left out.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.0)
     ends = []

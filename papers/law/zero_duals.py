@@ -1,18 +1,18 @@
-"""Tight pairs whose duals are zero ("idle" pairs), and the part of W outside the span
-of the support.
+"""The law for tight pairs whose duals are zero ("idle" pairs), and the part of W
+outside the span of the support.
 
 As far as the margins of tight pairs are concerned, W = a W_mm + D log a + rest. Here D
-is the smallest element of the span of the tight A_m with <A_m, D> = 0 on the support
-and <A_k, D> >= 1 on the idle pairs k.
-Let y >= 0 be the duals of D on the idle pairs. If y_k > 0, then
+is the element of smallest norm in the span of the tight A_m with <A_m, D> = 0 on the
+support and <A_k, D> >= 1 on the idle pairs k. Let y >= 0 be the duals of D on the idle
+pairs. If y_k > 0, then
 
     g_k - a_t = log a_t + log kappa_k - log y_k - mean + o(1).
 
 This is proved if all y_k > 0 and steps are short (`notebooks/law_of_margins.md`).
 Otherwise it is an ansatz, in which a pair with y_k = 0 has the slope <A_k, D> > 1 in
-log a_t. Wrong offsets of idle pairs decay like a_t^-rate, where the rate is the least
-eigenvalue of Y^1/2 Q Y^1/2. Here Y = diag(y), and Q is the Gram matrix of the idle
-pairs after the support's span is projected out.
+log a_t. Errors in the offsets of idle pairs decay like a_t^-rate, where the rate is the
+least eigenvalue of Y^1/2 Q Y^1/2. Here Y = diag(y), and Q is the Gram matrix of the
+idle pairs after the support's span is projected out.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,9 @@ from papers.ours import claim
 from papers.saturation import log_ratios, saturated_slopes
 
 STEPS = (0.1, 0.02)  # step sizes, as shares of the longest step
-FARTHEST = 1e6  # log of the largest and the smallest multiplier that is tried
-# Why the first-order sum can be wrong.
+# the largest absolute value of the logarithm of a multiplier that we try
+FARTHEST = 1e6
+# The reason why the first-order sum can be wrong.
 EARLY = (
     "the sum knows small weights only: where little is left, first steps with "
     "even weights count"
@@ -43,8 +44,8 @@ EARLY = (
 
 
 def _second(Q: np.ndarray) -> np.ndarray:
-    """Return the duals y >= 0 of D on the idle pairs, (idle,), which maximise 1^T y -
-    y^T Q y / 2, for a positive definite Q.
+    """Return the duals y >= 0 (idle,) of D on the idle pairs, which maximise 1^T y -
+    y^T Q y / 2 for a positive definite Q.
     """
     lower = np.linalg.cholesky(Q)
     return nnls(lower.T, np.linalg.solve(lower, np.ones(len(Q))))[0]
@@ -54,9 +55,10 @@ class _ZeroDuals:
     """The law of one run with idle tight pairs, in minimal coordinates, for the
     exponential loss.
 
-    Raises PremiseFails with "zero duals" unless exactly `count` tight constraints have
-    a zero dual, with "score gaps" if a tight token scores as high as opt, and with
-    "second margin" if the slope of an idle pair without pull is too close to 1.
+    The constructor raises PremiseFails with "zero duals" unless exactly `count` tight
+    constraints have a zero dual, with "score gaps" if a tight token scores at least as
+    high as the opt token, and with "second margin" if the slope of an idle pair without
+    pull is too close to 1.
     """
 
     def __init__(self, data: TokenSet, count: int = 1) -> None:
@@ -106,8 +108,9 @@ class _ZeroDuals:
     def residual(self, level: np.ndarray) -> np.ndarray:
         """Return ||rho_0 + D log a|| at a = `level` (k,), with shape (k,).
 
-        It is the predicted norm of W's part in the span of the tight pairs, orthogonal
-        to W_mm. It is NaN if an idle pair has y_k = 0, since its offset is not known.
+        This is the predicted norm of the part of W that is in the span of the tight
+        pairs and orthogonal to W_mm. It is NaN if an idle pair has y_k = 0, because the
+        offset of such a pair is not known.
         """
         drift = np.zeros(len(self.rest))
         drift[np.isin(np.flatnonzero(self.tight), self.pairs)] = self.slopes
@@ -118,11 +121,12 @@ class _ZeroDuals:
 
 
 def _tightened(data: TokenSet, count: int = 1) -> TokenSet:
-    """Return data of one run in which `count` constraints that were slack are made
+    """Return the data of one run, changed so that `count` slack constraints become
     tight.
 
     These are the constraints with the least slack. Their tokens are moved along W_mm z.
-    Raises PremiseFails with "slack constraints" if there are fewer.
+    The function raises PremiseFails with "slack constraints" if there are fewer slack
+    constraints than `count`.
     """
     solution = token_svm(data)
     slack = np.where(solution.support[0], np.inf, solution.margins[0] - 1)
@@ -149,23 +153,25 @@ class _ZeroDualsRun:
     law: _ZeroDuals
     level: np.ndarray  # a_t
     offsets: np.ndarray  # (k, idle)
-    # Norm of W_t's part in the span of the tight pairs, orthogonal to W_mm.
+    # The norm of the part of W_t that is in the span of the tight pairs and orthogonal
+    # to W_mm.
     residual: np.ndarray
 
 
 def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
     """Train by NGD from zero and compare with the law.
 
-    `step` defaults to `law.step`. Returns a _ZeroDualsRun with records from the last
-    `decades` decades of the `steps` iterations. Raises PremiseFails if the run has not
-    selected its opt tokens, or if the offsets of the idle pairs have not converged.
+    `step` defaults to `law.step`. The function returns a _ZeroDualsRun with records
+    from the last `decades` decades of the `steps` iterations. It raises PremiseFails if
+    the run has not selected its opt tokens, or if the offsets of the idle pairs have
+    not converged.
     """
     late = np.unique(np.geomspace(steps / 10**decades, steps, 9).round().astype(int))
     data = law.tokens
     V = law.solution.W
     history = train(data, NGD(step or law.step), steps, [0, *late])
     margins.check_selection(0, margins.known(history.margins)[0, -1])
-    W = [history.weights(k + 1) for k in range(len(late))]  # record 0 is the start
+    W = [history.weights(k + 1) for k in range(len(late))]  # Record 0 is the start.
 
     # The margin level a_t = <W_t, W_mm>/||W_mm||^2, and whether the offsets of idle
     # pairs have converged.
@@ -194,11 +200,11 @@ def _run(law: Any, steps: int, decades: int = 1, step: float | None = None):
 def study(
     seeds: Sequence[int], count: int, steps: int, step: float | None = None
 ) -> tuple[list, dict[int, str]]:
-    """Train one problem per seed, with `count` tight pairs whose duals are zero.
+    """Train on one problem per seed, with `count` tight pairs whose duals are zero.
 
     `step` is NGD's step size. By default it is half of the longest one with which
-    offsets converge, but at most ||W_mm||. Returns the runs whose premises hold, and
-    for each excluded seed the reason.
+    offsets converge, but at most ||W_mm||. The function returns the runs that meet the
+    premises of the law, and for each excluded seed the reason.
     """
 
     def study_seed(seed: int):
@@ -221,8 +227,8 @@ def _last_offsets(r: Any):
 
 
 def zero_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
-    """Check the offset of a single idle pair at the end, and its slope in log a_t over
-    the last five records.
+    """Check the offset of a single idle pair at the end, and the slope of this offset
+    in log a_t over the last five records.
     """
     slopes = [np.polyfit(np.log(r.level[-5:]), r.offsets[-5:], 1)[0] for r in runs]
     offsets = [_last_offsets(r) for r in runs]
@@ -249,29 +255,30 @@ def zeros_claims(runs: Sequence[_ZeroDualsRun]) -> list[Claim]:
         }
         for name, values in parts.items():
             values = np.concatenate(values)
-            values = values[~np.isnan(values)]  # a pair with y_k = 0 has NaN
+            # The value of a pair with y_k = 0 is NaN.
+            values = values[~np.isnan(values)]
             rows.append(claim(f"zeros.{name}", values, f"{count}", len(alike)))
     return rows
 
 
 class _Pulls:
-    """The pairs (m,) of one run that ends in its opt tokens, in minimal coordinates.
+    """The pairs (m,) of one run that ends at its opt tokens, in minimal coordinates.
 
-    Over the pairs, `margins` are those at W_mm, `log_kappa` the logs of kappa, `beta`
-    the duals, and `on_support` says whether a dual is positive. `K` (m, m) is the Gram
-    matrix of the features A_m, and `Q` that of their parts outside the support's span,
-    for the pairs outside the support. `opt_scores` (n,) and `scores` (n, T-1) are the
-    scores of the opt token and of the others.
+    The arrays over pairs are the margins at W_mm (`margins`), log kappa (`log_kappa`),
+    the duals (`beta`), and whether the dual is positive (`on_support`). `K` (m, m) is
+    the Gram matrix of the features A_m. `Q` is the Gram matrix of the parts of these
+    features outside the support's span, for the pairs outside the support. `opt_scores`
+    (n,) and `scores` (n, T-1) are the scores of the opt token and of the other tokens.
 
-    They predict the norm of W outside the support's span. This norm is sqrt(w^T Q w),
-    where w_m is the sum of all pulls of a pair m outside the support. Steepest descent
-    with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of W_mm), with c the
-    pulls. To first order w_m = kappa_m e^{-mean - <A_m, rho_perp>}/eps_m, where eps_m
-    is the excess of the margin over 1. The bound is proved in
-    `notebooks/where_the_law_bends.md`, section 5.
+    These arrays predict the norm of the part of W outside the support's span. This norm
+    is sqrt(w^T Q w), where w_m is the sum of all pulls of a pair m outside the support.
+    Steepest descent with short steps has dw/da = ||W_mm||^2 c(K w) / (c . margins of
+    W_mm), with c the pulls. To first order w_m = kappa_m e^{-mean - <A_m,
+    rho_perp>}/eps_m, where eps_m is the excess of the margin over 1. The bound is
+    proved in `notebooks/where_the_law_bends.md`, section 5.
 
-    Masked tokens have no pair. Raises PremiseFails as `margin_law` does, and with
-    "partial support" or "score gaps".
+    Masked tokens have no pair. The constructor raises PremiseFails in the cases in
+    which `margin_law` does, and with "partial support" or "score gaps".
     """
 
     def __init__(self, data: TokenSet) -> None:
@@ -300,7 +307,7 @@ class _Pulls:
     def pull(self, g: np.ndarray) -> np.ndarray:
         """Return the pulls c (m,) in -n grad L = sum_m c_m A_m at margins g (m,).
 
-        They are multiplied by e^{least margin} so that they do not underflow.
+        The pulls are multiplied by e^{least margin}, so that they do not underflow.
         """
         margins = np.full(self.scores.shape, np.inf)  # the margin of a masked token
         margins[self.shown] = g
@@ -312,15 +319,15 @@ class _Pulls:
         return pulled[self.shown]
 
     def size(self, w: np.ndarray) -> float:
-        """Return the norm of W's part outside the support's span, given the sums w (m,)
-        of all pulls.
+        """Return the norm of the part of W outside the support's span, given the sums w
+        (m,) of all pulls.
         """
         rest = w[~self.on_support]
         return float(np.sqrt(max(rest @ self.Q @ rest, 0.0)))
 
     def flow(self, level: float) -> float:
-        """Return the norm of W's part outside the support's span at the margin level
-        `level`, under gradient flow from W = 0.
+        """Return the norm of the part of W outside the support's span at the margin
+        level `level`, under gradient flow from W = 0.
         """
         squared_norm = self.law.norm[0] ** 2
 
@@ -335,8 +342,8 @@ class _Pulls:
         return self.size(path.y[:, -1])
 
     def first_order(self) -> float:
-        """Return the limit of the norm of W's part outside the support's span, to first
-        order in the pulls of pairs outside the support.
+        """Return the limit of the norm of the part of W outside the support's span, to
+        first order in the pulls of pairs outside the support.
         """
         _, mean = log_ratios(
             self.log_kappa[self.on_support], self.beta[self.on_support]
@@ -355,13 +362,13 @@ def _lowest(
 ) -> float:
     """Return the minimum of <direction, o> over offsets o (m,), a float.
 
-    The constraints are <beta, o> = 0 and sum e^{slopes - o} <= e^total; all vectors are
-    (m,), and beta is positive. The result is -inf if there is no minimum up to rounding
-    (see FARTHEST), and 0 for one pair.
+    The constraints are <beta, o> = 0 and sum e^{slopes - o} <= e^total. All vectors
+    have the shape (m,), and beta is positive. The result is -inf if no multiplier with
+    a logarithm between -FARTHEST and FARTHEST gives a minimum, and 0 for a single pair.
     """
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta
-    spread[first] = 0.0  # without its rounding
+    spread[first] = 0.0  # The exact value is zero; this removes rounding errors.
     with np.errstate(divide="ignore"):
         log_spread = np.log(spread.clip(0))
 
@@ -390,11 +397,12 @@ def _bound(
 
     The bound is ||omega||^2 <= e^{total - mean} sum_m h(Y_m)/eps_m, over pairs m
     outside the support, where h(Y) = Y^2 + 1 if Y > 1, else 2 e^{Y-1}, and eps_m is the
-    margin minus 1. Here `mean` is that of log(kappa/beta) on the support, weighted by
-    beta, and e^total is the sum of all kappa. Y_m is log kappa_m - total, plus the most
-    by which the offsets on the support can lower the margin m. `K` (m, m) is the Gram
-    matrix of all pairs, `on` (m,) is True on the support, and `beta`, `margins` and
-    `slopes` (the log kappa) are (m,). Returns the bound on ||omega||.
+    margin minus 1. Here `mean` is the mean of log(kappa/beta) on the support, weighted
+    by beta, and e^total is the sum of all kappa. Y_m is log kappa_m - total, plus the
+    largest amount by which the offsets on the support can lower the margin m. `K` (m,
+    m) is the Gram matrix of all pairs, `on` (m,) is True on the support, and `beta`,
+    `margins` and `slopes` (the log kappa) have the shape (m,). The function returns the
+    bound on ||omega||.
     """
     _, mean = log_ratios(slopes[on], beta[on])
     total = np.logaddexp.reduce(slopes)
@@ -406,8 +414,8 @@ def _bound(
 
 
 def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the Gram matrix of the features of `pairs`, after the span of the pairs
-    `on` is projected out of them.
+    """Return the Gram matrix of the features of `pairs`, from which their projections
+    onto the span of the features of the pairs `on` are subtracted.
 
     `K` (m, m) is the Gram matrix of all pairs, and `on` (m,) a mask. `pairs` are
     indices or a mask.
@@ -417,22 +425,22 @@ def _beyond_span(K: np.ndarray, on: np.ndarray, pairs: np.ndarray) -> np.ndarray
 
 
 class Left(NamedTuple):
-    """The norm of W's part outside the support's span, after runs with each of `STEPS`
-    (k,).
+    """The norm of the part of W outside the support's span, after runs with each of the
+    step sizes `STEPS` (k,).
     """
 
     measured: np.ndarray
-    predicted: np.ndarray  # by the flow, at the level that each run reached
+    predicted: np.ndarray  # predicted by the flow, at the level that each run reached
     first: float  # the first-order sum
     bound: float  # the bound that we prove for the saturated flow
 
 
 def _left(problem: Any, steps: Any):
-    """Train by NGD with each of `STEPS` until all runs have about the same level, and
-    return Left.
+    """Train by NGD with each of the step sizes `STEPS` until all runs have about the
+    same level, and return Left.
 
-    `problem` is a _Pulls, and `steps` the number of iterations with the shortest step.
-    Raises PremiseFails if a run has not selected its opt tokens.
+    `problem` is a _Pulls, and `steps` is the number of iterations with the shortest
+    step. The function raises PremiseFails if a run has not selected its opt tokens.
     """
     measured = []
     predicted = []
@@ -472,7 +480,7 @@ def left_study(
 ) -> tuple[list[Left], dict[int, str]]:
     """Measure every seed of PROBLEMS[name].
 
-    Returns the results, and for each excluded seed the reason.
+    The function returns the results, and for each excluded seed the reason.
     """
 
     def study_seed(seed: int):
@@ -482,11 +490,11 @@ def left_study(
 
 
 def left_claims(runs: Sequence[Left]) -> list[Claim]:
-    """Compare the norm of W's part outside the support's span with the flow, the
+    """Compare the norm of the part of W outside the support's span with the flow, the
     first-order sum and the bound.
 
-    The deviation from the flow must be of first order in the step. The sum and the
-    bound must be larger than the measured norm.
+    The deviation from the flow must be of first order in the step size. The first-order
+    sum and the bound must be larger than the measured norm.
     """
     none = np.full(len(STEPS), np.nan)
     runs = runs or [Left(measured=none, predicted=none, first=np.nan, bound=np.nan)]

@@ -1,9 +1,10 @@
-"""Studies of networks on real data, as experiments with a protocol.
+"""Studies of networks on real data.
 
-The protocol is notebooks/confirmation.md. What is fixed in advance is in
-`confirm.toml`, and `confirm` runs it. `family` has the 21 claims and what each of them
-measures, `intervals` the two kinds of intervals, and `decide` Holm's rule. Three
-commands plan the seeds or read their files: `blinded` (the one look before a study has
-all its seeds), `judge` (the verdicts) and `simulate` (how many claims are decided if
-the effects of the first round are right).
+They are experiments with a protocol, which is notebooks/confirmation.md. `confirm.toml`
+lists what is fixed in advance, and `confirm` runs it. `family` has the 21 claims with
+their measures, `intervals` has the two kinds of intervals, and `decide` has Holm's
+rule. Three commands plan the seeds or read their files: `blinded` takes the one look
+that is allowed before a study has all its seeds, `judge` gives the verdicts, and
+`simulate` computes how many claims are decided if the effects of the first round are
+right.
 """

@@ -1,15 +1,16 @@
-"""The one blinded look: how much the steps of a rule vary over the first six seeds.
+"""The one blinded look: how much the number of steps of a rule varies over the first
+six seeds.
 
 `python -m papers.studies.blinded STUDY` prints the standard deviation, within a rule,
-of the logarithm of its steps to the last target. It is pooled over SGD, the reference,
-and the rules that a claim compares with it. The command also prints the planned
-deviation, the ratio f of the two, and the number of seeds. This number is n if f is at
-most 1, and otherwise the next whole number above n f^2, at most 1.5 n. No ratio between
-rules is shown.
+of the logarithm of the number of steps to the last target. This deviation is pooled
+over SGD, which is the reference, and the rules that a claim compares with SGD. The
+command also prints the planned deviation, the ratio f of the two, and the number of
+seeds. The number of seeds is n if f is at most 1, and otherwise the next whole number
+above n f^2, but at most 1.5 n. No ratio between rules is shown.
 
 Steps are counted to the middle of the three readings whose mean reaches the target. For
-a run that missed its target we use the horizon, since the protocol does not say what to
-use (our reading).
+a run that missed its target we use the horizon, because the protocol does not say what
+to use (our reading).
 """
 
 import argparse
@@ -35,9 +36,10 @@ class Look:
     Parameters
     ----------
     deviation
-        The pooled standard deviation within a rule of the logarithm of steps.
+        The standard deviation within a rule of the logarithm of steps, pooled over
+        rules.
     planned
-        The standard deviation that was planned for.
+        The standard deviation for which the study was planned.
     seeds
         The number of seeds from which the claims are decided.
     """
@@ -58,7 +60,8 @@ def pooled_deviation(steps: Mapping[str, np.ndarray]) -> float:
     Parameters
     ----------
     steps
-        {rule: steps (seeds,)}, finite, of equally many seeds.
+        {rule: steps (seeds,)}. All steps are finite, and all rules have the same number
+        of seeds.
 
     Returns
     -------
@@ -94,7 +97,7 @@ def seeds_needed(plan: Plan, deviation: float) -> int:
     -------
     int
         n if f, the deviation divided by the planned one, is at most 1; otherwise the
-        next whole number above n f^2, at most 1.5 n.
+        next whole number above n f^2, but at most 1.5 n.
     """
     factor = deviation / planned_deviation(plan)
     if factor <= 1:
@@ -117,7 +120,7 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
     Returns
     -------
     Look
-        The deviation, the planned one and the number of seeds.
+        The deviation, the planned deviation and the number of seeds.
 
     Raises
     ------
@@ -132,7 +135,8 @@ def look_at(plan: Plan, curves: Mapping[str, Mapping[int, Curve]]) -> Look:
         counted = [
             centred_steps(curves[rule][seed], last_target) for seed in first_seeds(plan)
         ]
-        # A run that missed its target has infinite steps; it counts as the horizon.
+        # The number of steps of a run that missed its target is infinite; it is
+        # replaced by the horizon.
         steps[rule] = np.minimum(counted, plan.horizon)
     deviation = pooled_deviation(steps)
     return Look(deviation, planned_deviation(plan), seeds_needed(plan, deviation))
@@ -151,25 +155,25 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
     name
         The name of the study.
     folder
-        The folder with the studies' folders.
+        The folder that contains the folders of the studies.
 
     Returns
     -------
     Look
-        The deviation, the planned one and the number of seeds.
+        The deviation, the planned deviation and the number of seeds.
 
     Raises
     ------
     ValueError
-        For a study without a plan, for a study that is not about speed, for one with
-        fewer than six complete seeds, for one without the file of its race, and for a
-        file that is not as the plan has it.
+        If the study has no plan, is not about speed, has fewer than six complete seeds,
+        or lacks the file of its race, or if a file does not agree with the plan.
     """
     known = confirm.plans()
     if name not in known:
         raise ValueError(f"there is no plan for {name!r}, only for {', '.join(known)}")
     plan = known[name]
-    planned_deviation(plan)  # raises ValueError for a study that is not about speed
+    # This raises ValueError for a study that is not about speed.
+    planned_deviation(plan)
     of_study = Path(folder) / name
     paths = [of_study / f"{seed}.npz" for seed in first_seeds(plan)]
     whole = sum(path.exists() for path in paths)
@@ -188,8 +192,9 @@ def blinded_look(name: str, folder: Path = FOLDER) -> Look:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, or 1 for an error, which is printed in one
-    sentence.
+    """Run the command line.
+
+    Return 0, or 1 after an error, which is printed in one sentence.
     """
     parser = argparse.ArgumentParser(
         "python -m papers.studies.blinded", description=__doc__

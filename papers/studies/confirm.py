@@ -1,11 +1,11 @@
 """Run the confirmation: fresh seeds for every claim on real data, one file per seed.
 
-`python -m papers.studies.confirm multi_nli_200 --state DIR` races two rates of each
-rule, then trains one seed after another with every rule. The file of a seed is written
-after all its rules have run, so that a file is either complete or missing. The same
-command resumes where it stopped, several processes may run it at once, and a seed that
-has a file is not trained again. confirm.toml lists what is run and how often, and
-notebooks/confirmation.md says why.
+`python -m papers.studies.confirm multi_nli_200 --state DIR` races two learning rates of
+each rule against each other, and then trains one seed after another with every rule.
+The file of a seed is written after all its rules have run, so that a file is either
+complete or missing. The same command resumes where it stopped, several processes may
+run it at once, and a seed that has a file is not trained again. confirm.toml lists what
+is run and how often, and notebooks/confirmation.md says why.
 """
 
 import argparse
@@ -42,24 +42,26 @@ class Plan:
     name
         The study, a key of `lib.training.studies.STUDIES`.
     seeds
-        How many seeds are used, from `first_seed` on.
+        How many seeds are used, counted from `first_seed`.
     rates
-        {rule: candidate rates}, beginning with that of the first round. A single
-        candidate is the rate of the rule; two candidates are raced on `race_seeds`.
+        {rule: candidate rates}, beginning with the rate of the first round. A single
+        candidate is the rate of the rule; two candidates are raced against each other
+        on `race_seeds`.
     horizon, evaluations
-        As in `Study`, in steps and in number.
+        As in `Study`: the horizon in steps, and the number of evaluations.
     deviation
-        The planned standard deviation of the logarithm of a rule's steps to the target;
-        None for a study that is not about speed.
+        The planned standard deviation of the logarithm of a rule's number of steps to
+        the target. It is None for a study that is not about speed.
     cap
-        Largest step of SNGD. If None, it is the rate of SPS.
+        The largest step of SNGD. If it is None, the largest step is the rate of SPS.
     grown
         How many of the first seeds run every rule for at least `stop_from` steps.
     stop_from
         The step after which a run of these seeds may end. If it is 0, the run ends at
-        its target like the runs of other seeds.
+        its target, like the runs of all other seeds.
     later
-        The rules of the seeds after the first `grown` ones. Empty means all rules.
+        The rules that are run on the seeds after the first `grown` ones. An empty list
+        means all rules.
     """
 
     name: str
@@ -87,7 +89,7 @@ class Plan:
 
     @property
     def numbers(self) -> range:
-        """Return the seeds from which the claims are decided."""
+        """Return the numbers of the seeds from which the claims are decided."""
         return range(TABLE["first_seed"], TABLE["first_seed"] + self.seeds)
 
     def grows(self, seed: int) -> bool:
@@ -101,7 +103,7 @@ class Plan:
         return list(self.later)
 
     def study(self, rates: Mapping[str, Sequence[float]], grows: bool = False) -> Study:
-        """Return the study with these candidate learning `rates`.
+        """Return the study with the given candidate learning `rates`.
 
         A run of a speed study ends at the first reading of its last target. If it
         measures growth (`grows`), it does not end before the step `stop_from`. Other
@@ -147,8 +149,8 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
     Raises
     ------
     ValueError
-        For fewer seeds than planned, for more than the protocol allows, and for any
-        more than planned if the study is not about speed.
+        If there are fewer seeds than planned or more than the protocol allows, or if
+        there are more than planned although the study is not about speed.
     """
     if plan.speed:
         most = math.floor(TABLE["most"] * plan.seeds)
@@ -162,19 +164,21 @@ def with_seeds(plan: Plan, seeds: int) -> Plan:
 def cost(plan: Plan, run: Curve) -> float:
     """Return the cost by which a race compares its runs; smaller is better.
 
-    In a speed study it is the number of steps to the last target, infinite if this was
-    not reached. In other studies it is minus the mean of the last four accuracies on
-    held-out training rows. It is infinite for a run that diverged.
+    In a speed study the cost is the number of steps to the last target, which is
+    infinite if the target was not reached. In other studies it is minus the mean of the
+    last four accuracies on held-out training rows. The cost of a run that diverged is
+    infinite.
     """
     steps_or_zero, accuracy_or_reading = plan.first_round.score(run)
     return steps_or_zero if plan.speed else accuracy_or_reading
 
 
 def chosen(plan: Plan, rule: str, races: Sequence[Curve]) -> float:
-    """Return the learning rate of `rule` whose median cost over the race's seeds is
-    smallest.
+    """Return the learning rate of `rule` with the smallest median cost over the seeds
+    of the race.
 
-    In a tie the rate of the first round wins. Raises ValueError if a seed is missing.
+    In a tie the rate of the first round wins. The function raises ValueError if a seed
+    is missing.
     """
     candidates = plan.rates[rule]
     if len(candidates) == 1:
@@ -198,13 +202,13 @@ class Confirmation:
     plan
         What is run.
     out
-        The folder that has the study's folder with its files.
+        The folder that contains the study's folder of result files.
     state
-        The folder of checkpoints and single runs; it may be lost.
+        The folder for checkpoints and single runs. This folder may be deleted.
     until
-        The time (`time.monotonic`) at which training ends; `OutOfTime` is raised then.
+        The time (`time.monotonic`) at which training stops with `OutOfTime`.
     say
-        The function that gets a line about each run.
+        A function that is called with one line of text about each run.
     """
 
     def __init__(
@@ -241,8 +245,9 @@ class Confirmation:
 
         SPS comes before SNGD, because the cap of SNGD is the rate of SPS if the plan
         gives none. A trial of the first round is used as a run of the race if it has
-        the same rate and the same cap. Raises ValueError if the library's code, torch
-        or the number of threads are not the planned ones, and `OutOfTime` at `until`.
+        the same rate and the same cap. The method raises ValueError if the library's
+        code, torch or the number of threads differ from the planned ones, and
+        `OutOfTime` at the time `until`.
         """
         path = self.folder / f"{RACE}.npz"
         if path.exists():
@@ -268,7 +273,8 @@ class Confirmation:
         """Run the races, and every seed that has no file yet and that no other process
         is running.
 
-        Raises ValueError as `race` does, and `OutOfTime` at the time `until`.
+        The method raises ValueError in the cases in which `race` does, and `OutOfTime`
+        at the time `until`.
         """
         decided = self.race()
         works: dict[tuple, Work] = {}
@@ -331,7 +337,7 @@ def rates(plan: Plan, race: Curves) -> dict[str, float]:
     """Return the learning rate of each rule, from the `race` and the first round's
     trials.
 
-    Raises ValueError if a run of the race is missing.
+    The function raises ValueError if a run of the race is missing.
     """
     decided: dict[str, float] = {}
     for rule in plan.rates:
@@ -353,13 +359,14 @@ def raced_runs(
     race
         The curves of the race.
     decided
-        The rates of the rules before `rule`, on which the cap of SNGD depends.
+        The rates of the rules that come before `rule`. The cap of SNGD depends on these
+        rates.
 
     Returns
     -------
     list of Curve
         The runs of the race, and the trials of the first round that are used. The list
-        is empty if the rate was given.
+        is empty if the rate was given and not raced.
     """
     known = [*race.curves, *usable_trials(plan)]
     found = [_matching(known, run) for run in _raced(plan, rule, decided)]
@@ -378,13 +385,13 @@ def _raced(plan: Plan, rule: str, decided: Mapping[str, float]) -> list[Run]:
 
 
 def refuse_other_code(path: Path, run: Curve) -> None:
-    """Raise ValueError if a run was trained with other code, another torch or other
-    threads than planned.
+    """Raise ValueError if the code, torch or the number of threads of a run differ from
+    the planned ones.
 
     Parameters
     ----------
     path
-        The file with the run; its name is in the error.
+        The file with the run. The error gives its name.
     run
         The run.
     """
@@ -417,10 +424,11 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
     Raises
     ------
     ValueError
-        With one sentence that has the name of the file. The reasons are: the file
-        cannot be read; its seed is not in the plan, or is not the one in its name; runs
-        are missing, double or unfinished; or the runs are from another study, with
-        other rates or caps, or with other code, another torch or other threads.
+        The message is one sentence with the name of the file. The possible reasons are:
+        the file cannot be read; its seed is not in the plan, or is not the one in its
+        name; runs are missing, duplicated or unfinished; the runs belong to another
+        study, or have other rates or caps; or the code, torch or the number of threads
+        differ from the planned ones.
     """
     curves = load(path)
     seeds = {run.seed for run in curves.curves}
@@ -487,8 +495,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, or 3 if the time is over, or 1 after an error,
-    which is printed.
+    """Run the command line.
+
+    Return 0, or 3 if the time is over, or 1 after an error, which is printed.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)

@@ -17,11 +17,11 @@ class Case:
     Parameters
     ----------
     word
-        The function of `papers.verdicts` that returns the verdict of an interval, in a
-        word.
+        The function of `papers.verdicts` that returns the verdict of an interval as a
+        string.
     intervals
-        The intervals, which must all give the same verdict. There are none if the claim
-        cannot be decided.
+        The intervals, which must all give the same verdict. The list is empty if the
+        claim cannot be decided.
     """
 
     word: Callable
@@ -41,7 +41,7 @@ class Case:
         """Return the smallest p at which the intervals at the level 1 - p decide the
         claim.
 
-        It is 1 if no interval decides it, or if they disagree.
+        The result is 1 if no interval decides the claim, or if the intervals disagree.
         """
         if not self.intervals:
             return 1.0
@@ -58,8 +58,8 @@ class Decision:
     Parameters
     ----------
     word
-        The verdict. It is that of the intervals at `level` if Holm's p is at most 0.05,
-        and otherwise "undecided".
+        The verdict. If Holm's p is at most 0.05, it is the verdict of the intervals at
+        `level`; otherwise it is "undecided".
     alone
         The verdict of the intervals at 95 %, without Holm's correction.
     p, holm
@@ -92,12 +92,12 @@ def decide(cases: Mapping[str, Case]) -> dict[str, Decision]:
 
     Notes
     -----
-    The protocol says that a claim is decided only if Holm's p is at most 0.05. It does
-    not say at which level the verdict is read. The verdict can depend on the level: an
-    interval at a high level may decide because it lies within [0.8, 1.25], and give
-    another verdict at 95 %. We use the level of Holm's rule (our reading), because the
-    correction does not cover the verdict at 95 %. The two differ only in such cases,
-    and both are recorded.
+    The protocol says that a claim is decided only if Holm's p is at most 0.05. The
+    protocol does not say at which level the verdict is taken. The verdict can depend on
+    the level: an interval at a high level may decide because it lies within [0.8,
+    1.25], and give another verdict at 95 %. We use the level of Holm's rule (our
+    reading), because the correction does not cover the verdict at 95 %. The verdicts at
+    the two levels differ only in such cases, and we record each of them.
     """
     p = {name: case.p for name, case in cases.items()}
     adjusted = verdicts.holm(p)  # in ascending order of p

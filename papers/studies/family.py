@@ -1,10 +1,10 @@
-"""The 21 claims of the confirmation: what each of them measures, and its possible
-words.
+"""The 21 claims of the confirmation: what each of them measures, and which verdicts are
+possible.
 
-The words, the bounds and what is measured are those of notebooks/confirmation.md. The
-measure of a claim is a function from the runs of its study to the intervals by which it
-is decided. This is one interval, or, for claims on sparsity, two intervals that must
-agree.
+The verdicts, the bounds and the measured quantities are those of
+notebooks/confirmation.md. The measure of a claim is a function from the runs of its
+study to the intervals by which it is decided. This is one interval, or, for claims on
+sparsity, two intervals that must agree.
 """
 
 import math
@@ -35,9 +35,9 @@ Interval = MeanInterval | RankInterval
 
 REFERENCE = "SGD"  # the reference rule: step counts are divided by its step count
 LAST = 4  # number of final evaluations over which an accuracy is averaged
-ROUNDING = 1e-6  # relative rounding of a fitted reading; readings are float32
+ROUNDING = 1e-6  # relative rounding error of a fitted reading; readings are float32
 PARTS = ("K", "Q", "V")
-# The last test accuracy on IMDb in paper C, for model size 3.
+# Paper C's last test accuracy on IMDb, for model size 3.
 PAPER_ACCURACY = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
 FIGURES = {
     "fig1": "multi_nli_200",
@@ -56,13 +56,13 @@ class Runs:
     Parameters
     ----------
     plan
-        What was planned.
+        The plan of the study.
     seeds
         The seeds that are used, in their order.
     curves
         {rule: {seed: run}}; not every rule runs every seed.
     configuration
-        The study's configuration, as its files have it.
+        The study's configuration, as it is in the files of the study.
     race
         The curves of the race that chose the rates.
     rates
@@ -83,7 +83,7 @@ class Runs:
 
     @property
     def targets(self) -> list[float]:
-        """Return the training losses to which steps are counted.
+        """Return the target training losses, up to which steps are counted.
 
         Claims are decided by the last one.
         """
@@ -97,19 +97,19 @@ class FamilyClaim:
     Parameters
     ----------
     name
-        As in the protocol's table, such as "fig1.adam".
+        The name of the claim in the protocol's table, such as "fig1.adam".
     study
         The study whose runs decide it.
     text
         What the paper says, in words.
     word
-        The function of `papers.verdicts` that returns the verdict of an interval, in a
-        word.
+        The function of `papers.verdicts` that returns the verdict of an interval as a
+        string.
     measure
         A function from the study's runs to the intervals by which the claim is decided.
     beside
-        A function from the study's runs to further numbers, on which the verdict does
-        not depend, {name: value}.
+        A function from the study's runs to further numbers {name: value}, on which the
+        verdict does not depend.
     rules
         The rules that are compared.
     """
@@ -141,7 +141,7 @@ def centred_steps(run: Curve, target: float) -> float:
     -------
     float
         The step of the middle one of the first three readings whose mean is at most
-        `target`; infinite if the run missed it.
+        `target`. It is infinite if the run missed the target.
     """
     reached = run.readings() <= target
     if not reached.any():
@@ -151,12 +151,15 @@ def centred_steps(run: Curve, target: float) -> float:
 
 
 def late_steps(run: Curve, target: float) -> float:
-    """Return the steps of a run to a target as the first round counted them."""
+    """Return the number of steps of a run to a target, counted as in the first
+    round.
+    """
     return run.steps_to(target)
 
 
 def isotonic_steps(run: Curve, target: float, last_target: float) -> float:
-    """Return the steps at which a falling fit of the readings reaches a target.
+    """Return the number of steps after which a falling fit of the readings reaches a
+    target.
 
     Parameters
     ----------
@@ -165,16 +168,16 @@ def isotonic_steps(run: Curve, target: float, last_target: float) -> float:
     target
         The training loss.
     last_target
-        The last target of the study. Readings after it was reached are left out (our
-        reading). So it makes no difference that some runs went on to measure their
-        norms.
+        The last target of the study. Readings after this target was reached are left
+        out (our reading). So it makes no difference that some runs continued so that
+        their norms could be measured.
 
     Returns
     -------
     float
         The first step at which the isotonic (never rising) least-squares fit of the
-        single readings is at most `target`. It is at least one interval of the clock,
-        and infinite if the run missed the target.
+        single readings is at most `target`. The result is at least one interval of the
+        clock. It is infinite if the run missed the target.
     """
     at = run.clock["at"]
     losses = run.clock["loss"].astype(float)
@@ -193,35 +196,37 @@ def isotonic_steps(run: Curve, target: float, last_target: float) -> float:
 def steps_interval(
     steps: np.ndarray, reference: np.ndarray, tick: float, ranked: bool = False
 ) -> Interval:
-    """Return the interval of the ratio of steps to those of the reference.
+    """Return the interval of the number of steps divided by that of the reference.
 
     Parameters
     ----------
     steps, reference
-        Steps to the target, (seeds,), paired by seed; infinite where a run missed it.
+        The numbers of steps to the target, (seeds,), paired by seed. They are infinite
+        where a run missed the target.
     tick
-        The interval of the clock, in steps. A count can be wrong by half of it in
-        either direction. So (tick / steps)^2 / 12 is added to the variance of a
-        logarithm for each run, averaged over the seeds.
+        The interval of the clock, in steps. A count can be wrong by half of this
+        interval in either direction. So (tick / steps)^2 / 12 is added to the variance
+        of a logarithm for each run, averaged over the seeds.
     ranked
-        Whether the interval is that of signed ranks, which is used if a run of the
-        study missed its target. Rounding adds nothing to it, because the protocol has
-        no term for this.
+        Whether to return the interval from signed ranks, which is used if a run of the
+        study missed its target. Rounding adds nothing to this interval, because the
+        protocol has no term for it.
 
     Returns
     -------
     MeanInterval or RankInterval
-        At the level 0.95.
+        The interval at the level 0.95.
 
     Raises
     ------
     ValueError
-        For fewer than two seeds, and for a run that missed its target unless `ranked`.
+        If there are fewer than two seeds, or if a run missed its target and `ranked` is
+        false.
     """
     steps = np.asarray(steps, dtype=float)
     reference = np.asarray(reference, dtype=float)
     if ranked:
-        # Infinite minus infinite, if both runs missed the target.
+        # If both runs missed the target, this is infinity minus infinity.
         with np.errstate(invalid="ignore"):
             return rank_interval(np.log(steps) - np.log(reference))
     rounding = tick**2 / 12 * (1 / steps**2 + 1 / reference**2)
@@ -229,8 +234,8 @@ def steps_interval(
 
 
 def named_rules(study: str) -> list[str]:
-    """Return the rules of a speed study that a claim on speed compares, the reference
-    first.
+    """Return the rules of a speed study that the claims about speed compare, the
+    reference first.
 
     Parameters
     ----------
@@ -257,8 +262,8 @@ def _ratio(runs: Runs, rule: str, count: Callable[[Curve], float]) -> Interval:
     """Return the interval of count(run of `rule`) divided by count(run of the
     reference).
 
-    Signed ranks are used if any run missed its target, of the rules that a claim
-    compares.
+    Signed ranks are used if any run of the rules that the claims compare missed its
+    target.
     """
     counted = {}
     for each in named_rules(runs.plan.name):
@@ -330,10 +335,10 @@ def ends(interval: Interval) -> list[float]:
 
 
 def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, for every weight matrix, its norm at the start, its norm after `step`
-    steps, and the sum of its squared steps until then, (matrices,) each.
+    """Return, for every weight matrix, the norm at the start, the norm after `step`
+    steps, and the sum of the squared steps until then, as three arrays (matrices,).
 
-    Raises ValueError if the run was not evaluated after `step` steps.
+    The function raises ValueError if the run was not evaluated after `step` steps.
     """
     found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
     if len(found) == 0:
@@ -373,8 +378,8 @@ def smallest_log_growth(run: Curve, step: int) -> float:
 
 
 def smallest_beyond_walk(run: Curve, step: int) -> float:
-    """Return the smallest value, over weight matrices, of the growth minus that of a
-    random walk.
+    """Return the smallest value, over weight matrices, of the growth minus the growth
+    of a random walk.
 
     The random walk has steps of the same lengths. The arguments are those of
     `smallest_log_growth`. The first round used this measure.
@@ -408,10 +413,10 @@ def _beside_growth(rule: str, runs: Runs) -> dict:
 
 
 def _matched(runs: Runs, rules: tuple[str, str], name: str, along: str) -> np.ndarray:
-    """Return the metric `name` of two rules at the point where both reach the same
-    level of the metric `along`.
+    """Return the metric `name` of two rules, each at the point at which it reaches a
+    common level of the metric `along`.
 
-    The result is (2, seeds).
+    The result has the shape (2, seeds).
     """
     pairs = zip(runs.of(rules[0]), runs.of(rules[1]), strict=True)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
@@ -433,9 +438,9 @@ def late_accuracy(run: Curve) -> float:
 
 
 def _row_variance(apart: np.ndarray) -> float:
-    """Return the variance that a finite number of test rows leaves in a mean.
+    """Return the variance of a mean that is due to the finite number of test rows.
 
-    `apart` are paired differences (seeds, rows). The mean is that over seeds and rows.
+    `apart` has the paired differences (seeds, rows). The mean is over seeds and rows.
     """
     return float(apart.mean(0).var(ddof=1) / apart.shape[1])
 
@@ -463,7 +468,10 @@ def _beside_sparsity(part: str, runs: Runs) -> dict:
 
 
 def _tokens_used(runs: Runs, rule: str) -> np.ndarray:
-    """Return the share of tokens attended to in the last layer, (seeds, reviews)."""
+    """Return the share of tokens attended to in the last layer.
+
+    The result has the shape (seeds, reviews).
+    """
     shares = []
     for run in runs.of(rule):
         used = run.end["last.tokens_used"][:, -1].astype(float)
@@ -578,7 +586,8 @@ def _family() -> dict[str, FamilyClaim]:
 FAMILY = _family()
 
 
-# The gate: the accuracy without which paper C's claims on a rule are not decided.
+# The gate: the accuracy that a rule must reach for paper C's claims about it to be
+# decided.
 
 
 def gate_on_reviews(runs: Runs, rule: str) -> str:
@@ -594,10 +603,11 @@ def gate_on_reviews(runs: Runs, rule: str) -> str:
     Returns
     -------
     str
-        A reason in two cases: if the mean accuracy is below the paper's minus two
-        standard deviations over the seeds, or if the accuracy of a seed is not above
-        0.5 by two standard errors of the test rows. Otherwise "". The accuracy is that
-        at the end on all test reviews, since the paper's is its last one (our reading).
+        A reason in two cases: if the mean accuracy is below the paper's accuracy minus
+        two standard deviations over the seeds, or if the accuracy of some seed is not
+        above 0.5 by two standard errors of the test rows. Otherwise the result is "".
+        The accuracy is the one at the end on all test reviews, because the paper's is
+        its last one (our reading).
     """
     hits = [run.hits for run in runs.of(rule)]
     accuracy = np.array([row.mean() for row in hits])

@@ -1,8 +1,8 @@
 """The two kinds of intervals by which the confirmation is decided: t intervals, and
 intervals from signed ranks.
 
-Both have `estimate`, `low`, `high` and `level`, so that the functions of
-`papers.verdicts` can use them like an `Interval`.
+Each kind has `estimate`, `low`, `high` and `level`, so that the functions of
+`papers.verdicts` can use it like an `Interval`.
 """
 
 import math
@@ -21,7 +21,7 @@ class MeanInterval:
     """The t interval of a mean over seeds, from its mean, variance and number of seeds.
 
     The half width is sqrt((t s)^2 / n + (z sigma)^2), with the quantiles t of the t
-    distribution and z of the normal one.
+    distribution and z of the normal distribution.
 
     Parameters
     ----------
@@ -32,12 +32,13 @@ class MeanInterval:
     seeds
         n, the number of seeds.
     other_variance
-        sigma^2, a variance of the mean that does not shrink with the seeds, such as
-        that of a finite number of test rows.
+        sigma^2, a variance of the mean that does not shrink with the number of seeds,
+        such as the variance due to a finite number of test rows.
     geometric
-        Whether `mean` is that of logarithms; the ends are then ratios.
+        Whether `mean` is a mean of logarithms. If so, the ends of the interval are
+        ratios.
     level
-        The probability that the interval covers.
+        The probability with which the interval covers the true value.
     """
 
     mean: float
@@ -49,7 +50,7 @@ class MeanInterval:
 
     @property
     def estimate(self) -> float:
-        """Return the mean over the seeds, which is the geometric mean for ratios."""
+        """Return the mean over the seeds; for ratios this is the geometric mean."""
         return self._shown(self.mean)
 
     @property
@@ -71,7 +72,7 @@ class MeanInterval:
     def _shown(self, value: float) -> float:
         if not self.geometric:
             return value
-        # At a level near 1 an end leaves the range of floating point numbers.
+        # At a level near 1, an end may be outside the range of floating point numbers.
         return math.exp(value) if value < 700 else math.inf
 
 
@@ -81,19 +82,19 @@ def difference_interval(values: ArrayLike, other_variance: float = 0.0) -> MeanI
     Parameters
     ----------
     values
-        Differences, (seeds,), of at least two seeds.
+        The differences, (seeds,), of at least two seeds.
     other_variance
         As in `MeanInterval`.
 
     Returns
     -------
     MeanInterval
-        At the level 0.95.
+        The interval at the level 0.95.
 
     Raises
     ------
     ValueError
-        For fewer than two seeds, and for a difference that is not finite.
+        If there are fewer than two seeds, or if a difference is not finite.
     """
     values = _checked(values)
     return MeanInterval(
@@ -113,17 +114,17 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
         Positive ratios, (seeds,), of at least two seeds.
     log_variance
         A variance of one seed's logarithm in addition to the variance over the seeds,
-        such as that of rounding to the clock. The two are added.
+        such as the variance due to rounding to the clock. The two variances are added.
 
     Returns
     -------
     MeanInterval
-        At the level 0.95, of ratios.
+        The interval of ratios, at the level 0.95.
 
     Raises
     ------
     ValueError
-        For fewer than two seeds, and for a ratio that is not positive and finite.
+        If there are fewer than two seeds, or if a ratio is not positive and finite.
     """
     quotients = np.asarray(ratios, dtype=float)
     if (quotients <= 0).any():
@@ -136,8 +137,9 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
 
 
 def _checked(values: ArrayLike) -> np.ndarray:
-    """Return `values` as floats (seeds,), or raise ValueError unless there are two or
-    more, and all are finite.
+    """Return `values` as floats (seeds,).
+
+    Raise ValueError unless there are at least two and all are finite.
     """
     checked = np.asarray(values, dtype=float)
     if checked.ndim != 1 or len(checked) < 2:
@@ -153,21 +155,23 @@ def _checked(values: ArrayLike) -> np.ndarray:
 class RankInterval:
     """The interval of the Hodges-Lehmann estimate, by Wilcoxon's signed ranks.
 
-    The Walsh averages of n values are the n (n + 1) / 2 means of two of them, each
-    value with itself included. The estimate is their median. At the level 1 - alpha the
-    interval reaches from the k-th smallest to the k-th largest average. Here k is the
-    largest number such that the sum of signed ranks is below k with a probability of at
-    most alpha / 2. If there is no such k >= 1, the interval contains all numbers.
+    The Walsh averages of n values are the n (n + 1) / 2 means of two values, including
+    each value with itself. The estimate is the median of the Walsh averages. At the
+    level 1 - alpha the interval reaches from the k-th smallest to the k-th largest
+    Walsh average. Here k is the largest number such that the sum of signed ranks is
+    below k with a probability of at most alpha / 2. If there is no such k >= 1, the
+    interval contains all numbers.
 
     Parameters
     ----------
     lower, upper
         The sorted Walsh averages of logarithms, (n (n + 1) / 2,), from which the lower
-        and the upper end are computed. They differ only where an average is unknown:
-        where both runs of a seed missed the target, and where the runs of one seed give
-        infinity and those of another minus infinity.
+        and the upper end are computed. `lower` and `upper` differ only where an average
+        is unknown. This is so where both runs of a seed missed the target, and where
+        the runs of one seed give infinity and the runs of another seed give minus
+        infinity.
     middle
-        The logarithm of the estimate; NaN if no average is known.
+        The logarithm of the estimate. It is NaN if no average is known.
     seeds
         n, the number of seeds.
     level
@@ -195,8 +199,8 @@ class RankInterval:
 
     @property
     def high(self) -> float:
-        """Return the upper end, infinite if the runs do not bound the ratio from
-        above.
+        """Return the upper end, which is infinite if the runs do not bound the ratio
+        from above.
         """
         k = self._rank()
         return math.exp(self.upper[-k]) if k else math.inf
@@ -238,29 +242,29 @@ def signed_rank_distribution(seeds: int) -> np.ndarray:
 
 
 def rank_interval(logs: ArrayLike) -> RankInterval:
-    """Return the Hodges-Lehmann interval of paired ratios, for some of which only a
-    bound is known.
+    """Return the Hodges-Lehmann interval of paired ratios, even if only a bound is
+    known for some of them.
 
     Parameters
     ----------
     logs
-        Logarithms of the ratios, (seeds,). An entry is infinite if the run missed its
-        target, minus infinite if the run of the reference did, and NaN if both did. NaN
-        is replaced by infinity for the upper end, and by minus infinity for the lower
-        one.
+        The logarithms of the ratios, (seeds,). An entry is infinity if the run missed
+        its target, minus infinity if the run of the reference missed it, and NaN if
+        both runs missed it. NaN is replaced by infinity for the upper end, and by minus
+        infinity for the lower end.
 
     Returns
     -------
     RankInterval
-        At the level 0.95. The average of an infinite and a minus infinite value is not
-        defined. It is replaced by minus infinity for the lower end, and by infinity for
-        the upper one. The estimate is the median of the averages that are defined (our
-        reading).
+        The interval at the level 0.95. The average of infinity and minus infinity is
+        not defined. It is replaced by minus infinity for the lower end, and by infinity
+        for the upper end. The estimate is the median of the averages that are defined
+        (our reading).
 
     Raises
     ------
     ValueError
-        For fewer than two seeds.
+        If there are fewer than two seeds.
     """
     values = np.asarray(logs, dtype=float)
     if values.ndim != 1 or len(values) < 2:
@@ -268,7 +272,7 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
             f"an interval needs two seeds or more, got shape {values.shape}"
         )
     first, second = np.triu_indices(len(values))
-    with np.errstate(invalid="ignore"):  # infinite minus infinite is NaN, as intended
+    with np.errstate(invalid="ignore"):  # Infinity minus infinity is NaN, as intended.
         averages = (values[first] + values[second]) / 2
     undefined = np.isnan(averages)
     defined = averages[~undefined]
@@ -283,8 +287,8 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
 def _median(values: np.ndarray) -> float:
     """Return the median of values (k,), which may be infinite but not NaN.
 
-    It is NaN if there are none, or if the two middle values are infinite with opposite
-    signs.
+    The median is NaN if there are no values, or if the two middle values are infinite
+    with opposite signs.
     """
     if len(values) == 0:
         return math.nan

@@ -1,12 +1,12 @@
-"""Decide the claims of the confirmation by its protocol: each claim gets an interval,
-its p, Holm's p and a verdict.
+"""Decide the claims of the confirmation by its protocol: each claim gets an interval, a
+p, Holm's p and a verdict.
 
 `python -m papers.studies.judge` decides the family of 21 claims from the files of the
 seeds in figures/desk/confirm. If a study has fewer seeds than it needs, the command
-stops with an error. With `--hours-ended`, which says that no more seeds will run, it
-goes on, and every verdict says on how many seeds it rests. If studies are given as
-arguments, only their claims are decided. The claims of all other studies then enter
-Holm's rule with p = 1, which can only make a verdict harder to reach.
+stops with an error. With `--hours-ended`, which means that no more seeds will be run,
+it continues, and every verdict says from how many seeds it is decided. If studies are
+given as arguments, only their claims are decided. The claims of all other studies then
+enter Holm's rule with p = 1, which can only make a verdict harder to reach.
 """
 
 import argparse
@@ -46,22 +46,24 @@ class Verdict:
     Parameters
     ----------
     claim, study, text
-        The claim's name in the protocol, the study whose runs decide it, and what the
-        paper says.
+        The claim's name in the protocol, the study whose runs decide the claim, and
+        what the paper says.
     estimate, low, high
-        The estimate and its interval at 95 %; NaN if the claim cannot be decided.
+        The estimate and its interval at 95 %. They are NaN if the claim cannot be
+        decided.
     alone
-        The word of that interval, without the correction.
+        The verdict of that interval, without the correction.
     p, holm
-        The claim's p and Holm's adjusted one.
+        The claim's p, and its p adjusted by Holm's rule.
     word
         The verdict, by Holm's rule.
     seeds, planned
         From how many seeds the claim is decided, and how many were planned for it.
     notes
-        Remarks on the verdict, such as "after 19 epochs", or why there is none.
+        Remarks on the verdict, such as "after 19 epochs", or the reason why there is no
+        verdict.
     beside
-        Further numbers, which the verdict does not depend on, {name: value}.
+        Further numbers {name: value}, on which the verdict does not depend.
     """
 
     claim: str
@@ -89,25 +91,26 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
     Parameters
     ----------
     plan
-        The plan, as confirm.toml has it.
+        The plan as in confirm.toml.
     folder
-        The folder with the studies' folders.
+        The folder that contains the folders of the studies.
     hours_ended
-        Whether the claims are decided even from fewer seeds than needed.
+        Whether the claims are decided even if there are fewer seeds than needed.
 
     Returns
     -------
     Runs or None
-        The runs; the plan in it has the number of seeds that the blinded look asks for.
-        None if no seed is complete and `hours_ended` is true.
+        The runs. Their plan has the number of seeds that the blinded look requires. The
+        result is None if no seed is complete and `hours_ended` is true.
 
     Raises
     ------
     ValueError
-        With one sentence: if the file of the race is missing, if seeds of the study are
-        missing and `hours_ended` is false, if two files belong to one seed or a file to
-        none, if there is a seed beyond the number needed, if two files have other data
-        or networks, and if a file is not as the plan has it.
+        The message is one sentence. The possible reasons are: the file of the race is
+        missing; seeds of the study are missing and `hours_ended` is false; two files
+        belong to one seed, or a file belongs to none; there is a seed beyond the number
+        needed; two files differ in their data or networks; or a file does not agree
+        with the plan.
     """
     of_study = Path(folder) / plan.name
     paths = [path for path in sorted(of_study.glob("*.npz")) if path.stem != RACE]
@@ -182,8 +185,8 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
 
 
 def _refuse_other_data(paths: Sequence[Path], kept: Sequence[Curves]) -> None:
-    """Raise ValueError if a file's data or network differ from those of the first
-    file.
+    """Raise ValueError if the data or the network of a file differ from those of the
+    first file.
     """
     for path, curves in zip(paths, kept, strict=True):
         if curves.configuration["problem"] != kept[0].configuration["problem"]:
@@ -208,9 +211,10 @@ def gate(claim: FamilyClaim, runs: Runs) -> str:
     Returns
     -------
     str
-        In the study on reviews, the reason why the first of the rules fails the gate of
-        paper C. In other studies the gate is that of the first round: the mean test
-        accuracy of the best rule must exceed that of every plain classifier.
+        In the study on reviews, a reason why the first of the claim's rules that fails
+        does not pass the gate of paper C. In all other studies the gate is that of the
+        first round: the mean test accuracy of the best rule must exceed that of every
+        plain classifier.
     """
     if claim.study == REVIEWS:
         reasons = [gate_on_reviews(runs, rule) for rule in claim.rules]
@@ -314,8 +318,8 @@ def _verdict(
 
 
 def _seeds(claim: FamilyClaim, runs: Runs | None) -> tuple[int, int]:
-    """Return how many seeds were planned for a claim, and from how many seeds it is
-    decided.
+    """Return how many seeds were planned for a claim, and from how many seeds the claim
+    is decided.
     """
     if runs is None:
         plan = confirm.plans()[claim.study]
@@ -352,8 +356,8 @@ def _notes(claim: FamilyClaim, runs: Runs, case: Case, decision: Decision) -> li
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form for JSON, with floats that are not finite as words and
-    tuples as lists.
+    """Return a value in a form for JSON: floats that are not finite become strings, and
+    tuples become lists.
     """
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
@@ -383,9 +387,9 @@ def in_words(verdict: Verdict) -> str:
 def _shown(value: Any) -> str:
     """Write an entry of `Verdict.beside`.
 
-    A float has three digits, the items of a list are separated by commas, and those of
-    a mapping are written as "name: item" and separated by semicolons. Other values are
-    written as str writes them.
+    A float has three digits. The items of a list are separated by commas. The items of
+    a mapping are written as "name: item" and separated by semicolons. All other values
+    are written as str writes them.
     """
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_shown(each)}" for name, each in value.items())
@@ -397,8 +401,9 @@ def _shown(value: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, or 1 for an error, which is printed in one
-    sentence.
+    """Run the command line.
+
+    Return 0, or 1 after an error, which is printed in one sentence.
     """
     parser = argparse.ArgumentParser(
         "python -m papers.studies.judge", description=__doc__

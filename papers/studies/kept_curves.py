@@ -1,5 +1,5 @@
-"""Check claims on the stored curves of a study, and draw them: what papers A and C
-share.
+"""Check claims on the stored curves of a study, and draw these curves, for papers A and
+C.
 """
 
 import re
@@ -18,10 +18,11 @@ from papers import pieces, verdicts
 from papers.verdicts import BOUNDS, UNDECIDED, Interval
 
 FEWEST = 3  # with fewer seeds there is no verdict
-LEAD = 1e-9  # an accuracy must exceed a plain classifier's by more than rounding
+# An accuracy must exceed a plain classifier's by more than rounding errors.
+LEAD = 1e-9
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
-# For each figure, the study whose curves it draws and from which its claims are
-# decided.
+# For each figure, the study whose curves it draws. The claims of the figure are decided
+# from the same curves.
 STUDIES = {
     "fig1": "multi_nli_200",
     "fig4": "civil_comments_400",
@@ -30,7 +31,7 @@ STUDIES = {
     "vit": "vit_48000",
     "imdb": "imdb_256",
 }
-# Data that are not public, by the revision that a study used.
+# Texts about data that are not public, by the revision that a study used.
 PRIVATE = {
     "cfabc82d805f2592": "MultiNLI, a private sample (about a tenth of the "
     "training pairs)",
@@ -42,8 +43,8 @@ PRIVATE = {
 def kept(name: str) -> Curves:
     """Return the committed curves of a study, or of a figure in `STUDIES`.
 
-    Raises FileNotFoundError if there are none, and ValueError if they have fewer than
-    FEWEST seeds.
+    The function raises FileNotFoundError if there are none, and ValueError if they have
+    fewer than FEWEST seeds.
     """
     name = STUDIES.get(name, name)
     curves = load(files.ROOT / f"figures/desk/{name}.npz")
@@ -60,10 +61,10 @@ def judge(
     """Return a claim with its verdict and its p.
 
     `measure()` returns the rest of the claim's text, and one or more intervals. `word`
-    is the function of `papers.verdicts` that returns the verdict of an interval; all
-    intervals must agree. The claim shows the first interval, and the largest p of all.
-    If the study cannot decide the claim, `measure` is not called; the claim is
-    undecided, has no p and says why.
+    is the function of `papers.verdicts` that returns the verdict of an interval; the
+    intervals must all give the same verdict. The claim shows the first interval, and
+    the largest p of all intervals. If the study cannot decide the claim, `measure` is
+    not called. Then the claim is undecided, has no p, and says why.
     """
     bound = BOUNDS[word]
     seeds = len(curves.seeds())
@@ -128,7 +129,7 @@ def edges(curves: Curves) -> str:
 
     Rules whose rate was given are left out. So is SPS at its largest rate, which is its
     cap, if the cap binds in less than 1 % of the steps. A rule with several rates and
-    no trials is listed. The result is "" if no rule is.
+    no trials is listed. The result is "" if no rule is listed.
     """
     at_edge = []
     for rule, rate in curves.rates().items():
@@ -146,8 +147,8 @@ def edges(curves: Curves) -> str:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Return numbers for a record: accuracy and learning rate of each rule, accuracies
-    of plain classifiers, seeds and hours.
+    """Return numbers for a record: the accuracy and learning rate of each rule, the
+    accuracies of plain classifiers, the number of seeds, and the hours.
     """
     known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
     for rule, rate in curves.rates().items():
@@ -173,10 +174,10 @@ def ends(name: str, interval: Interval) -> dict[str, Number]:
 
 
 def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
-    """Draw the median over those runs, each a pair (x, values), that have not ended
-    yet, and a mark at the end of each run.
+    """Draw, at each x, the median over the runs that have not ended yet, and a mark at
+    the end of each run.
 
-    All runs have the same x, up to their ends.
+    A run is a pair (x, values). All runs have the same x, up to their ends.
     """
     longest = max((x for x, _ in runs), key=len)
     padded = np.full((len(runs), len(longest)), np.nan)
@@ -207,7 +208,7 @@ def losses(ax: Axes, curves: Curves) -> None:
 
 
 def accuracies(ax: Axes, curves: Curves) -> None:
-    """Draw the test accuracy over steps on sampled rows.
+    """Draw the test accuracy on sampled rows over the number of steps.
 
     A mark is the mean over seeds of the accuracy at the end, on all rows. The dotted
     line is the best plain classifier.
@@ -217,7 +218,7 @@ def accuracies(ax: Axes, curves: Curves) -> None:
         runs = curves.runs(rule)
         look = plots.look(rule)
         known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
-        # The first evaluation is left out, because the untrained network guesses.
+        # The first evaluation is left out, because the untrained network only guesses.
         later = [(x[1:], accuracy[1:]) for x, accuracy in known]
         medians(ax, later, rule)
         last = 100 * np.mean([run.hits.mean() for run in runs])
@@ -278,11 +279,11 @@ def caption(
     stop: str = "",
     size: str = "reduced",
 ) -> str:
-    """Write the caption of figure `number`; its first sentence, with `marks`, is
-    written below the picture.
+    """Write the caption of figure `number`.
 
-    The other sentences are about the setting, the rates and the verdicts. `chosen` says
-    how the rates were chosen, up to a full stop. `stop` is added after the number of
+    The first sentence of the caption, with `marks`, is written below the picture. The
+    other sentences are about the setting, the rates and the verdicts. `chosen` says how
+    the rates were chosen, up to a full stop. `stop` is added after the number of
     epochs. `size` compares the network with that of the paper.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
@@ -310,7 +311,7 @@ def caption(
 
 
 def _setting(curves: Curves, stop: str) -> str:
-    """Describe data, network, batch, steps, seeds and learning rates in words."""
+    """Describe the data, network, batch, steps, seeds and learning rates in words."""
     study = curves.configuration
     problem = curves.configuration["problem"]
     epochs = study["horizon"] * study["batch"] / problem["rows"]

@@ -2,9 +2,9 @@
 
 `python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture
 to runs/redrawn/ and prints each study's verdicts in words. It trains nothing. If all
-studies are drawn, it also prints the p values of all verdicts and draws the verdicts as
-verdicts.png, of which figures/verdicts.png is a copy. If a study has no stored curves,
-the command says so and leaves it out.
+studies are drawn, the command also prints the p values of all verdicts, and draws the
+verdicts as verdicts.png, of which figures/verdicts.png is a copy. If a study has no
+stored curves, the command says so and leaves the study out.
 """
 
 import argparse
@@ -48,8 +48,8 @@ def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
     return draw(curves, kept_curves.kept("imdb"))
 
 
-# For film reviews, the network of the paper's size is drawn together with a reduced
-# one.
+# For film reviews, we draw the network of the paper's size together with a reduced
+# network.
 PICTURES["imdb_paper"] = {
     "mirror_imdb": (
         reviews.accuracy_table,
@@ -75,12 +75,12 @@ REVIEW_TABLES = (
     reviews.attention_table,
 )
 OTHER_FAMILY = "imdb_paper"
-# Paper A's sentence "norms grow" was read as a claim after the runs, so that it is in
-# no family.
+# We read paper A's sentence "norms grow" as a claim only after the runs, so that this
+# claim is in no family.
 LATER = "fig7.grows."
 
 # These claims were decided at first. We dropped them later, because the papers do not
-# make them or because their rule is no longer run.
+# make them, or because the rule that they are about is no longer run.
 GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
@@ -99,11 +99,11 @@ def _judged() -> dict[str, Claim]:
 
 
 def _family() -> dict[str, tuple[Claim, float]]:
-    """Return every claim of the family with its p, adjusted by Holm's rule, by id in
+    """Return every claim of the family with its p adjusted by Holm's rule, by id and in
     ascending order of p.
 
-    A claim that was given up, or could not be decided, enters Holm's rule with p = 1,
-    so that leaving it out makes no other verdict easier to reach.
+    A claim that was dropped, or could not be decided, enters Holm's rule with p = 1. So
+    dropping it makes no other verdict easier to reach.
     """
     claims = {id: claim for id, claim in _judged().items() if not id.startswith(LATER)}
     p = dict.fromkeys(GIVEN_UP, 1.0)
@@ -116,8 +116,8 @@ def _family() -> dict[str, tuple[Claim, float]]:
 def _of_papers(judged: dict[str, tuple[Claim, float]]) -> list[Claim]:
     """Return the claims that the papers make.
 
-    On the growth of layers, the paper's claim is that "norms grow"; the others are our
-    own and are left out.
+    About the growth of layers, the paper claims only that "norms grow". All other
+    claims about growth are our own and are left out.
     """
     theirs = [claim for claim, _ in judged.values() if claim.kind != "finding"]
     return theirs + [claim for id, claim in _judged().items() if id.startswith(LATER)]
@@ -184,7 +184,7 @@ SENTENCES = {  # what the papers say, in short, with the rules' usual names
     "l1.1 sparser": r"weights are sparser under $\ell_{1.1}$",
 }
 SHADE = {verdicts.BOUNDS[word]: side for word, side in verdicts.SIDES.items()}
-# What the claims that are not judged are about, by the beginning of their ids.
+# What the claims without a verdict are about, by the beginning of their ids.
 SILENT = {"imdb": "accuracy", "sparsity": "sparsity", "attention": "sharpness"}
 VERDICT_WORDS = {
     verdicts.REPRODUCED: "as the paper",
@@ -209,9 +209,9 @@ def _block(
 ) -> None:
     """Draw the claims with one unit, one per row: interval, number and two verdicts.
 
-    The shade of a row is where the paper's claim wants the whole interval. The second
-    verdict is after the correction, with the adjusted p value of each claim of the
-    family in `corrected`.
+    The shade of a row shows the range in which the whole interval must lie for the
+    paper's claim to hold. The second verdict is after the correction, with the adjusted
+    p value of each claim of the family in `corrected`.
     """
     said = ""
     drawn = [block.zero]

@@ -1,7 +1,7 @@
 """Paper C on real data, IMDb reviews and vision: its claims and pictures, from stored
 curves.
 
-What paper C claims is read from the stored output of its authors' code.
+We read the paper's claims from the stored output of its authors' code.
 """
 
 from itertools import product
@@ -24,22 +24,23 @@ from papers.verdicts import Interval
 # The source of a claim. Our copy of the paper has no experiments, so we read the stored
 # output of the code.
 SOURCE = "authors' code of paper C, {} (our reading)"
-SHOWN = 2_500  # test reviews in an evaluation
+SHOWN = 2_500  # number of test reviews in an evaluation
 LAST = 4  # number of final evaluations over which an accuracy is averaged
 PARTS = ("K", "Q", "V")
-# Last test accuracies, model size 3.
+# The last test accuracies, for model size 3.
 PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
 THRESHOLD = 0.06  # the paper counts the entries with a magnitude above this
-# How many entries of K, Q and V the paper counts above THRESHOLD, in a model of size 6.
+# The paper's counts of the entries of K, Q and V above THRESHOLD, in a model of size 6.
 PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
 SHARPER = ("l1.1", "l2")  # the rules whose maps and counts the paper shows
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
-# The limit of the Hoyer index for many entries from one uniform law, about 0.134.
+# The limit of the Hoyer index for many entries from one uniform distribution, about
+# 0.134.
 UNIFORM = 1 - np.sqrt(3) / 2
 CHARACTERS = 118  # characters in a line of words in boxes
-# What is compared between two runs, and the metric whose level is then the same in
-# both.
+# The metric that is compared between two runs, and the metric whose level is the same
+# in the two runs at that point.
 EARLY = ("steps", "test_accuracy")
 SPARSER = ("hoyer", "control_loss")
 
@@ -52,7 +53,10 @@ def _late(run: Curve) -> float:
 
 
 def _late_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Return `_late` of every seed, (seeds,)."""
+    """Return `_late` of every seed.
+
+    The result has the shape (seeds,).
+    """
     return np.array([_late(run) for run in curves.runs(rule)])
 
 
@@ -60,7 +64,7 @@ def _right(curves: Curves, first: str, second: str) -> np.ndarray:
     """Return, for every seed and test row, whether `first` classifies it correctly at
     the end, minus whether `second` does.
 
-    The result is (seeds, rows), with entries -1, 0 and 1.
+    The result has the shape (seeds, rows), with entries -1, 0 and 1.
     """
     hits = [
         np.stack([run.hits for run in curves.runs(rule)]) for rule in (first, second)
@@ -76,8 +80,9 @@ def _accuracy_difference(curves: Curves, first: str, second: str) -> Interval:
 
 
 def _paired(apart: np.ndarray) -> Interval:
-    """Return the interval of the mean of paired differences `apart` (seeds, rows),
-    which includes the errors from sampling seeds and from sampling rows.
+    """Return the interval of the mean of the paired differences `apart` (seeds, rows).
+
+    The interval includes the sampling error of the seeds and that of the rows.
     """
     return verdicts.mean_interval(
         apart.mean(1), apart.mean(0).var(ddof=1) / apart.shape[1]
@@ -85,9 +90,10 @@ def _paired(apart: np.ndarray) -> Interval:
 
 
 def _late_difference(curves: Curves, first: str, second: str) -> Interval:
-    """Return the interval of the late accuracy of `first` minus that of `second`.
+    """Return the interval of the late accuracy of `first` minus the late accuracy of
+    `second`.
 
-    It includes the sampling error of the test rows.
+    The interval includes the sampling error of the test rows.
     """
     values = _late_accuracy(curves, first) - _late_accuracy(curves, second)
     between = _right(curves, first, second).mean(0).var(ddof=1)
@@ -117,14 +123,20 @@ def accuracy_table(curves: Curves) -> Table:
 
 
 def _at_end(curves: Curves, rule: str, metric: str) -> np.ndarray:
-    """Return the last value of `metric`, (seeds,)."""
+    """Return the last value of `metric`.
+
+    The result has the shape (seeds,).
+    """
     return np.array([float(run.metrics[metric][-1]) for run in curves.runs(rule)])
 
 
 def _matched(
     curves: Curves, rules: tuple[str, str], name: str, along: str
 ) -> np.ndarray:
-    """Return `at_common_level` of two rules for each seed, (2, seeds)."""
+    """Return `at_common_level` of two rules for each seed.
+
+    The result has the shape (2, seeds).
+    """
     pairs = zip(*(curves.runs(rule) for rule in rules), strict=True)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
 
@@ -141,10 +153,10 @@ def _apart(curves: Curves, metric: str) -> Interval:
 def _sparser(curves: Curves, part: str) -> Claim:
     """Check that l1.1 has a higher Hoyer index than l2.
 
-    The index does not depend on the scale of the entries. It is compared at the end,
-    and at the same training accuracy of both. The claim also shows the shares of
-    entries above a threshold. The verdict does not depend on them, because the heavier
-    tail of a sparser matrix can raise them.
+    The index does not depend on the scale of the entries. We compare the index at the
+    end of training, and at a common training accuracy of the two rules. The claim also
+    shows the shares of entries above a threshold. The verdict does not depend on these
+    shares, because the heavier tail of a sparser matrix can raise them.
     """
 
     def measure():
@@ -171,8 +183,8 @@ def sparsity_table(curves: Curves) -> Table:
 
 
 def _tokens_used(curves: Curves, rule: str, when: str = "last") -> np.ndarray:
-    """Return the share of tokens attended to, (seeds, reviews, layers), at the end of
-    training ("last") or before it ("start").
+    """Return the share of tokens attended to (seeds, reviews, layers), at the end of
+    training ("last") or before training ("start").
     """
     ends = [run.end for run in curves.runs(rule)]
     shares = [end[f"{when}.tokens_used"] / end["present"][:, None] for end in ends]
@@ -204,7 +216,7 @@ def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
     then by name.
 
     An interval with the name "matched" compares two runs at the best training accuracy
-    that both reach.
+    that each of them reaches.
     """
     known = {}
     rules = ("l1.1", "l2")
@@ -222,10 +234,11 @@ def intervals(curves: Curves) -> dict[str, dict[str, Interval]]:
 
 
 def summary(curves: Curves) -> str:
-    """Describe every claim on reviews: verdict, Holm's p over all, and intervals.
+    """Describe every claim on reviews: its verdict, its p adjusted by Holm's rule over
+    all these claims, and its intervals.
 
-    If the study cannot decide a claim, p and the intervals are those that would have
-    decided it.
+    If the study cannot decide a claim, the p and the intervals are those that would
+    have decided the claim.
     """
     known = intervals(curves)
     alone = {}
@@ -245,8 +258,8 @@ def summary(curves: Curves) -> str:
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
-    """Return the numbers of `kept_curves`, and those on late and training accuracy,
-    sparsity and tokens used.
+    """Return the numbers of `kept_curves`, and the numbers on late accuracy, training
+    accuracy, sparsity and tokens used.
     """
     measured = kept_curves.numbers(curves)
     for rule in curves.rates():
@@ -281,7 +294,9 @@ def numbers_beside(curves: Curves, reduced: Curves) -> dict[str, Number]:
 
 
 def _early(curves: Curves) -> Claim:
-    """Check that Adam reaches the accuracy that both rules reach in fewer steps."""
+    """Check that Adam needs fewer steps than l1.1 to the best accuracy that each of the
+    two rules reaches.
+    """
 
     def measure():
         adam, mirror = _matched(curves, VISION, *EARLY)
@@ -316,9 +331,9 @@ def _sparser_vision(curves: Curves) -> Claim:
 
 def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
     """Write the smallest and the largest value of `compared`, over the best two
-    learning rates of both rules.
+    learning rates of each of the two rules.
 
-    The runs are the trials that chose the rates.
+    The runs are the trials by which the rates were chosen.
     """
     best = (sorted(curves.trials(rule), key=_late)[-2:] for rule in VISION)
     values = [compared(*at_common_level(pair, name, *along)) for pair in product(*best)]
@@ -331,7 +346,8 @@ def _two_rates(curves: Curves, compared: Any, name: str, *along: Any) -> str:
 def vision_table(curves: Curves) -> Table:
     """Check that Adam is faster early in training, and that l1.1 is sparser.
 
-    The paper also says that both end alike after 1,000 epochs, which is not tested.
+    The paper also says that the two rules end alike after 1,000 epochs. We do not test
+    this.
     """
     return Table([_early(curves), _sparser_vision(curves)])
 
@@ -394,13 +410,18 @@ def _differences(
 
 def _most_accuracy(curves: Curves, rule: str) -> np.ndarray:
     """Return the largest test accuracy of every seed over its evaluations, on the
-    sampled rows, (seeds,).
+    sampled rows.
+
+    The result has the shape (seeds,).
     """
     return np.array([run.metrics["test_accuracy"].max() for run in curves.runs(rule)])
 
 
 def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
-    """Return the test accuracy of every seed at its end on all test rows, (seeds,)."""
+    """Return the test accuracy of every seed at its end on all test rows.
+
+    The result has the shape (seeds,).
+    """
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
@@ -473,9 +494,9 @@ def difference_figure(curves: Curves) -> Figure:
 
 def counts(curves: Curves, rule: str, part: str, at: int = -1) -> np.ndarray:
     """Count the entries of `part` (K, Q or V) whose magnitude is above THRESHOLD at the
-    evaluation `at`, by default the last one, (seeds,).
+    evaluation `at`, by default the last one.
 
-    The counts are whole numbers, as floats.
+    The result has the shape (seeds,). The counts are whole numbers, stored as floats.
     """
     runs = curves.runs(rule)
     entries = np.array([run.end[f"last.histogram.{part}"].sum() for run in runs])
@@ -487,8 +508,8 @@ def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
     """Return the rows of the table of counts, with the mean over seeds for each of K, Q
     and V.
 
-    The counts of two rules differ by less than those of two starts. So the table also
-    shows, paired by seed, the difference from the last rule but one.
+    The counts of two rules differ by less than the counts of two starts. So the table
+    also shows, paired by seed, the count under l2 minus the count under l1.1.
     """
     rows = [
         (shown(rule), [f"{counts(curves, rule, part).mean():,.0f}" for part in PARTS])
@@ -518,7 +539,7 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
         The kept curves of the study.
     reduced : Curves, optional
         A smaller study. It is not drawn here, because it has another number of entries;
-        `index_figure` shows both.
+        `index_figure` shows the two studies.
 
     Returns
     -------
@@ -717,9 +738,9 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
 def vision_figure(curves: Curves) -> Figure:
     """Draw the test accuracy over steps.
 
-    A thin line is a run. Black lines join, for each seed, the two points at which both
-    rules have the same accuracy; they are computed on these runs, so that they end on
-    their lines.
+    A thin line is a run. Black lines join, for each seed, the two points at which the
+    two rules have the same accuracy. These points are computed on the runs shown, so
+    that they lie on the runs' lines.
     """
     figure, (accuracy,) = plots.panels(1, 1, height=3.0)
     claimed_early, _ = vision_table(curves)
@@ -738,7 +759,7 @@ def vision_figure(curves: Curves) -> Figure:
         place = (-1, lifts.get(rule, -16))
         pieces.beside(accuracy, steps[-1], last, words, look.colour, place)
 
-    # The steps of both rules to the same accuracy.
+    # The numbers of steps of the two rules to the same accuracy.
     join = {"color": plots.BLACK, "marker": "o", "ms": 3.5, "lw": 1.2, "zorder": 4}
     steps = _matched(curves, VISION, *EARLY)
     levels = 100 * _matched(curves, VISION, "test_accuracy", "test_accuracy")

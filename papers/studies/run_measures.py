@@ -1,6 +1,7 @@
-"""What papers A and C measure on one run; the confirmation measures it on fresh seeds.
+"""The quantities that papers A and C measure on one run.
 
-Each function measures one `Curve`, or two that are compared. None returns a verdict.
+The confirmation measures them on fresh seeds. Each function measures one `Curve`, or
+compares two. No function returns a verdict.
 """
 
 import numpy as np
@@ -36,12 +37,12 @@ def weight_matrices(run: Curve) -> list[str]:
 
 
 def random_walk_growth(first: np.ndarray, walked: np.ndarray) -> np.ndarray:
-    """Return how much the norm of W would grow if its steps had no common direction.
+    """Return by how much the norm of W would grow if its steps had no common direction.
 
     Parameters
     ----------
     first
-        The norm ||W_0|| at the start, any shape.
+        The norm ||W_0|| at the start, an array of any shape.
     walked
         The sum of the squared steps, sum ||dW||^2, of the same shape.
 
@@ -54,19 +55,19 @@ def random_walk_growth(first: np.ndarray, walked: np.ndarray) -> np.ndarray:
 
 
 def rising(run: Curve, metric: str) -> np.ndarray:
-    """Return the values of a metric with a sign such that larger is better.
+    """Return the values of a metric, with the sign for which larger is better.
 
     Parameters
     ----------
     run
-        A run that was evaluated at `evaluated_at`.
+        A run with evaluations at the steps `evaluated_at`.
     metric
-        The metric's name. If it ends in "loss", its sign is turned.
+        The metric's name. If the name ends in "loss", the sign is reversed.
 
     Returns
     -------
     numpy.ndarray
-        The values, (evaluations,).
+        The values, with the shape (evaluations,).
     """
     if metric.endswith("loss"):
         return -run.metrics[metric]
@@ -80,7 +81,7 @@ def at_level(run: Curve, name: str, level: float, along: str) -> float:
     Parameters
     ----------
     run
-        A run that was evaluated at `evaluated_at`.
+        A run with evaluations at the steps `evaluated_at`.
     name
         The metric that is returned, or "steps" for the number of steps.
     level
@@ -92,7 +93,8 @@ def at_level(run: Curve, name: str, level: float, along: str) -> float:
     -------
     float
         The value, interpolated linearly between two evaluations. It is the first value
-        if the level is reached at once, and NaN if it is not reached.
+        if the level is already reached at the first evaluation, and NaN if the level is
+        never reached.
     """
     passing = rising(run, along)
     if name == "steps":
@@ -107,7 +109,7 @@ def at_level(run: Curve, name: str, level: float, along: str) -> float:
 
 
 def at_common_level(pair: tuple[Curve, Curve], name: str, along: str) -> list[float]:
-    """Return `at_level` of two runs, at the best level that both reach.
+    """Return `at_level` of two runs, at the best level that each of them reaches.
 
     Parameters
     ----------

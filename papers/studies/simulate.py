@@ -1,25 +1,29 @@
-"""How many claims the confirmation decides if the first round's effects are right.
+"""Simulate how many claims the confirmation decides if the first round's effects are
+right.
 
 `python -m papers.studies.simulate` draws synthetic studies with the planned numbers of
 seeds, and decides each family by the same functions as the confirmation. It prints for
-every claim how often it is decided under Holm's rule, and how many of the 21 claims are
-decided on average. With `--effects 0.8` every effect has only 0.8 of its size, and with
-`--deviations 1.3` every deviation is 1.3 times as large.
+every claim how often the claim is decided under Holm's rule, and it prints how many of
+the 21 claims are decided on average. With `--effects 0.8` every effect has only 0.8
+times its size in the first round, and with `--deviations 1.3` every deviation is 1.3
+times the planned or measured one.
 
-What it assumes:
+The simulation assumes:
 
-* Steps to a target are log-normal. Their mean logarithms by rule are those of the first
-  round, counted to the middle of three readings; an effect is their difference from
-  SGD's.
-* The deviation of these logarithms within a rule is the planned one in confirm.toml,
-  pooled over the rules of a study. The runs of a seed are independent of each other. So
-  the logarithm of a ratio has sqrt(2) times this deviation, and two ratios of a study
-  have the correlation 1/2, since both are divided by the steps of SGD.
-* Steps are rounded to the clock, and a run beyond the horizon misses its target.
+* Steps to a target are log-normal. The mean logarithm of each rule is that of the first
+  round, with steps counted to the middle of three readings. An effect is the difference
+  of this mean from SGD's.
+* The standard deviation of these logarithms within a rule is the planned one in
+  confirm.toml, pooled over the rules of a study. The runs of a seed are independent of
+  each other. So the logarithm of a ratio has sqrt(2) times this deviation, and the
+  logarithms of two ratios of a study have the correlation 1/2, because each ratio has
+  the steps of SGD as its denominator.
+* Steps are rounded to the clock, and a run that would need more steps than the horizon
+  misses its target.
 * All other quantities are normal, with the means and the covariance over the three
   seeds of the first round; the quantities of one study are drawn together. Accuracies
-  are those of the sampled reviews, whose test rows were a tenth, with the sampling
-  error of all rows.
+  are those on the sampled reviews, which were a tenth of the test rows, but with the
+  sampling error of all rows.
 * Every gate is passed, and every race chooses the first round's rate.
 """
 
@@ -45,14 +49,14 @@ ORDER = (("l1.1", "l2"), ("l1.1", "l3"), ("l3", "l2"))  # better, worse
 
 @dataclass(frozen=True)
 class Speed:
-    """A log-normal model of the steps to the target of one study.
+    """A log-normal model of the number of steps to the target of one study.
 
     Parameters
     ----------
     study
         The name of the study.
     mean_logs
-        {rule: mean logarithm of its steps}.
+        {rule: mean logarithm of its number of steps}.
     deviation
         The standard deviation of these logarithms within a rule.
     seeds
@@ -69,7 +73,9 @@ class Speed:
     horizon: int
 
     def scaled(self, effects: float, deviations: float) -> "Speed":
-        """Return the model with its effects and its deviation multiplied."""
+        """Return the model with its effects and its deviation multiplied by these
+        factors.
+        """
         reference = self.mean_logs[REFERENCE]
         logs = {}
         for rule, log in self.mean_logs.items():
@@ -105,8 +111,8 @@ class Differences:
     Parameters
     ----------
     columns
-        The claim that each quantity belongs to, (quantities,). A claim may have
-        several.
+        The claim to which each quantity belongs, (quantities,). A claim may have
+        several quantities.
     values
         The values in the first round, (seeds, quantities), of at least two seeds. For
         ratios they are logarithms.
@@ -115,9 +121,9 @@ class Differences:
     geometric
         The claims whose quantity is the logarithm of a ratio.
     row_variances
-        {claim: variance of its mean by a finite number of test rows}.
+        {claim: variance of its mean due to the finite number of test rows}.
     effects, deviations
-        By what the means and the deviations are multiplied.
+        The factors by which the means and the deviations are multiplied.
     """
 
     columns: Sequence[str]
@@ -129,7 +135,9 @@ class Differences:
     deviations: float = 1.0
 
     def scaled(self, effects: float, deviations: float) -> "Differences":
-        """Return the model with its effects and its deviations multiplied."""
+        """Return the model with its effects and its deviations multiplied by these
+        factors.
+        """
         return replace(self, effects=effects, deviations=deviations)
 
     def cases(self, generator: np.random.Generator) -> dict[str, Case]:
@@ -298,7 +306,7 @@ def simulate(
     Parameters
     ----------
     models
-        Models that together have all claims of the family, each once.
+        Models that together have all claims of the family, each claim once.
     draws
         How many families are drawn.
     seed
@@ -320,7 +328,7 @@ def simulate(
 
 
 def chances(families: Sequence[Mapping[str, Decision]]) -> dict[str, float]:
-    """Return how often each claim is decided, {claim: share of the families}."""
+    """Return how often each claim is decided, as {claim: share of the families}."""
     shares = {}
     for name in families[0]:
         is_decided = [drawn[name].word != UNDECIDED for drawn in families]
@@ -329,8 +337,9 @@ def chances(families: Sequence[Mapping[str, Decision]]) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, or 1 for an error, which is printed in one
-    sentence.
+    """Run the command line.
+
+    Return 0, or 1 after an error, which is printed in one sentence.
     """
     parser = argparse.ArgumentParser(
         "python -m papers.studies.simulate", description=__doc__

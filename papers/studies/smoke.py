@@ -16,8 +16,9 @@ def _quiet(sentence: str) -> None:
 
 
 def train(study: Study) -> Curves:
-    """Run a small `study` from start to end, and return its curves; nothing else is
-    stored.
+    """Run a small `study` from start to end, and return its curves.
+
+    Nothing is kept on disk.
     """
     return race(study, say=_quiet)
 

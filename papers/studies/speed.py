@@ -28,16 +28,20 @@ HIGHEST_LOSS = 5
 
 
 def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
-    """Return the steps to `target` of every seed, (seeds,).
+    """Return the number of steps to `target` for every seed.
 
-    They are infinite for a run that did not reach it.
+    The result has the shape (seeds,). The number is infinite for a run that did not
+    reach the target.
     """
     return np.array([run.steps_to(target) for run in curves.runs(rule)])
 
 
 def _ratio(curves: Curves, rule: str, target: float) -> Interval:
-    """Return the interval of the steps of `rule` to `target` divided by SGD's, paired
-    by seed. An end is open if a run missed the target (see `verdicts.steps_ratio`).
+    """Return the interval of the number of steps of `rule` to `target` divided by
+    SGD's, paired by seed.
+
+    An end of the interval is open if a run missed the target (see
+    `verdicts.steps_ratio`).
     """
     both = (_steps(curves, name, target) for name in (rule, REFERENCE))
     return verdicts.steps_ratio(*both, curves.configuration["horizon"])
@@ -69,11 +73,11 @@ def _speed(curves: Curves, rule: str, figure: str) -> Claim:
 def _at_two_rates(
     curves: Curves, rule: str, target: float
 ) -> tuple[float, float] | None:
-    """Return the smallest and the largest ratio of steps, over the best two rates of
-    `rule` and of SGD.
+    """Return the smallest and the largest ratio of the numbers of steps, over the best
+    two learning rates of `rule` and of SGD.
 
-    The steps are those of the tuning trials, not of the judged runs. The result is None
-    if fewer than two trials of either rule reached `target`.
+    The steps are those of the tuning trials, and not of the runs that decide the claim.
+    The result is None if fewer than two trials of either rule reached `target`.
     """
     theirs, mine = (
         sorted(trial.steps_to(target) for trial in curves.trials(name))[:2]
@@ -121,10 +125,11 @@ def _formulas(curves: Curves) -> list[Claim]:
 
 
 def growth(curves: Curves, rule: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return how much matrices grow, ‖W‖ / ‖W_0‖ - 1 at the end, (layers, seeds).
+    """Return by how much matrices grow: ‖W‖ / ‖W_0‖ - 1 at the end.
 
-    The second result, of the same shape, is the growth if steps had no common
-    direction, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1. Vectors such as biases are left out.
+    The result has the shape (layers, seeds). The second result, of the same shape, is
+    the growth if steps had no common direction, sqrt(1 + Σ ‖ΔW‖² / ‖W_0‖²) - 1. Vectors
+    such as biases are left out.
     """
     runs = curves.runs(rule)
     names = _layers(curves)
@@ -142,10 +147,10 @@ def _layers(curves: Curves) -> list[str]:
 
 
 def _norms_grow(curves: Curves, rule: str) -> Claim:
-    """Check that norms grow, as paper A says about "various layers".
+    """Check that norms grow, which paper A says about "various layers".
 
     The paper does not say that every layer grows, so the claim is about the median over
-    the matrices (our reading). Its words say how many matrices grow.
+    the matrices (our reading). The text of the claim says how many matrices grow.
     """
 
     def measure():
@@ -262,8 +267,8 @@ def matrices(curves: Curves) -> Figure:
 
 
 def beside(curves: Curves) -> Figure:
-    """Draw what explains the speed: test accuracy, step size, and growth compared with
-    a random walk.
+    """Draw what may explain the speed: test accuracy, step size, and growth compared
+    with a random walk.
 
     Parameters
     ----------
@@ -323,7 +328,7 @@ def _step_sizes(ax: Axes, curves: Curves) -> None:
     pieces.plain_ticks(ax.yaxis)
 
 
-SAYS = {  # what the paper says about a rule, in a word
+SAYS = {  # what the paper says about a rule, in brief
     verdicts.faster: "paper: faster",
     verdicts.slower: "paper: slower",
     no_gain: "paper: no gain",
@@ -336,9 +341,10 @@ PALE = 0.4  # opacity of a rule about which the paper says nothing
 class _Row(NamedTuple):
     """A row of `_ratios`.
 
-    `ratio` is the rule's steps divided by SGD's. `missed` (seeds,) says of which seeds
-    it is only a bound, since a run missed the target. `word` judges what the paper says
-    about the rule; it is None if the paper says nothing.
+    `ratio` is the rule's number of steps divided by SGD's. `missed` (seeds,) says for
+    which seeds the ratio is only a bound, because a run missed the target. `word` gives
+    the verdict on what the paper says about the rule; it is None if the paper says
+    nothing.
     """
 
     rule: str
@@ -349,7 +355,7 @@ class _Row(NamedTuple):
 
     @property
     def decided(self) -> bool:
-        """Whether the claim is decided, alone."""
+        """Whether the claim is decided by its own interval alone."""
         return self.verdict in (verdicts.REPRODUCED, verdicts.NOT_REPRODUCED)
 
 
@@ -383,10 +389,11 @@ def _rows(curves: Curves, name: str) -> list[_Row]:
 def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     """Draw each rule's steps to the last target divided by SGD's, with the verdicts.
 
-    Each dot is one seed. It is hollow if its run or SGD's missed the target. A large
-    mark is hollow if the claim is undecided. The shade of a row is the side on which
-    the paper's claim wants the whole bar. If the bar lies where the protocol calls two
-    rules equally fast, the shade is that range.
+    Each dot is one seed. The dot is hollow if the seed's run of the rule or of SGD
+    missed the target. A large mark is hollow if the claim is undecided. The shade of a
+    row is the side on which the whole bar must lie for the paper's claim to hold. If
+    the bar lies where the protocol calls two rules equally fast, the shade is that
+    range.
     """
     rows = _rows(curves, name)
 
@@ -502,7 +509,8 @@ def _tick(ax: Axes, ticks: list[float]) -> None:
 
 LABEL = 0.11  # distance between labels of steps, as a share of the panel's height
 ROUNDING = 1e-9  # rounding error of a tick
-WIDE = 3.0  # a loss that falls by a smaller factor has evenly spaced ticks
+# If the loss falls by a smaller factor than this, its axis has evenly spaced ticks.
+WIDE = 3.0
 
 
 def _losses(ax: Axes, curves: Curves) -> None:
@@ -565,7 +573,7 @@ def _losses(ax: Axes, curves: Curves) -> None:
 def _loss_until(ax: Axes, run: Curve, end: float, colour: str) -> float:
     """Draw the loss of a run up to step `end`, with a dot there unless it is infinite.
 
-    Returns the largest loss of the whole run.
+    The function returns the largest loss of the whole run.
     """
     at = run.clock["at"]
     loss = _growing_mean(run.clock["loss"])
@@ -578,9 +586,10 @@ def _loss_until(ax: Axes, run: Curve, end: float, colour: str) -> float:
 
 
 def _mean_steps(curves: Curves, steps: np.ndarray) -> tuple[float, str]:
-    """Return the geometric mean of a rule's steps to the target, and it in words.
+    """Return the geometric mean of a rule's steps to the target, as a number and as
+    text.
 
-    If runs missed the target, it is the step at which all runs end.
+    If runs missed the target, the number is the step at which all runs end.
     """
     missed = int(np.isinf(steps).sum())
     if missed:
