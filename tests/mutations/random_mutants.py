@@ -7,7 +7,6 @@ that import its module should notice.
 
 import ast
 import random
-import re
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -107,19 +106,38 @@ def draw(
 
 
 def _importing(file: Path) -> tuple[str, ...]:
-    """Return the tests in the folder of `file` that import it, or all of them if none
+    """Return the tests of the package of `file` that import it, or all of them if none
     does.
     """
-    package, *room = file.relative_to(ROOT).parts[:-1]
-    place = ROOT.joinpath("tests", *(room if package == "lib" else [package]))
-    if room or package == "papers":
-        beside = place.rglob
+    module = file.relative_to(ROOT).with_suffix("").parts
+    package, room = module[0], module[1]
+    if package == "papers":
+        folders = ("papers", "studies")
+    elif package == "lib" and len(module) > 2:
+        folders = (room,)
     else:
-        beside = place.glob
-    tests = sorted(beside("test_*.py"))
-    imports = re.compile(rf"import [^\n]*\b{file.stem}\b|\.{file.stem} import")
-    own = [path for path in tests if imports.search(path.read_text("utf-8"))] or tests
+        folders = (package,) if package == "companion" else (".",)
+    tests = []
+    for folder in folders:
+        place = ROOT / "tests" / folder
+        tests += sorted(
+            place.glob("test_*.py") if folder == "." else place.rglob("test_*.py")
+        )
+    own = [path for path in tests if ".".join(module) in _imported(path)] or tests
     return tuple(str(path.relative_to(ROOT)) for path in own)
+
+
+@cache
+def _imported(path: Path) -> set[str]:
+    """Return every dotted name that a file imports, such as "lib.svm.large"."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names.add(node.module)
+    return names
 
 
 def line(old: str, new: str) -> tuple[str, str]:
