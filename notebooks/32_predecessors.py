@@ -144,10 +144,10 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # There are three figures.
 #
 # * **Alignment.** In the first figure, we train $(K,Q)$ on the left and $W$ on the right. At the end, $KQ^\top$ has an alignment near one with the SVM solution in the nuclear norm, and well below one with that in the Frobenius norm. For the trained $W$ it is the other way round.
-# * **Rank.** The left panel of the second figure shows the rank of the nuclear-norm solution. It is at most $\min(n, d)$, and in higher dimensions it is well below this bound. A point is missing if in every data set of this size no $W$ can make
+# * The left panel of the second figure shows the rank of the nuclear-norm solution. It is at most $\min(n, d)$, and in higher dimensions it is well below this bound. A point is missing if in every data set of this size no $W$ can make
 #   the selections.
-# * **Several tokens.** The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. In higher dimensions the rightmost marks, the runs with the worst alignment, move to the left, towards alignment one.
-# * **Descent and minimiser.** In the third figure, each mark shows the end of one run of descent from zero. A circle means that descent selected the same tokens
+# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. In higher dimensions the rightmost marks, the runs with the worst alignment, move to the left, towards alignment one.
+# * In the third figure, each mark shows the end of one run of descent from zero. A circle means that descent selected the same tokens
 #   as the minimiser of the loss on the sphere, and a cross means that it selected other tokens.
 
 # %%

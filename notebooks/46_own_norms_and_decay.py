@@ -18,7 +18,7 @@
 # %% [markdown]
 # # Norms that an optimiser makes itself, and what weight decay costs
 #
-# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After this page you can compute the norm whose margin Adam on single samples approaches, and predict how much of the largest margin weight decay leaves.
+# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After this page you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
 # [Notebook 44](44_atlas.ipynb) measures which of seven norms each optimiser prefers. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train one matrix $W$. Two questions remain. First, AdaGrad, and Adam on single samples, do not reach the largest margin in any of the seven norms. Second, in practice weights decay, so $W$ cannot grow forever.
 #
