@@ -271,7 +271,7 @@ true_length
 #
 # Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The columns' lengths count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.462^2+0.490^2+0.693^2\approx0.966^2$.
 #
-# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.490^2+0.693^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare: the pulls of the other pairs never move column 1 along $(1,1)$, orthogonal to its ray.
+# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.490^2+0.693^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare: the pulls of the other pairs never move column 1 along $(1,1)$, the direction orthogonal to its ray.
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -375,7 +375,7 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# After the first move, the constraint of this pair still holds with room to spare, so $W_{mm}$ does not change. After the second move, the pair is a support vector, and column 1 of $W_{mm}$ changes.
+# After the first move, the constraint of the pair with the moved token still holds with room to spare, so $W_{mm}$ does not change. After the second move, this pair is a support vector, and column 1 of $W_{mm}$ changes.
 #
 # </details>
 #

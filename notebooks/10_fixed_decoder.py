@@ -67,7 +67,7 @@ from papers.a import fixed_head as paper
 run = record.start("10_fixed_decoder", "A", globals())
 
 # %% [markdown]
-# All samples of a class share their opt token, which is the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected so that their scores are zero.
+# All samples of a class (label) share their opt token, the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected so that their scores are zero.
 #
 # The target is the max-margin matrix:
 #
@@ -174,7 +174,7 @@ print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.lina
 # %% [markdown]
 # ## Does the idea hold in this run?
 #
-# If the idea holds, the margins become equal relative to their size. Late pulls, not only their sum, become proportional to the duals: other pulls would change the differences of the margins, until the pulls are in this proportion ([page 40](40_law_of_margins.ipynb)). Then the steps point along $W_{mm}=\sum_m\beta_mA_m$.
+# If the idea holds, the margins become equal relative to their size. The late pulls themselves, not only their sums over the steps, become proportional to the duals: other pulls would change the differences of the margins, until the pulls are in this proportion ([page 40](40_law_of_margins.ipynb)). Then the steps point along $W_{mm}=\sum_m\beta_mA_m$.
 
 # %%
 for k in (0, early, len(recorded) - 1):
@@ -209,7 +209,7 @@ for length in (4, 8, 45, 100, 400):
 # %% [markdown]
 # From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. NGD only reaches length 50, so it does not yet show its final exponent.
 #
-# So from length 100 on, the error is nearly a constant divided by $\lVert W_t\rVert$, and the length of the steps decides how it falls in $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, with some $s>0$,
+# From length 100 on, the error is nearly a constant divided by $\lVert W_t\rVert$, and the length of the steps decides how it falls in $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, with some $s>0$,
 #
 # $$L-L^*\approx s\sum_m\beta_m=s\lVert W_{mm}\rVert^2,\qquad-\nabla L\approx s\sum_m\beta_mA_m=s\,W_{mm},\qquad\text{so}\quad\lVert\nabla L\rVert\approx c\,(L-L^*).$$
 #
@@ -267,7 +267,7 @@ for rule in free_rules:
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
-# `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Here is a rule between GD and NGD.
+# `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Ours is between GD and NGD.
 #
 # *Prediction.* The length of a step of our rule is proportional to the square root of the gradient's norm, and so to $e^{-c\lVert W\rVert/2}$. Hence $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
 

@@ -155,7 +155,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# Are our formulas right? We compare sample averages with the closed forms of Theorem 1, and with the closed form of a moment below the threshold of A3. Each claim gives a difference in units of its standard error. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
+# Are our formulas right? We compare sample averages with the closed forms of Theorem 1, and with the closed form of a moment below the threshold of A3. Each *claim*, a measured number beside its bound, gives such a difference in units of its standard error. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")

@@ -145,7 +145,7 @@ plots.caption(figure_ill, about_ill)
 #
 # ## Every statement
 #
-# The table lists every statement of the paper with our claims about it. There are three kinds of claims:
+# The table lists every statement of the paper with our claims about it. A *claim* is a measured number beside its bound. There are three kinds of claims:
 #
 # * A *statement* is the paper's own sentence, with the paper's constants.
 # * A *form* is the paper's sentence with a constant of ours, or with our reading of a formula that is missing from our copy of the paper.

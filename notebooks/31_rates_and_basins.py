@@ -117,7 +117,7 @@ figure_rates
 # ## How wide are the basins?
 #
 # The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? To find out, we start runs on the edges of wider and wider cones around the direction of each [selection](words.md), near the origin and far from it.
-# We count the runs that keep their tokens: at the end, they select the tokens that belong to their cone. We try three norms $\|W_0\|$; the claims below are about the largest. The printed $\mu_0$ is a width for which the proofs work. We derived it ourselves, because our copy lacks the paper's width.
+# We count the runs that keep their tokens: at the end, they select the tokens that belong to their cone. We try three norms $\|W_0\|$. The *claims* below (measured numbers beside their bounds) are about the largest of these norms. The printed $\mu_0$ is a width for which the proofs work. We derived it ourselves, because our copy lacks the paper's width.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)

@@ -173,7 +173,7 @@ figure_steps
 #
 # ![Moves of the offsets against the step: a jump at the threshold](../figures/desk/law_steps.png)
 #
-# *The same figure at desk [scale](words.md). With momentum, one of the five runs cycles even at 0.9 of the threshold: for this run, an error of 1 % in the residual is not small. We added the claims at 0.9 and 0.5 after we had seen this cycle, so they are not predictions.*
+# *The same figure at desk [scale](words.md). With momentum, one of the five runs cycles even at 0.9 of the threshold: for this run, an error of 1 % in the residual is not small. We added our claims about runs at 0.9 and 0.5 of the threshold after we had seen this cycle, so they are not predictions.*
 #
 # **Can a run cycle below $\eta^*$ without momentum?** Take three samples of two tokens in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the middle feature pulls $e^3$ times as hard as the other two. Then $W_{mm}=(1,0)$, and the second coordinate of $W$ is the offset.
 #
@@ -192,7 +192,7 @@ for start in (0.1, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From 0.1 the offset converges to 0. From 5 it jumps from side to side forever. Attention does the same when we train it (claim `law.cycle`).
+# From 0.1 the offset converges to 0. From 5 it jumps from side to side forever. Attention does the same when we train it. This is tested by the *claim* `law.cycle`, a measured number beside its bound.
 #
 # The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of $0.9\,\eta^*$. The weights are saturated, as they are late in training.
 

@@ -119,7 +119,7 @@ lost, capacity = constant_map.capacities(few)
 print("half of the seeds lose W_mm at", {axis: round(at[0], 2) for axis, at in lost.items()})
 
 # %% [markdown]
-# **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this question, because its Assumption 1 requires nearly orthogonal tokens. So we measure whether runs from zero still select the opt tokens (claim `map.stays`). The scores of the other tokens are 0, as before.
+# **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this question, because its Assumption 1 requires nearly orthogonal tokens. So we measure whether runs from zero still select the opt tokens. (This is the *claim* `map.stays`, a measured number beside its bound.) The scores of the other tokens are 0, as before.
 #
 # As $\rho$ grows, the differences between tokens shrink. So does $\lambda_1$, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short, and we exclude it. We predict this $\rho$ from the duals and from the [margin level](words.md) $a_t=t/\lambda_{\max}$ that a run with our step length should reach. The claim `map.level` tests whether runs reach this level. If $\rho=1$ within samples, all tokens of a sample other than its opt token coincide, so the law is that for two tokens per sample.
 

@@ -238,7 +238,7 @@ for norm, gain in largest_gain.items():
 # | Adam, $\epsilon=10^{-8}$ | $\ell_\infty$ | 0.575 | no run ($\ell_3$ is, in all) | no |
 # | Muon, Newton-Schulz | spectral | 0.650 | 12 of 20 runs | no |
 #
-# For 17 of all 28 rules we predicted a norm. It leads in every run, and all but mirror descent reach it. The other 11 reach none, as predicted, but five guesses of the nearest are refuted.
+# For 17 of 28 rules we predicted a norm. This norm leads in every run, and all rules but mirror descent reach it. The other 11 reach none, as predicted, but five guesses of the nearest norm are refuted.
 #
 # <details><summary>The refuted guesses</summary>
 #
@@ -367,7 +367,7 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 #
 # ## For checking: the small run
 #
-# The next cells train for only 20,000 steps. So of 57 claims 15 fail, 12 of them because the ratio still rises at the end.
+# The next cells train for only 20,000 steps. Of 57 claims 15 fail, 12 of them because the ratio still rises at the end.
 #
 # <details><summary>What holds in the small run</summary>
 #
