@@ -139,7 +139,7 @@ for t in range(3):
           f"cosines with W_mm {cosines[0]:.2f}, with u_mm {cosines[1]:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The first step moves only the head. If the head then points the right way, the opt tokens have the higher scores, and their attention weights grow.
+# The first step moves only the head. If the head then points in the right direction, the opt tokens have higher scores than the additional tokens, and their softmax weights grow.
 #
 # ## Figure 3: all rules together
 #
@@ -169,7 +169,7 @@ figure = figures.figure3(drawn_rules, horizon, about)
 figure
 
 # %% [markdown]
-# GD is behind from iteration 20 on. The losses under NGD and NGD-joint nearly coincide, because it is mainly the growth of the head that lowers the loss. But the norms $\lVert W\rVert$ under these two rules are far apart. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
+# GD is behind all other rules from iteration 20 on. The losses under NGD and NGD-joint nearly coincide, because it is mainly the growth of the head that lowers the loss. But the norms $\lVert W\rVert$ under these two rules are far apart. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
 #
 # The next cell checks that a hundred steps with the code of this page give the same matrices as the library.
 

@@ -98,7 +98,7 @@ print(f"theta* = {threshold:.2f}, R_1 = {told.highest:.3f}, c_1/c_2 <= {largest:
 assert largest < threshold and g[0] < 0 < g[1]
 
 # %% [markdown]
-# $W_{mm}$ exists, but normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction of $W$ tends to the max-margin direction of that other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition of this kind. We have not shown that it must be Assumption 1.
+# $W_{mm}$ exists, but normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction of $W$ tends to the max-margin direction of that other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition on the data that excludes this example. We have not shown that it must be Assumption 1.
 #
 # We can read the condition off the theorem: $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. If $K_{12}<-K_{22}$ and the differences are independent, some scores defeat training. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
 

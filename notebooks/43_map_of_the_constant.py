@@ -147,7 +147,7 @@ figure_map
 # Each circle shows one run. The position of the circle shows how far the measured constant $C$ of this run is from the prediction, which follows from the duals of the same problem. If the law holds, every circle lies to the left of our bound. How does $C$ itself change?
 #
 # * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "imbalance" and "raw noise", we predict that the runs switch their selection only beyond the values on the map.
-# * $C$ is multiplied by some factor each time $T$ or $n$ doubles, and it falls as $d$ grows. When we vary $n$ or $d$, the solutions $W_{mm}$ disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, the solutions disappear later, because all constraints of a sample share its query.
+# * At a fixed dimension $C$ grows with $T$ and with $n$, and it falls as $d$ grows. When we vary $n$ or $d$, the solutions $W_{mm}$ disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, the solutions disappear later, because all constraints of a sample share its query.
 # * If $T/d$ is fixed, $C$ falls as $T$ grows. Correlation raises $C$, because the duals grow as the differences between tokens shrink.
 #
 # ![How far each run is from its prediction, with one row for each property of the data](../figures/desk/bends_constant.png)
