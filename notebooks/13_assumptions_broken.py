@@ -161,7 +161,7 @@ for size, values in room.items():
     print(f"{size}: smallest room under Assumption 1", values.min(1).round(2))
 
 # %% [markdown]
-# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. The cell above also prints the *room*: our sufficient form of Assumption 1 requires one number to be at least as large as another, and the room is their quotient. So this form holds if the room is at least 1. The room, too, grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on. (It is not necessary: Lemma 5 also holds in most data sets that do not satisfy it.)
+# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. The cell above also prints the *room*: our sufficient form of Assumption 1 requires one number to be at least as large as another, and the room is their quotient. So this form holds if the room is at least 1. The room, too, grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on. (The condition is not necessary: what Lemma 5 says is also true in most data sets that do not satisfy the condition.)
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))

@@ -178,7 +178,7 @@ table = claims.Table(sentences.claims_of("fig5", words, values, {"momentum": lat
 table
 
 # %% [markdown]
-# One *claim* (a measured number beside its bound) fails: `fig5.momentum`. In seed 0, NGD-mom has a larger direction error than NGD at the horizon. By then both rules are at their cap.
+# One *claim* (a measured number beside its bound) fails: `fig5.momentum`. In seed 0, NGD-mom has a larger direction error than NGD at the horizon. By then NGD and NGD-mom are at their cap.
 #
 # ## Lemma 5 on a hundred data sets
 

@@ -185,7 +185,7 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 #
 # *Joint training.* We fit growth against $S_t$, the sum of the steps divided by $\eta$, which tends to $3t^{1/3}$ slowly. On the data model (DM) we train from zero by Eq. 13, with its exponent 2/3 and with other exponents. We also train from a small random start (Section 4.1), and with $T = 4$ and the other tokens equal or nearly equal (Section 4.2). The linear predictor sees the opt tokens alone (Remark 3).
 #
-# *Gradient descent.* Under plain GD $\lVert W_t\rVert$ grows like $\log t$, too slowly to see where it turns. So we test Theorem 6 and Remark 1 with steps that grow as the loss falls. These runs follow the path of plain GD, and a claim compares the two as far as plain GD gets.
+# *Gradient descent.* Under plain GD $\lVert W_t\rVert$ grows like $\log t$, too slowly to see where it turns. So we test Theorem 6 and Remark 1 with steps that grow as the loss falls. These runs follow the path of plain GD, and a claim compares the two paths as far as plain GD gets.
 #
 # *Bounds.* If a bound was chosen after its measured value was known, the claim is marked as a regression test: it detects later changes and proves nothing new.
 #

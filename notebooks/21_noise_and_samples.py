@@ -125,7 +125,7 @@ def step(Z, g, S, eta, k=small_k):
 # %% [markdown]
 # ## The one-point bounds
 #
-# We test Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the paper lacks its constants $\alpha$ and $\beta$,
+# We test Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the paper lacks the constants $\alpha$ and $\beta$ of these bounds,
 # so we derive our own in `lib.regression.manifold`, and the second smoothness constant in `papers.b.landscape`. We derive them in two norms. The norm "left" is our reading of the
 # paper's norm. The norm "left_right" has $\Sigma$ on the right as well. In this second norm both bounds hold with equality, so our
 # constants cannot be improved there.

@@ -98,7 +98,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # |---|---|
 # | SGD | $g$ |
 # | Adam | $\hat m/(\sqrt{\hat v} + 10^{-8})$ entry by entry; $\hat m$, $\hat v$ are bias-corrected running means of $g$ and $g^2$ |
-# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ for $USV^\top$, which is the running mean of $g$ moved further towards $g$ (Nesterov) |
+# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$, where $USV^\top$ is the singular value decomposition of the running mean of $g$, moved further towards $g$ (Nesterov) |
 # | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$, $G_2$ are sums of $gg^\top$, $g^\top g$ |
 # | SOAP | Adam in the eigenvectors of running means of $gg^\top$, $g^\top g$ |
 # | Algorithm 1 | gradient of $L + R$; for $B$ multiplied by $\hat\Sigma^{-1}$ on the left |
@@ -219,7 +219,7 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# How to read the next figure: each mark shows one seed, and its horizontal position is the iteration at which this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The arrow beyond the end of the runs counts the seeds that do not come within 10 %.
+# How to read the next figure: each mark shows one seed, and its horizontal position is the iteration at which the run with this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The number at the arrow beyond the end of the runs says how many seeds do not come within 10 %.
 #
 # Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. They still come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end higher than Algorithm 1 and the two-sided rule. SGD comes
 # within 10 % late, and only on some seeds. Shampoo does not come within 10 % at all.

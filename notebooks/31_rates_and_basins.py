@@ -58,7 +58,7 @@ run = record.start("31_rates_and_basins", "C", globals())
 # |---|---|---|
 # | $X_i$, $z_i$, $y_i$ | tokens as rows, query, label of sample $i$ | $T \times d$, $d$, $\pm1$ |
 # | $u$, $W$ | fixed head (paper C writes $v$), attention weights | $d$, $d \times d$ |
-# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert_{p,p}$ under which each selected token wins by one logit | $d \times d$ |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert_{p,p}$ under which each selected token leads by a logit of one | $d \times d$ |
 # | $r$ | $\lVert W(k)\rVert_{p,p}$ after $k$ steps | |
 
 # %%

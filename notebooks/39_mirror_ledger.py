@@ -34,7 +34,7 @@
 # | symbol | meaning |
 # |---|---|
 # | $\lVert W\rVert$ | $\lVert W\rVert_{p,p} = (\sum_{jl} \lvert W_{jl}\rvert^p)^{1/p}$; $\frac1p + \frac1q = 1$ |
-# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert$ under which each selected token wins by one logit |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert$ under which each selected token leads by a logit of one |
 # | $D$ | Bregman divergence of $\psi$ from $W_{mm}/\lVert W_{mm}\rVert$ to $W/\lVert W\rVert$ |
 # | cone of width $\mu$ | all $W$ with $D \le \mu$; $\mu_0$ is the width for which the proofs work |
 #

@@ -214,7 +214,7 @@ print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 # ## Real tokens
 #
 # Do the hypotheses hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen encoder.
-# A token is the last hidden state of a word piece, and the query is that of [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
+# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
 # The length of the residual of $W_t$ should then tend to the law's constant $C$, computed from the duals. [The protocol](bends_protocol.md) lists predictions and bounds.
 
 # %%

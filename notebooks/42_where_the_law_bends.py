@@ -134,7 +134,7 @@ for name, rule in tried.items():
 line = global_map.agreement(global_map.random_problems(400), dynamics.NGD(0.01), 5000)
 
 # %% [markdown]
-# **When does joint training miss on (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts the length ratio $\alpha^*(d)$ at which this happens for half of the seeds.
+# **When does joint training miss the max-margin directions on data from (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts the length ratio $\alpha^*(d)$ at which this happens for half of the seeds.
 
 # %%
 alphas, dimensions = [1.05, 1.2, 1.4, 1.7, 2.0, 3.0], [16, 64, 256, 1024]

@@ -226,7 +226,7 @@ for norm, gain in largest_gain.items():
 #
 # The table shows the worst of each rule's 20 large runs.
 #
-# | rule | norm $N$ | $r_N$ in the worst run | $r_N$ is the largest in | reached? |
+# | rule | $N$ (predicted or guessed) | $r_N$ in the worst run | $r_N$ is the largest in | reached? |
 # |---|---|---|---|---|
 # | steepest descent, seven norms | its own | at least 0.991 | all runs | yes |
 # | mirror descent, $\ell_3$ | $\ell_3$ | 0.978 | all runs | no: $\lVert W\rVert_3$ grows only like $\sqrt t$ |
