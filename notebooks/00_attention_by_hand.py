@@ -163,7 +163,7 @@ first_look
 #
 # This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the shortest $W$ has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
-# A pencil will do: since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
+# Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
 # * *Column 1.* The differences $x_{opt} - x_t$ are $(-1, 1)$ and $(-2, 1)$. The shortest vector whose product with the first is at least 1 is $(-\frac12, \frac12)$. Its product with the second is $\frac32$, so this constraint holds with room to spare.
 # * *Column 2.* The differences are $(1, -2)$ and $(-1, -2)$. Mirroring the plane in the vertical axis swaps the two constraints, so the shortest vector lies on this axis: it is $(0, -\frac12)$. Both products are exactly 1. Pairs whose margin is exactly 1 are called *support vectors*.
@@ -271,7 +271,7 @@ true_length
 #
 # Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The columns' lengths count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.462^2+0.490^2+0.693^2\approx0.966^2$.
 #
-# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.490^2+0.693^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare: the pulls of the other pairs never move column 1 in this direction.
+# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.490^2+0.693^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare: the pulls of the other pairs never move column 1 along $(1,1)$, the direction orthogonal to its ray.
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -292,7 +292,7 @@ pieces.end_labels(error_axis, [(error[-1], f"$t^{{{slope:.2f}}}$", blue)], 8.5)
 plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a wrong start")
 
 # %% [markdown]
-# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so in the end $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$, because $\lVert W_t\rVert$ grows 12-fold in the last decade: early steps turned it instead.
+# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so in the end $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$, because $\lVert W_t\rVert$ grows 12-fold in the last decade: early steps turned $W_t$ instead.
 #
 # ## Why this matrix?
 #
@@ -316,9 +316,9 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # </details>
 #
-# A pair whose margin gets ahead loses its factor $e^{-g}$ relative to the others. A pair that lags gets nearly all the push and catches up. So the pairs that are still pushed late have nearly the same margin, the smallest.
+# If a pair's margin gets ahead, its factor $e^{-g}$ becomes relatively small. A pair that lags gets nearly all the push and catches up. So the pairs that are still pushed late have nearly the same margin, the smallest.
 #
-# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then start and early steps no longer count, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. A pair whose margin at the limit is not the smallest gets ahead without bound, so it has no weight. Scale the limit so that its smallest margin is 1. Then conditions 1 to 3 hold: it is $W_{mm}$.
+# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then start and early steps no longer count, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. A pair whose margin at the limit is not the smallest gets ahead without bound, so it has no weight. Scale the limit so that its smallest margin is 1. Then conditions 1 to 3 hold for it, so it is $W_{mm}$.
 #
 # <details><summary>Why is the smallest margin of the limit positive?</summary>
 #
@@ -328,7 +328,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # ## What we saw
 #
-# The layer learns to read, in each example, the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix that lets these tokens win.
+# The layer learns to read, in each example, the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix that lets these tokens lead by a logit of 1.
 #
 # <details><summary>Does paper A prove this?</summary>
 #
@@ -338,7 +338,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # ## Change this
 #
-# 1. Use a step size that is ten times as large. *Prediction:* do you get the same direction after one tenth as many iterations?
+# 1. Use a step size that is ten times as large. *Predict:* do you get the same direction after one tenth as many iterations?
 
 # %%
 longer = train(steps // 10, 10 * step_size)[-1]
@@ -347,11 +347,11 @@ print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes. With short steps, NGD follows the same curve for every step size, and the step size only sets the speed.
+# Yes. If the steps are short, NGD follows nearly the same curve for every step size, and the step size only sets the speed.
 #
 # </details>
 #
-# 2. Use plain gradient descent (GD) instead of normalised steps. *Prediction:* after the same number of iterations, is $\|W\|$ one half, one tenth or one fiftieth as large?
+# 2. Use plain gradient descent (GD) instead of normalised steps. *Predict:* after the same number of iterations, is $\|W\|$ one half, one tenth or one fiftieth as large?
 
 # %%
 plain = train(steps, step_size, normalised=False)[-1]
@@ -364,7 +364,7 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 #
 # </details>
 #
-# 3. Move the second token of example 1 a little, and then to $(-1, 0)$. *Prediction:* when does $W_{mm}$ change?
+# 3. Move the second token of example 1 a little, and then to $(-1, 0)$. *Predict:* when does $W_{mm}$ change?
 
 # %%
 for moved in ((1.8, 0.0), (-1.0, 0.0)):
@@ -375,11 +375,11 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# After the first move the constraint still holds with room to spare, so nothing changes. After the second move the pair is a support vector, and column 1 changes.
+# After the first move, the constraint of the pair with the moved token still holds with room to spare, so $W_{mm}$ does not change. After the second move, this pair is a support vector, and column 1 of $W_{mm}$ changes.
 #
 # </details>
 #
-# 4. Compute $\gamma_t - f$ of the opt tokens by subtraction. *Prediction:* what is left of it after 2,500 iterations?
+# 4. Compute $\gamma_t - f$ of the opt tokens by subtraction. *Predict:* what is left of it after 2,500 iterations?
 
 # %%
 p = attend(path[min(2500, steps)])

@@ -48,10 +48,10 @@ setting = explorer.ExplorerSetting(model, n, T, d, signal, noise, rule, step_siz
 explorer.interactive(setting, law=margin_law)
 
 # %% [markdown]
-# **How to read it.** In the left panel each row shows a sample, and each disc a token. The area of a disc shows the softmax weight of the token at the end of
+# **How to read it.** In the left panel each row shows a sample, and each disc shows a token. The area of a disc shows the softmax weight of the token at the end of
 # the run. The [opt tokens](words.md), those with the highest score in their sample, are orange. The middle panel shows the [direction error](words.md), which is the distance between $W_t/\lVert W_t\rVert$ and
 # $W_{mm}/\lVert W_{mm}\rVert$. Its dotted line is the law of [notebook 40](40_law_of_margins.ipynb): for large $W_t$ the error is a constant divided by
-# $\lVert W_t\rVert$. We draw this line only if the premises of the law hold. The right panel shows the softmax weight of each opt token.
+# $\lVert W_t\rVert$. We draw this line only if the hypotheses of the law hold. The right panel shows the softmax weight of each opt token.
 #
 # The grey lines show your previous run: its direction error, and the
 # smallest softmax weight of an opt token. The axes never change, so you can compare two runs by eye.
@@ -87,7 +87,7 @@ statements.quoted("A", STATEMENTS, *of)
 # ## The same without controls
 #
 # We train with every rule at the setting above, from the same data and the same start. The data are synthetic, the setting is ours, and there is only one seed. One run shows little
-# more than that the rules turn $W_t$ towards $W_{mm}$. The claims are on pages [10](10_fixed_decoder.ipynb) and [19](19_theory_ledger.ipynb).
+# more than that the rules turn $W_t$ towards $W_{mm}$. We compare the rules with the theorems on many data sets on pages [10](10_fixed_decoder.ipynb) and [19](19_theory_ledger.ipynb).
 
 # %% tags=["nbval-check-output"]
 runs = {name: explorer.explore(replace(setting, rule=name), margin_law) for name in explorer.RULES}
@@ -105,14 +105,14 @@ display(explorer.picture(runs["GD"], ghost=runs["NGD"]))
 #
 # ## What we saw
 #
-# Every rule turns $W_t$ towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. At the end of this run, after 1,000 iterations, the direction error of NGD is still below the dotted line of the law. If you continue to 10,000 iterations, it comes within a few per cent of it. GD goes the same way but slowly, because its steps shrink with the gradient. Under GD the softmax weights are still rising at the end.
+# Every rule turns $W_t$ towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. At the end of this run, after 1,000 iterations, the direction error of NGD is still below the dotted line of the law. If you continue to 10,000 iterations, the error comes within a few per cent of this line. GD turns $W_t$ in the same way, but slowly, because its steps shrink with the gradient. Under GD the softmax weights are still rising at the end.
 #
 # ## Change this
 #
 # Predict first, then run. You can also move the controls instead.
 #
-# 1. Train for ten times as many iterations. *Prediction:* under NGD the norm of $W_t$ grows like $t$, and under GD it grows like $\log t$.
-#    By what factor does the direction error of each rule fall?
+# 1. Train for ten times as many iterations. *Hint:* under NGD the norm of $W_t$ grows like $t$, and under GD it grows like $\log t$.
+#    *Predict:* by what factor does the direction error of each rule fall?
 
 # %%
 for name in ("NGD", "GD"):
@@ -128,7 +128,7 @@ for name in ("NGD", "GD"):
 #
 # </details>
 #
-# 2. Choose `unit sphere` in place of class means. *Prediction:* the scores of the other tokens differ, so Assumption 2 fails. Do the
+# 2. Choose `unit sphere` in place of class means. *Hint:* the scores of the other tokens differ, so Assumption 2 fails. *Predict:* do the
 #    softmax weights of all opt tokens still tend to one?
 
 # %%
@@ -140,6 +140,6 @@ for k in range(3):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not on every data set. In one of the three data sets, a sample turns away from its opt token.
+# Not on every data set. In one of the three data sets, there is a sample that ends at another token: the softmax weight of its opt token does not tend to one.
 #
 # </details>

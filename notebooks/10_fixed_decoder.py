@@ -67,7 +67,7 @@ from papers.a import fixed_head as paper
 run = record.start("10_fixed_decoder", "A", globals())
 
 # %% [markdown]
-# All samples of a class share their opt token, which is the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected so that their scores are zero.
+# All samples of a class (label) share their opt token, the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected so that their scores are zero.
 #
 # The target is the max-margin matrix:
 #
@@ -100,7 +100,7 @@ print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 #
 # * *GD*, gradient descent: $W_{t+1} = W_t - \eta \nabla L$. Its steps shrink with the gradient.
 # * *NGD*, normalised GD (so named in figures): $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
-# * *NGD-mom*, NGD with momentum (in figures *with momentum*): $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, its steps become ten times as long as those of NGD.
+# * *NGD-mom*, NGD with momentum (in figures *with momentum*): $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, the steps become ten times as long as those of NGD, because $1+0.9+0.81+\dots=10$.
 # * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$, where $L^*$ would be the loss if every $p_{opt}$ were 1. It takes half of the step that would bring a linear loss to $L^*$. The outputs call it *Polyak, no cap*, because the paper also limits its step.
 #
 # We train on 20 random data sets (seeds), from a small random start. No step leaves the span of the tokens and queries, so the library works in coordinates of this span; `start.inside` is $W_0$ in these coordinates.
@@ -137,7 +137,7 @@ beyond
 #
 # A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit.
 #
-# 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1. Here $\kappa=e^{-\gamma_{opt}}(\gamma_{opt}-\gamma_t)$ is the same number for all pairs. So $-\log(L-L^*)$ is the smallest margin plus a bounded number.
+# 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1. Here $\kappa=e^{-\gamma_{opt}}(\gamma_{opt}-\gamma_t)$ is the same number for all pairs. So $-\log(L-L^*)$ equals the smallest margin up to a bounded number.
 # 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
 # 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with weights that are never negative. Divided by its smallest margin, it nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have a weight. So it is nearly $W_{mm}$.
 #
@@ -145,7 +145,7 @@ beyond
 #
 # ## The target in three lines of code
 #
-# How does a computer find $W_{mm}$? By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimum has these conditions? That of $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: its derivative by $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
+# By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimum has these conditions? That of $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: its derivative by $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
 #
 # Up to a scale, the same weights solve a problem for which scipy has a solver, non-negative least squares: minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ over $b\ge0$. Again by the derivatives, at the minimum
 #
@@ -174,7 +174,7 @@ print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.lina
 # %% [markdown]
 # ## Does the idea hold in this run?
 #
-# If the idea holds, the margins become equal relative to their size, and the pulls become proportional to the duals, so that the steps point along $W_{mm}=\sum_m\beta_mA_m$.
+# If the idea holds, the margins become equal relative to their size. The late pulls themselves, not only their sums over the steps, become proportional to the duals: other pulls would change the differences of the margins, until the pulls are in this proportion ([page 40](40_law_of_margins.ipynb)). Then the steps point along $W_{mm}=\sum_m\beta_mA_m$.
 
 # %%
 for k in (0, early, len(recorded) - 1):
@@ -185,7 +185,7 @@ for k in (0, early, len(recorded) - 1):
     print(f"step {recorded[k]:4}: margins {g.min():6.2f} to {g.max():6.2f}; angle between pulls and duals {angle:4.1f}°")
 
 # %% [markdown]
-# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they settle where the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$. (The first angle only says that the duals are not far from equal.)
+# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they converge to values at which the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$.
 #
 # ## How fast?
 #
@@ -209,7 +209,7 @@ for length in (4, 8, 45, 100, 400):
 # %% [markdown]
 # From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. NGD only reaches length 50, so it does not yet show its final exponent.
 #
-# So, late in training, the error is nearly a constant divided by $\lVert W_t\rVert$, and the length of the steps decides how it falls in $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, with some $s>0$,
+# From length 100 on, the error is nearly a constant divided by $\lVert W_t\rVert$, and the length of the steps decides how it falls in $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, with some $s>0$,
 #
 # $$L-L^*\approx s\sum_m\beta_m=s\lVert W_{mm}\rVert^2,\qquad-\nabla L\approx s\sum_m\beta_mA_m=s\,W_{mm},\qquad\text{so}\quad\lVert\nabla L\rVert\approx c\,(L-L^*).$$
 #
@@ -228,7 +228,7 @@ for length in (4, 8, 45, 100, 400):
 #
 # ## A rule of your own
 #
-# First, here are the four rules in numpy, for seed 0.
+# Here are the four rules in numpy, for seed 0.
 
 # %%
 def gap_and_descent(W):
@@ -267,7 +267,7 @@ for rule in free_rules:
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
-# `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Here is a rule between GD and NGD.
+# `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Ours is between GD and NGD.
 #
 # *Prediction.* The length of a step of our rule is proportional to the square root of the gradient's norm, and so to $e^{-c\lVert W\rVert/2}$. Hence $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
 
@@ -299,11 +299,11 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 #
 # 1. Every rule turns towards $W_{mm}$, because the gradient pushes only the pairs with the smallest margins.
 # 2. The direction error is a bounded part divided by $\lVert W_t\rVert$, so a rule is fast if it makes $W_t$ long.
-# 3. $\lVert W_t\rVert$ grows like $t$ under NGD, which therefore converges faster than the paper's bound requires. Under GD it grows like $\log t$, so we do not see GD converge. [Page 11](11_long_horizon.ipynb) trains for a million steps.
+# 3. $\lVert W_t\rVert$ grows like $t$ under NGD, which therefore converges faster than the paper's bound requires. Under GD it grows like $\log t$, so we do not see GD converge.
 #
 # ## Change this
 #
-# 1. Take a weaker signal, `signal = 0.5`: shorter opt tokens among the same noise tokens. *Prediction:* is $W_{mm}$ larger, and is NGD slower?
+# 1. Take a weaker signal, `signal = 0.5`: shorter opt tokens among the same noise tokens. *Predict:* is $W_{mm}$ larger, and is NGD slower?
 
 # %%
 def last_error(signal, std=start_std):
@@ -321,11 +321,11 @@ for strength in (signal, 0.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, so the parts of $W_t$ orthogonal to the ray have similar lengths: this part does not grow in proportion to $W_{mm}$.
+# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, so the parts of the two $W_t$ orthogonal to their rays have similar lengths: this part does not grow in proportion to $W_{mm}$.
 #
 # </details>
 #
-# 2. Take a start that is a thousand times as large, with norm 300. *Prediction:* what happens to the final error?
+# 2. Take a start that is a thousand times as large, with norm 300. *Predict:* what happens to the final error?
 
 # %%
 for std in (start_std, 1000 * start_std):
@@ -334,7 +334,7 @@ for std in (start_std, 1000 * start_std):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is large. The total length of all steps is `steps * ngd_step` = 50, so $W$ still points roughly in its initial direction. This does not show that the limit differs.
+# The final error is large. The total length of all steps is `steps * ngd_step` = 50, so $W$ still points roughly in its initial direction. This does not show that the limit is another one.
 #
 # </details>
 #
@@ -360,7 +360,7 @@ print(f"cosines of two noise tokens reach {cosines.max():.2f} (seed 0)")
 #
 # <details><summary>Which setting, and what are caps?</summary>
 #
-# Paper A draws this figure with caps. A *cap* is the largest factor by which a rule may multiply $\nabla L$; Polyak's rule with a cap is called Polyak-step (in the figure *Polyak's rule*). Our copy of the paper lacks the step sizes and caps. [Page 18](18_figures_2_and_5.ipynb) tries 720 settings; in 45 of them, all six sentences are true. The figure shows one of these 45, so it shows only that they exist. Its caps are 100 for NGD and NGD-mom, and 1,000 for Polyak-step. The norms of NGD and NGD-mom bend where these rules reach their caps: at its cap, a rule is GD with the cap as step size (NGD-mom is GD with momentum).
+# Paper A draws this figure with caps. A *cap* is the largest factor by which a rule may multiply $\nabla L$; Polyak's rule with a cap is called Polyak-step (in the figure *Polyak's rule*). Our copy of the paper lacks the step sizes and caps. [Page 18](18_figures_2_and_5.ipynb) tries 720 settings; in 45 of them, all six sentences are true. The figure shows one of these 45, so it shows only that they exist. Its caps are 100 for NGD and NGD-mom, and 1,000 for Polyak-step. The norms of NGD and NGD-mom bend where these rules reach their caps: a rule at its cap is GD with the cap as step size (NGD-mom at its cap is GD with momentum).
 #
 # </details>
 
@@ -377,7 +377,7 @@ figure
 # %% [markdown]
 # <details><summary>The claims in the next table: how we read these sentences</summary>
 #
-# Each row of the folded table is a *claim*: a measured number beside its bound, here for the worst seed. The first six claims are the paper's sentences. *Ahead* is our reading of "faster": a lower loss, and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is fitted over steps 30 to 300, with caps, so it differs from the one in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
+# Each row of the folded table is a *claim*: a measured number beside its bound, here for the worst seed. The first six claims are the paper's sentences. We read "faster" as *ahead*: a rule is ahead of another if it has a lower loss, and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is fitted over steps 30 to 300, with caps, so it differs from the one in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
 #
 # </details>
 

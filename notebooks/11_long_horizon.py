@@ -71,7 +71,7 @@ run = record.start("11_long_horizon", "A", globals())
 # %% [markdown]
 # ## The set-up in growing dimensions
 #
-# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions; $n$, $T$ and the norm of the noise tokens stay fixed. In $d = 100{,}000$ the tokens take 160 MB and their basis takes nearly as much.
+# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions, with fixed $n$, fixed $T$, and a fixed norm of the noise tokens. In $d = 100{,}000$ the tokens take 160 MB of memory, and their basis takes nearly as much.
 
 
 # %%
@@ -86,7 +86,7 @@ small = [in_few_coordinates(dimension) for dimension in dimensions]
 # %% [markdown]
 # ## Exact training
 #
-# We train on the problem of Figure 2 from $W_0 = 0$, without caps.
+# We train on the problem of Figure 2 from $W_0 = 0$, without caps (a cap is the largest factor by which a rule may multiply the gradient).
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens(range(seeds), n, T, d, signal, noise))
@@ -133,7 +133,7 @@ def exact_step(g):
 
 
 # %% [markdown]
-# Here is NGD as one would first write it: with the softmax weights themselves, and with $p_t(\gamma_t - f)$ computed by subtraction. Once $1 - p_{opt}$ is below the rounding error of 1, the direction of this gradient is noise.
+# The next cell writes NGD in the obvious way: it uses the softmax weights themselves, and computes $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ is below the rounding error of 1, the direction of this gradient is noise.
 
 # %%
 unit = target.W[0] / target.norm[0]
@@ -180,7 +180,7 @@ for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
 # %% [markdown]
 # ## Claims
 #
-# A *claim* is a measured number beside its bound. Exponents are least-squares fits within one decade of $t$, for the worst seed.
+# A *claim* is a measured number beside its bound. Each exponent is a least-squares fit within one decade of $t$, for the seed with the worst value.
 
 # %% tags=["nbval-check-output"]
 exponents = fixed_head.decade_exponents(histories, steps)
@@ -204,7 +204,7 @@ table
 # If plain arithmetic were good enough, the grey curve in the next figure would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, beside the exponent $-1/2$ of the bound in Theorem 1 without its logarithms.
 #
 # * **Distance of the direction.** The grey curve leaves the exact curve soon after a thousand steps.
-# * **Exponent by decade.** In the last decades NGD, momentum (NGD-mom) and Polyak's rule are at $-1$, below the line at $-1/2$. Gradient descent (GD) stays near 0.
+# * **Exponent by decade.** In the last decades the slopes of NGD, NGD with momentum (NGD-mom) and Polyak's rule are $-1$, below the line at $-1/2$. The slope of gradient descent (GD) stays near 0.
 
 # %%
 about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
@@ -234,9 +234,9 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 #
 # Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that do, as we read the hypotheses? We take few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. Each claim below is one hypothesis, measured on the worst of 20 data sets:
 #
-# * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. It bounds inner products of queries by $\nu$, and those that involve a token other than an opt token by $\mu$.
+# * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. Here $\nu$ bounds the inner products of queries, and $\mu$ bounds those that involve a token other than an opt token.
 # * Assumption 2: the other tokens have equal scores, and there is one best token.
-# * The start is so small that all softmax weights begin near $1/T$ (Lemma 4).
+# * The start $W_0$ is so small that all softmax weights begin near $1/T$ (Lemma 4).
 # * The step is so short that a weight above $1/2$ does not fall below $1/(eT)$ in one step (our reading of "small enough").
 
 # %%
@@ -257,7 +257,7 @@ table_verified = claims.Table(hypotheses)
 table_verified
 
 # %% [markdown]
-# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. The curves fall like the lower one, $1/t$. In the same runs, no weight of an opt token falls before it reaches $1/2$ (Lemma 5); the record contains this claim.
+# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. The curves fall like the lower one, $1/t$. In the same runs, no softmax weight of an opt token falls before it reaches $1/2$, as Lemma 5 says; the record contains this claim.
 
 # %%
 about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
@@ -269,13 +269,13 @@ figure_verified
 #
 # **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. It falls as fast on data that satisfy every hypothesis, as we read them. Ordinary arithmetic hides this, because the direction of its gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions costs as much as one in a thousand.
 #
-# Why does it fall like $1/t$, and what sets the height of the curve? That is the question of [page 40](40_law_of_margins.ipynb).
+# Why does the error fall like $1/t$, and what sets the height of the curve? That is the question of [page 40](40_law_of_margins.ipynb).
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Take ten times the step size. *Prediction:* $\|W_t\|$ grows ten times as fast. At the same $t$, is the error one tenth as large? And is the exponent still $-1$?
+# 1. Take ten times the step size. *Hint:* $\|W_t\|$ grows ten times as fast. *Predict:* at the same $t$, is the error one tenth as large? And is the exponent still $-1$?
 
 
 # %%
@@ -288,7 +288,7 @@ for size in (ngd_step, 10 * ngd_step):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Both are true, because the error falls like $1/\|W_t\|$.
+# The answer to both questions is yes, because the error falls like $1/\|W_t\|$.
 #
 # </details>
 #

@@ -103,7 +103,7 @@ print("margins of u_mm:", (rows @ u_mm).round(6))
 # $$-\nabla_W L = \frac1n\sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
 # -\nabla_u L = \frac1n\sum_i e^{-f_i}\, y_i X_i^\top p_i .$$
 #
-# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$. In Eq. 13 we read $0/0$ as $0$, so $W$ does not move. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean of the tokens of sample $i$. Only after this step do the scores of the tokens differ; from then on the attention weights follow the head.
+# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$. In Eq. 13 we read $0/0$ as $0$, so $W$ does not move. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean of the tokens of sample $i$. Only after this step do the scores of the tokens differ; from then on $W$ moves as well, and raises the softmax weights of the tokens that the head scores highly.
 
 
 # %%
@@ -139,7 +139,7 @@ for t in range(3):
           f"cosines with W_mm {cosines[0]:.2f}, with u_mm {cosines[1]:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The first step moves only the head. If the head then points the right way, the opt tokens have the higher scores, and their attention weights grow.
+# The first step moves only the head. If the head then points in the right direction, the opt tokens have higher scores than the additional tokens, and their softmax weights grow.
 #
 # ## Figure 3: all rules together
 #
@@ -169,9 +169,9 @@ figure = figures.figure3(drawn_rules, horizon, about)
 figure
 
 # %% [markdown]
-# GD is behind from iteration 20 on. The losses of NGD and NGD-joint nearly coincide, because mainly the growth of the head lowers the loss. But the two rules are far apart in $\lVert W\rVert$. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
+# GD is behind all other rules from iteration 20 on. The losses under NGD and NGD-joint nearly coincide, because it is mainly the growth of the head that lowers the loss. But the norms $\lVert W\rVert$ under these two rules are far apart. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
 #
-# We check that a hundred steps with the code of this page give the same matrices as the library.
+# The next cell checks that a hundred steps with the code of this page give the same matrices as the library.
 
 # %%
 W, u, at = np.zeros((X.shape[-1], z.shape[-1])), np.zeros(X.shape[-1]), min(paper.REFERENCE)
@@ -187,7 +187,7 @@ print(f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.no
 #
 # Section 5.1: "We observe that all other algorithms are faster than GD, with Polyak step being the fastest. We also see that the train loss converges at a similar rate for NGD and joint-NGD, while for the other metrics, NGD is slightly faster compared to joint-NGD."
 #
-# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The losses of NGD and NGD-joint fall at *a similar rate* if their logarithms differ by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, its value is 1 to 1.25 times that of NGD-joint.
+# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The losses under NGD and NGD-joint fall at *a similar rate* if their logarithms differ by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, the value under NGD is 1 to 1.25 times the value under NGD-joint.
 
 # %%
 factor = np.median(ngd.norm / np.where(joint.norm > 0, joint.norm, np.nan), axis=0)
@@ -221,9 +221,9 @@ settings_figure = figures.settings(sweep, sentences.FIGURE3, about_settings)
 settings_figure
 
 # %% [markdown]
-# One claim holds in no setting: NGD is never only *slightly* ahead in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. Even in the best settings one more claim fails. At horizon 30, Polyak-step is the fastest rule in all metrics, but the losses of NGD and NGD-joint are not yet alike. At longer horizons these losses are alike, but Polyak-step is behind NGD in the metrics of $W$.
+# One claim holds in no setting: NGD is never only *slightly* ahead in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. In each of the best settings one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, they have, but Polyak-step is behind NGD in the metrics of $W$.
 #
-# Our version of Figure 3 above uses one of these settings with longer horizons. Among these settings we took the shortest horizon, and the longest step of GD, because GD is then hardest to beat.
+# Our version of Figure 3 above uses one of the best settings with a longer horizon. Among these we took the shortest horizon, and the longest step of GD, because GD is then hardest to beat.
 #
 # ## What the theorems say
 
@@ -231,7 +231,7 @@ settings_figure
 statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "Theorem 4")
 
 # %% [markdown]
-# As we read them, the theorems are about the rule "NGD, decay". If Lemma 12 holds, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule. The next figure shows the norm divided by this bound. The quotient stays below 1 and slowly approaches it.
+# As we read the theorems, they are about the rule "NGD, decay". If Lemma 12 holds, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule. The next figure shows the norm divided by this bound. The quotient stays below 1 and slowly approaches it.
 
 # %%
 about_beyond = f"Beside Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -239,7 +239,7 @@ figure_beyond = figures.figure3_beyond(decayed, ngd_step, about_beyond)
 figure_beyond
 
 # %% [markdown]
-# A *claim* is a measured number next to the bound that it must meet. Here the number is measured on the worst seed. We fit exponents with respect to $S_t$, the sum of the step sizes divided by $\eta$, over the last decade of $t$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
+# A *claim* is a measured number next to the bound that it must meet. Here the number is that of the worst seed. We fit exponents with respect to $S_t$, the sum of the step sizes divided by $\eta$, over the last decade of $t$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
 
 # %%
 last_decade = steps / 10
@@ -281,7 +281,7 @@ for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay
 #
 # Make a prediction, then run the cell.
 #
-# 1. Try another decay. *Prediction:* the bound $\|W_t\| \le \eta\sum_s (s+1)^{-p}$ suggests that $\lVert W_t\rVert$ grows like $t^{1-p}$. Does this also hold for $p = 1/2$, which the theorems do not cover, as we read them?
+# 1. Try another decay. *Hint:* the bound $\|W_t\| \le \eta\sum_s (s+1)^{-p}$ suggests that $\lVert W_t\rVert$ grows like $t^{1-p}$. *Predict:* does this also hold for $p = 1/2$, which the theorems do not cover, as we read them?
 
 # %%
 for decay in (2 / 3, 1 / 2):
@@ -299,7 +299,7 @@ for decay in (2 / 3, 1 / 2):
 #
 # ## The small print
 #
-# * The paper's sizes, step sizes and variances are missing from our copy, so our settings are our own choice. The form of the decay is also ours: the text mentions an "additional factor", which we read as $(t+1)^{-2/3}$. We state Condition 1 and Lemma 12 as we read them.
+# * Our copy of the paper lacks the sizes, the step sizes and the variances, so we chose these settings ourselves. The form of the decay is also ours: the text mentions an "additional factor", which we read as $(t+1)^{-2/3}$. Condition 1 and Lemma 12 are stated here as we read them.
 # * The constants $C_0$ and $C_1$ of Condition 1 are also missing, so we cannot check whether a run satisfies this condition. [Page 19](19_theory_ledger.ipynb) checks the two properties that the condition is meant to ensure: near-orthogonality (Lemma 11) and separability (Lemma 14).
 # * The text on Figure 3 mentions no cap for Polyak-step, so we use none. The rule "NGD, decay" is our addition: the paper's Figure 3 does not show it.
 

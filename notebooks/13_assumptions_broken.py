@@ -18,12 +18,12 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its **Assumptions 1 and 2**.
 #
-# **Question.** Theorem 1 sends attention to $W_{mm}$ under two assumptions on the data. How far can we break each of them before training ends elsewhere, and does the update rule matter?
+# **Question.** Theorem 1 says that the direction of the attention weights tends to that of $W_{mm}$, under two assumptions on the data. How far can we break each of them before training ends elsewhere, and does the update rule matter?
 #
 # | symbol | meaning |
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
-# | $\gamma_{i,t}=y_iu^\top x_{i,t}$ | the score of a token; the *opt token* has the largest |
+# | $\gamma_{i,t}=y_iu^\top x_{i,t}$ | the score of a token; the *opt token* is the token with the largest score |
 # | $W_{mm}$ | the smallest $W$ with $(x_{i,opt}-x_{i,t})^\top Wz_i\ge1$ for all other tokens |
 
 # %% tags=["parameters"]
@@ -58,18 +58,18 @@ update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap
 # %% [markdown]
 # ## Four tokens that defeat training
 #
-# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$. It has length 1 and is orthogonal to $d_1$ and $d_2$, which are linearly independent. With two tokens per sample Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores lead by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
+# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$. It has length 1 and is orthogonal to $d_1$ and $d_2$, which are linearly independent. With two tokens per sample Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores exceed those of $q$ by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
 #
 # $$-\nabla L = \tfrac12 (c_1 d_1 + c_2 d_2)\, q^\top, \qquad
 # \dot g_1 = \tfrac12 (K_{11} c_1 + K_{12} c_2), \qquad \dot g_2 = \tfrac12 (K_{12} c_1 + K_{22} c_2).$$
 #
 # ![In the plane of the two differences the cone of right answers stands upright; training leaves it to the left, along the second difference](drawings/two_samples.svg)
 #
-# Both $c_i$ are always positive. But if $K_{12} < 0$, sample 2 pulls the margin of sample 1 down. Who wins? Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare three numbers:
+# Both $c_i$ are always positive. But if $K_{12} < 0$, sample 2 pulls the margin of sample 1 down. Which sample wins? Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare three numbers:
 #
-# * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$, the ratio that sample 1 needs;
+# * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$, the ratio $c_1/c_2$ that sample 1 needs;
 # * $R_0$, the ratio $c_1/c_2$ at $W=0$;
-# * $R_1$, the same ratio at its most favourable for sample 1 while it loses: $\lvert\ell'\rvert$ is taken at the worse score of sample 1 and at the better one of sample 2.
+# * $R_1$, the value of this ratio that is most favourable to sample 1 while sample 1 loses: it takes $\lvert\ell'\rvert$ at the worse score of sample 1 and at the better score of sample 2.
 #
 # We prove in [law_of_margins.md](law_of_margins.md): if $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow from zero reaches $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token for ever, whatever the step sizes, also with momentum. If $K_{12}<0$ and $R_0\le\theta^*<R_1$, the theorem leaves the problem open.
 
@@ -98,9 +98,9 @@ print(f"theta* = {threshold:.2f}, R_1 = {told.highest:.3f}, c_1/c_2 <= {largest:
 assert largest < threshold and g[0] < 0 < g[1]
 
 # %% [markdown]
-# $W_{mm}$ exists, but normalised descent ends elsewhere: sample 1 looks at its worse token for ever. Its direction is the max-margin direction of that other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition of this kind. We have not shown that it must be Assumption 1.
+# $W_{mm}$ exists, but normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction of $W$ tends to the max-margin direction of that other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition on the data that excludes this example. We have not shown that it must be Assumption 1.
 #
-# The condition can be read off: $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. If $K_{12}<-K_{22}$ and the differences are independent, some scores defeat training. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
+# We can read the condition off the theorem: $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. If $K_{12}<-K_{22}$ and the differences are independent, some scores defeat training. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
 
 # %% tags=["nbval-check-output"]
 both = {"NGD": rules.NGD(0.05), "GD": rules.GD(0.2)}
@@ -108,7 +108,7 @@ needed = phase_diagram.assumption1_needed(pair, both, 4000)
 claims.Table(needed)
 
 # %% [markdown]
-# The theorem must also be right on random problems whenever it gives a verdict. We train with short steps in place of the flow.
+# Whenever the theorem gives a verdict, it must also be right on random problems. To test this, we train with short steps in place of the flow.
 
 # %%
 draw, right, left_open = np.random.default_rng(0), [], []
@@ -144,7 +144,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # %% [markdown]
 # ## How much does the dimension matter?
 #
-# On random data, near-orthogonality depends on the dimension: the inner products of two queries are about $1/\sqrt d$ of their squared norm. Lemma 5 of paper A, as we read it, says that the softmax weight of an opt token does not fall while it is small, and its proof uses Assumption 1. We draw opposite (antipodal) class means in three dimensions and count the data sets in which such a weight falls. In each of them the samples of a class share their opt token, so only the dimension changes.
+# On random data, near-orthogonality depends on the dimension: the inner products of two queries are about $1/\sqrt d$ of their squared norm. Lemma 5 of paper A, as we read it, says that the softmax weight of an opt token does not fall while it is small, and its proof uses Assumption 1. We draw opposite (antipodal) class means in three dimensions and count the data sets in which such a weight falls. In every data set the samples of a class share their opt token, so only the dimension changes.
 
 # %%
 two_rules = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025)}
@@ -161,7 +161,7 @@ for size, values in room.items():
     print(f"{size}: smallest room under Assumption 1", values.min(1).round(2))
 
 # %% [markdown]
-# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. The cell above also prints the *room*, the factor by which our sufficient form of Assumption 1 is met: this form holds if the room is at least 1. The room also grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on. (It is not necessary: Lemma 5 also holds in most data sets that do not satisfy it.)
+# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. The cell above also prints the *room*: our sufficient form of Assumption 1 requires one number to be at least as large as another, and the room is their quotient. So this form holds if the room is at least 1. The room, too, grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on. (The condition is not necessary: what Lemma 5 says is also true in most data sets that do not satisfy the condition.)
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))
@@ -218,7 +218,7 @@ for rule in update_rules:
     print(f"{rule:15} d = {dimensions[-1]}: {lowest.min():.0%} to {lowest.max():.0%} of the runs reach W_mm, by spread")
 
 # %% [markdown]
-# If the other tokens are long, the rules differ. If the length did not matter, every cell would be bright, which means that all of its runs reach $W_{mm}$. The other tokens grow to the right. Upward, the best of them comes nearer to a tie with the opt token.
+# If the other tokens are long, the rules differ. If the length did not matter, every cell would be bright, which means that all of its runs reach $W_{mm}$. Towards the right the other tokens become longer. Upwards the best of the other tokens comes nearer to a tie with the opt token.
 
 # %%
 figure, panels = plots.panels(1, 3, height=2.9)
@@ -241,9 +241,9 @@ plots.caption(figure, about)
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** On random data the assumptions can be broken quite far, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. Long other tokens with nearly tied scores hurt GD most, Polyak's rule less, and NGD hardly at all.
+# **Answer.** On random data the assumptions can be broken quite far, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. Long other tokens whose scores nearly tie with those of the opt tokens hurt GD most, Polyak's rule less, and NGD hardly at all.
 #
-# Why does GD fail? A step that is too long is not the cause: the first cell below finds the same share with one hundredth of the step. Near a wrong token the softmax saturates and the gradient vanishes. The steps of NGD do not vanish with it.
+# Why does GD fail? Steps that are too long are not the cause: the first cell below finds the same share of runs with one hundredth of the step. Near a wrong token the softmax saturates and the gradient vanishes. The steps of NGD do not vanish with it.
 #
 # ## Change this
 #
@@ -258,7 +258,7 @@ def corner(rule, iterations=steps, spread=0.98):
 
 
 # %% [markdown]
-# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if overshooting saturates the softmax at a wrong token, one tenth of the step saves some runs.
+# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if GD fails because it overshoots and saturates the softmax at a wrong token, one tenth of the step saves some runs.
 
 # %%
 for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
@@ -267,7 +267,7 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It saves none. The share is the same with one hundredth of the step, so overshooting is not the cause.
+# It saves none. The share of runs that reach $W_{mm}$ is the same even with one hundredth of the step, so overshooting is not the cause.
 #
 # </details>
 #

@@ -43,9 +43,9 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # %% [markdown]
 # ## How many steps does each rule take?
 #
-# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data, and the last of them decides. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
+# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data; the claims are judged by the last of them. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
 #
-# We compute the 95 % confidence interval of this ratio. The claim that normalised SGD is slower is *reproduced* if the whole interval lies above 1. This claim is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise it is *undecided*. The claim that Adam gains nothing is reproduced if the interval lies above 1 or between 0.8 and 1.25.
+# We compute the 95 % confidence interval of this ratio. The claim that normalised SGD is slower is *reproduced* if the whole interval lies above 1. This claim is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise it is *undecided*. The claim that Adam gains nothing over SGD is reproduced if the interval lies above 1 or between 0.8 and 1.25.
 
 # %%
 kept = kept_curves.kept("fig6")
@@ -55,10 +55,10 @@ verdict
 # %% [markdown]
 # The first of the next two figures decides the claims:
 #
-# * **Steps to the training loss, divided by SGD's.** Each dot marks one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval, the number beside it is the mean ratio, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD lies to the right of this line. Adam gains nothing if its bar lies inside the grey area or to the right of the line.
-# * **Training loss.** Each thin line shows one run, up to the step that reaches the target loss. Each large mark shows the geometric mean over the runs of a rule.
+# * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, the number beside the bar is the mean ratio, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD lies to the right of this line. Adam gains nothing if its bar lies inside the grey area or to the right of the line.
+# * **Training loss.** Each thin line shows one run, up to the step that reaches the target loss. Each large mark lies at the geometric mean, over the runs of a rule, of the number of steps to the target loss.
 #
-# The second figure adds the accuracy on all test rows (large marks) and the step sizes that the rules took.
+# The second figure adds the test accuracy during training, the final accuracy on all rows of the test data (large marks), and the step sizes that the rules took.
 
 # %%
 about = speed.caption(kept, "fig6", verdict)
@@ -87,7 +87,7 @@ print(verdict.words())
 #
 # Make a prediction, then run the cell. It trains a small network on a small built-in data set, with one seed.
 #
-# 1. Multiply the learning rate of SNGD by ten. *Prediction:* each step is ten times as long, whatever the gradient is. Does the loss fall faster, or does it not fall at all?
+# 1. Multiply the learning rate of SNGD by ten. *Hint:* each step is ten times as long, whatever the gradient is. *Predict:* does the loss fall faster, or does it not fall at all?
 
 # %%
 small = DEMO["mnist"]
@@ -97,7 +97,7 @@ for rate in (0.1, 1.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The loss falls faster here. In so few steps, a run with steps of length 0.1 does not get far enough.
+# The loss falls faster here. With steps of length 0.1, so few steps do not move the weights far enough.
 #
 # </details>
 #
@@ -106,9 +106,9 @@ for rate in (0.1, 1.0):
 # ## The small print
 #
 # * *The network* is `vit_for_small_dataset` of lucidrains/vit-pytorch, after Lee, Lee and Song (2021). Before cutting the image into patches, it stacks the image with four copies of itself, each shifted by one pixel along an axis; so every patch also contains the corresponding pixels of the shifted copies. (Lee, Lee and Song shift by half a patch along the diagonals.) One of our tests copies the weights of our network into a plain version of that code, to compare the two. Our copy of the paper lacks the depth, the width, the patch size, the batch size and the learning rates, so these settings are ours. No theorem of the paper covers this network.
-# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require that the network beats logistic regression and nearest neighbours on the same images, and it does.
+# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require that the network is more accurate than logistic regression and nearest neighbours on the same images, and it is.
 # * *Other targets.* For the first two targets, the interval of normalised SGD extends below 1. Adam reaches both of these targets faster than SGD.
-# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for all 24 claims on real data, the claim about normalised SGD is undecided, because there are only three seeds.
+# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for the 24 claims of [the protocol](protocol.md) ([page 14](14_bert.ipynb) compares them with the 21 claims in the README), the claim about normalised SGD is undecided, because there are only three seeds.
 # * *An earlier study* used a smaller network with other shifts, 10,000 images and five seeds. Its ratios were 1.19 for normalised SGD and 0.81 for Adam.
 # * *To train again,* run `python -m lib.training mnist_60000` (2.4 processor hours). You need the data for this.
 

@@ -18,11 +18,11 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #
-# **Question.** In theory, the norm of the weights of one attention layer grows without bound. Do all the weights of a vision transformer grow as well? And is normalised SGD again slower than stochastic gradient descent (SGD), as on [page 15](15_vit_mnist.ipynb)?
+# **Question.** In theory, the norm of the weights of one attention layer grows without bound. Do the weights of every layer of a vision transformer grow as well? And is normalised SGD again slower than stochastic gradient descent (SGD), as on [page 15](15_vit_mnist.ipynb)?
 #
 # **The paper's answer.** Yes to both: the weights of the layers grow, and normalised SGD is slower than SGD.
 #
-# Let $\theta_t$ be the weights of a layer after $t$ steps. The *growth* of the layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$. If the growth is 0.3, the norm of the weights is 30 % larger than at the start. If the growth is negative, the norm is smaller. But noise alone makes weights grow, even if it favours no direction. So we compare each layer with a random walk whose steps $\Delta_s$ have the same lengths as the steps of the layer, but random directions. The root mean square of the walk's norm corresponds to the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. This comparison is ours; the paper only says that norms grow.
+# Let $\theta_t$ be the weights of a layer after $t$ steps. The *growth* of the layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$. If the growth is 0.3, the norm of the weights is 30 % larger than at the start. If the growth is negative, the norm is smaller. But noise alone makes weights grow, even if it favours no direction. So we compare each layer with a random walk whose steps $\Delta_s$ have the same lengths as the steps of the layer, but random directions. The root mean square of the norm of this walk after its last step is $\lVert\theta_0\rVert\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}$. This is the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. This comparison is ours; the paper only says that norms grow.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -44,7 +44,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # %% [markdown]
 # ## Growth, computed by hand
 #
-# We take ten steps of SGD on one layer. Then we compute the growth of this layer, and the growth of a random walk with ten steps of the same lengths. This layer shrinks.
+# We take ten steps of SGD on one layer. Then we compute the growth of this layer, and the growth of a random walk with ten steps of the same lengths. In these ten steps the layer shrinks.
 
 # %%
 torch.manual_seed(0)
@@ -62,7 +62,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # %% [markdown]
 # ## The whole network
 #
-# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data, and the last of them decides the claim. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
+# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data; the claim is judged by the last of them. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
 #
 # We compute the 95 % confidence interval of this ratio. The claim that a rule is slower is *reproduced* if the whole interval lies above 1. It is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise it is *undecided*.
 
@@ -72,7 +72,7 @@ verdict = speed.table(kept, "fig7")
 verdict
 
 # %% [markdown]
-# The first figure decides the claim about speed. Above, we divide the steps to the target by SGD's. Each dot marks one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast. Below, each line is the training loss of one run.
+# The first figure decides the claim about speed. Its upper part shows the number of steps to the target, divided by SGD's number. Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast. In the lower part, each line shows the training loss of one run.
 
 # %%
 about = speed.caption(kept, "fig7", verdict)
@@ -80,13 +80,13 @@ figure = kept_curves.captioned(speed.draw(kept, "fig7"), about)
 figure
 
 # %% [markdown]
-# The second figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks their median. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths would.
+# The second figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks the median over the matrices. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths would.
 
 # %%
 speed.matrices(kept)
 
 # %% [markdown]
-# The third figure goes further than the paper. In its right panel, each mark shows one layer at the end of training. Layers above the thin line grew more than a random walk with steps of the same lengths. Layers below the line have hollow marks.
+# The third figure goes further than the paper. In its right panel, each mark shows one layer at the end of training. The layers above the thin line grew more than a random walk with steps of the same lengths would. The layers below this line have hollow marks.
 
 # %%
 speed.beside(kept)
@@ -94,7 +94,7 @@ speed.beside(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** normalised SGD takes 0.94 times as many steps as SGD to reach the last target, with the interval 0.81 to 1.10. So it is about as fast as SGD, and the claim that it is slower is not reproduced. The claim that norms grow is reproduced: all 19 weight matrices grow under SGD and Adam, and 18 grow under normalised SGD. Our own comparison has a mixed result. Under Adam, every layer grows more than its random walk. Under SGD and normalised SGD, the classification head grows less than its random walk. These are the verdicts, in the wording of the table:
+# **Here,** normalised SGD takes 0.94 times as many steps as SGD to reach the last target, with the interval 0.81 to 1.10. So normalised SGD is about as fast as SGD, and the claim that it is slower is not reproduced. The claim that norms grow is reproduced: all 19 weight matrices grow under SGD and Adam, and 18 grow under normalised SGD. Our own comparison has a mixed result. Under Adam, every layer grows more than its random walk. Under SGD and normalised SGD, the classification head grows less than its random walk. These are the verdicts, in the wording of the table:
 
 # %%
 print(verdict.words())
@@ -104,7 +104,7 @@ print(verdict.words())
 #
 # Make a prediction, then run the cell. It trains a small network on a small built-in data set, with one seed.
 #
-# 1. Under which rule do the weights grow more? *Prediction:* Adam moves every coordinate by about its learning rate, and SGD mainly moves the coordinates with a large gradient.
+# 1. We compare the growth under SGD and under Adam. *Hint:* in each step, Adam moves every coordinate by about its learning rate, whereas SGD mainly moves the coordinates with a large gradient. *Predict:* under which of the two rules do the weights grow more?
 
 # %%
 found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
@@ -114,7 +114,7 @@ for rule in found.rates():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Under neither. At these two learning rates, the largest growth of a layer is nearly the same for both rules.
+# Under neither rule. At the two learning rates of the cell, the largest growth of a layer is nearly the same under SGD as under Adam.
 #
 # </details>
 #
@@ -130,9 +130,9 @@ for rule in found.rates():
 #
 # * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper lacks the sizes, the batch size and the learning rates for Figure 7, so these settings are ours. We kept them small, and train for six epochs. We decided before the runs to leave out Polyak's step, because of its cost. No theorem of the paper covers this network.
 # * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). There is one exception: only after the runs did we read the paper's sentence that norms grow as a claim. We judge it by the median growth over the matrices, separately for each of the three rules.
-# * *Adam* takes 0.37 times as many steps as SGD, with the interval 0.16 to 0.85. We report this only as an observation, because our copy of the paper does not say how fast Adam is on CIFAR-10. A summary by other authors says that Adam is about as fast as SGD on vision data.
+# * *Adam* takes 0.37 times as many steps as SGD, with the interval 0.16 to 0.85. We report this ratio only as an observation, because our copy of the paper does not say how fast Adam is on CIFAR-10. A summary by other authors says that Adam is about as fast as SGD on vision data.
 # * *Accuracy on the test set:* Adam 59.6 %, SGD 51.2 %, normalised SGD 50.4 %, and logistic regression on the pixels 41.7 %.
-# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for all 24 claims on real data, only one claim on this page remains decided: our own claim that every layer grows more than a random walk under SGD, which fails. The paper's claims that norms grow, which we judge by the median growth over the matrices, are not among the 24.
+# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for the 24 claims of [the protocol](protocol.md) ([page 14](14_bert.ipynb) compares them with the 21 claims in the README), only one claim on this page remains decided: our own claim that every layer grows more than a random walk under SGD, which fails. The paper's claims that norms grow, which we judge by the median growth over the matrices, are not among the 24.
 # * *To train again,* run `python -m lib.training cifar10_50000` (3.3 processor hours). You need the data for this.
 
 # %% tags=["set-up"]

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**. This study is ours, not the paper's.
 #
-# **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs. A thousand sentences of twenty tokens have nineteen thousand. Can you still wait for the exact steps of page 11 to finish? And can you wait for the solver of the *token SVM*, whose solution is the max-margin matrix $W_{mm}$?
+# **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs. A thousand sentences of twenty tokens have nineteen thousand pairs. Are the exact steps of page 11 still fast enough? And is the solver of the *token SVM*, whose solution is the max-margin matrix $W_{mm}$?
 #
 # | symbol | meaning |
 # |---|---|
@@ -106,7 +106,7 @@ print(
 )
 
 # %% [markdown]
-# Only some sentences select it. The matrix $W_{mm}$ exists, but training moves in another direction. The reason is that these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens in such cases.
+# Only some sentences select their opt token. The matrix $W_{mm}$ exists, but training moves in another direction. The reason is that these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens in such cases.
 #
 # ## Two ways to take a step
 #
@@ -115,9 +115,9 @@ print(
 # $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
 #
 # * In the *Gram form* we compute $K$ once and read it at every step. Its number of entries is the square of the number of pairs.
-# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. Let $r$ be the dimension of the span of the tokens. A step reads all $\delta_m$ twice, that is, it reads $2r$ numbers per pair.
+# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. Let $r$ be the dimension of the span of the tokens. A step reads all $\delta_m$ twice. That is, a step reads $2r$ numbers per pair.
 #
-# Both forms are exact in the same sense: they store numbers that would underflow as logarithms. Do both forms take the same steps? We compare them on one fifth of the sentences, for which it takes only a moment to compute $K$.
+# Both forms are exact in the sense of page 11: they store the logarithms of numbers that would underflow. Do the two forms take the same steps? We compare them on one fifth of the sentences, for which it takes only a moment to compute $K$.
 
 # %%
 few = sentences(n // 5)
@@ -135,7 +135,7 @@ print(
 # %% [markdown]
 # ## How the cost grows
 #
-# For growing $n$ we measure how long a step takes in each form, and how long the SVM takes. If the arrays are too large for the processor's caches, a step cannot be faster than reading them from memory. To find the reading speed of this machine, we time the product of a large matrix and a vector.
+# For growing $n$ we measure how long a step takes in each form, and how long it takes to solve the SVM. If the arrays are too large for the processor's caches, a step cannot be faster than reading them from memory. To find the reading speed of this machine, we time the product of a large matrix and a vector.
 
 # %%
 matrix, vector = np.ones((4000, 8000)), np.ones(8000)
@@ -180,7 +180,7 @@ for size in sizes:
 costs = np.array(rows).T
 
 # %% [markdown]
-# If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are the limits: the time to read $K$ once from memory, and the time to read all $\delta_m$ twice. Small problems fit into the caches, so their steps can be faster than these limits. The SVM takes seconds at most. Its time does not grow smoothly, because the library uses two methods: a pivoting method for few constraints, and descent in the dual variables for many.
+# If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are these limits: the time to read $K$ once from memory, and the time to read all $\delta_m$ twice. Small problems fit into the caches, so their steps can be faster than these limits. Solving the SVM takes a few seconds at most. Its time does not grow smoothly, because the library uses two methods: a pivoting method for few constraints, and descent in the dual variables for many.
 #
 # The next figure shows how long a step takes. The Gram form is labelled "one matrix of all pairs".
 
@@ -205,13 +205,13 @@ table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Yes, you can wait for both: the SVM takes seconds, and a step takes milliseconds. In the factored form, a step takes about as long as reading the tokens twice from memory, and a few times as long at the largest size. At the smallest size the two forms take about equally long. From a few hundred pairs on, the factored form is faster. `lib.train` estimates both costs and chooses the cheaper form. You can choose the form yourself with `product="gram"` or `product="factored"`. The section [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares our times with those of JAX, numpy and other solvers.
+# **Answer.** Yes, both are fast enough: solving the SVM takes seconds, and a step takes milliseconds. In the factored form, a step takes about as long as reading the tokens twice from memory, and at the largest size up to a few times as long. At the smallest size a step takes about equally long in the two forms. From a few hundred pairs on, it is faster in the factored form. `lib.train` estimates both costs and chooses the cheaper form. You can choose the form yourself with `product="gram"` or `product="factored"`. The section [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares our times with those of JAX, numpy and other solvers.
 #
 # ## Change this
 #
 # Make a prediction, then run the cell.
 #
-# 1. Cut the sentences to half their length. *Prediction:* there are about half as many pairs, so a step takes about half as long. Does the norm of $W_{mm}$ rise or fall?
+# 1. Cut the sentences to half their length. *Hint:* there are about half as many pairs, so a step takes about half as long. *Predict:* does the norm of $W_{mm}$ rise or fall?
 
 # %%
 shorter = lib.token_set(data.X[0][:, : T // 2], data.y[0], data.z[0], data.u[0])
@@ -222,7 +222,7 @@ print(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It falls, because in most sentences the opt token has fewer tokens to win against. But in some sentences another token is now the opt token. So the new constraints are not a subset of the old ones, and the norm could also have risen.
+# The norm falls, because in most sentences the opt token must now lead fewer other tokens. But in some sentences another token is now the opt token. So the new constraints are not a subset of the old ones, and the norm could also have risen.
 #
 # </details>
 

@@ -18,9 +18,9 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**, and **Lemma 5**.
 #
-# **Question.** Our copy of the paper does not say which step sizes and caps Figure 2 uses. Is there a setting in which all sentences about Figure 2 are true? And are these sentences also true for Figure 5, whose data have opposite class means?
+# **Question.** Our copy of the paper does not say which step sizes and caps were used for Figure 2. Is there a setting in which all sentences about Figure 2 are true? And are these sentences also true for Figure 5, whose data have opposite class means?
 #
-# The layer, its data and the rules are those of [page 10](10_fixed_decoder.ipynb). A *cap* is the largest factor by which a rule may multiply $\nabla L$. The rules NGD and NGD-mom share one cap, and Polyak-step has another. When a rule is at its cap, it is gradient descent (GD) with the cap as step size (for NGD-mom, GD with momentum). In Figure 2 the two class means are orthogonal, and in Figure 5 they are opposite (antipodal). Our copy also lacks the sizes and the noise of the data, the formula of NGD-mom with its 0.9, and the choice of the query; ours are those of page 10.
+# The layer, its data and the rules are those of [page 10](10_fixed_decoder.ipynb). A *cap* is the largest factor by which a rule may multiply $\nabla L$. The rules NGD and NGD-mom share one cap, and Polyak-step has another. While NGD or Polyak-step is at its cap, it is gradient descent (GD) with the cap as step size. While NGD-mom is at its cap, it is GD with momentum. In Figure 2 the two class means are orthogonal, and in Figure 5 they are opposite (antipodal). Our copy also lacks the sizes and the noise of the data, the formula of NGD-mom and its momentum parameter, and the choice of the query. We take all of these from page 10, where the momentum parameter is 0.9.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -70,7 +70,7 @@ settings = {
 #
 # Section 3.2 says of Figure 2: "note that NGD is significantly faster than standard GD"; momentum "results in a performance boost"; "Polyak step-size leads to even faster convergence than NGD across all metrics, including the train loss". After some time Polyak's steps reach the cap. Then they "are identical to standard GD updates", "hence, the rates are much faster in the beginning, but slow down as training progresses".
 #
-# What does "faster" mean? We read it as *ahead*: in every seed, and at every recorded iteration from 20 to the horizon, the faster rule has the better value of all four metrics of the figure.
+# What does "faster" mean? We read it as *ahead*: in every seed, and at every recorded iteration from 20 to the horizon (the last iteration that we judge), the faster rule has the better value in each of the four metrics of the figure.
 #
 # We test six sentences in 720 settings. The settings combine three step sizes of GD, four step sizes of NGD, four caps of NGD (the last means no cap), five caps of Polyak-step, and three horizons. The data and sizes stay the same.
 
@@ -92,14 +92,14 @@ settings_figure = paper_figures.settings(sweeps["Figure 2"], sentences.FIGURE2, 
 settings_figure
 
 # %% [markdown]
-# Two sentences are true in every setting: Polyak's rule reaches its cap, and then its steps become short. The other four sentences depend on the setting:
+# Two sentences are true in every setting: that Polyak's rule reaches its cap, and that its steps then become short. Whether the other four sentences are true depends on the setting:
 #
-# * NGD is ahead of GD if its step is at least one third of GD's step. NGD is not ahead if its step is at most one tenth of GD's step. The caps and the horizon do not matter.
-# * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap, momentum loses this advantage when the steps are long, because both rules reach the cap early.
-# * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, it eventually overtakes Polyak-step.
+# * NGD is ahead of GD if the step size of NGD is at least one third of that of GD. NGD is not ahead of GD if its step size is at most one tenth of that of GD. The caps and the horizon do not matter.
+# * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap and long steps, momentum is hardly ever ahead, because both rules reach the cap early.
+# * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, NGD eventually overtakes Polyak-step.
 # * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap, NGD turns at this rate only until it has been at the cap for a long time.
 #
-# So the sentences depend on the caps. The sentence about Polyak-step requires a cap on NGD. If NGD has a cap, the sentences about momentum and about Theorem 1 require that NGD reaches the cap late. (The paper validates Theorem 1 in Figure 2, that is, with caps. As we read the theorem, its rule has no cap.) The next cell prints the share of the settings in which each sentence is true.
+# So whether the sentences are true depends on the caps. The sentence about Polyak-step requires a cap on NGD. If NGD has a cap, the sentences about momentum and about Theorem 1 require that NGD reaches the cap late. (The paper validates Theorem 1 in Figure 2, that is, with caps. As we read the theorem, its rule has no cap.) The next cell prints the share of the settings in which each sentence is true.
 
 # %%
 found = sweeps["Figure 2"]
@@ -129,7 +129,7 @@ for name, cases in conditions.items():
         print(f"{name:12} is true in {found.share(name, condition):4.0%} of the settings in which {words}")
 
 # %% [markdown]
-# In 45 settings all six sentences are true of Figure 2's data. Which of these settings do we draw? First, NGD must have a finite cap, because the text says that it has one, and NGD must reach this cap before the horizon. Second, we take the longest horizon, and then the middle caps.
+# In 45 settings all six sentences are true of Figure 2's data. Which of these settings do we draw? First, NGD must have a finite cap, because the text says that it has one, and NGD must reach this cap before the horizon. Second, among the settings that remain we take those with the longest horizon, and among these the one with the middle caps.
 
 # %%
 recorded = np.unique([*lib.log_spaced(steps, 200), horizon])
@@ -160,7 +160,7 @@ print(f"NGD is at its cap from t = {recorded[since]} on in every seed")
 # %% [markdown]
 # ## Figure 5
 #
-# Figure 5 has the same setting with another cap for Polyak-step. The text reads "except we set for Polyak-step"; the quantity is missing from our copy. We assume that this quantity is the cap, and we choose its size. The text says nothing about the curves in Figure 5, so we test the sentences about Figure 2 on them. In this setting the sentence about momentum is false for every cap of Polyak-step.
+# Figure 5 has the same setting with another cap for Polyak-step. The text reads "except we set for Polyak-step"; the name of the quantity is missing from our copy. We assume that this quantity is the cap, and we choose its size. The text says nothing about the curves in Figure 5, so we test the sentences about Figure 2 on them. In this setting the sentence about momentum is false for every cap of Polyak-step.
 
 # %%
 about = f"Paper A, Figure 5: antipodal class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -178,7 +178,7 @@ table = claims.Table(sentences.claims_of("fig5", words, values, {"momentum": lat
 table
 
 # %% [markdown]
-# One claim fails, `fig5.momentum`. In seed 0, NGD-mom has a larger direction error than NGD at the horizon. By then both rules are at their cap.
+# One *claim* (a measured number beside its bound) fails: `fig5.momentum`. In seed 0, NGD-mom has a larger direction error than NGD at the horizon. By then NGD and NGD-mom are at their cap.
 #
 # ## Lemma 5 on a hundred data sets
 
@@ -186,7 +186,7 @@ table
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
 # %% [markdown]
-# Our copy lacks the formulas of these three lemmas, so the printed formulas are our reconstruction. Lemma 5 says that, from every small start, the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. So if the lemma holds, no line in the next figure falls below one.
+# Our copy lacks the formulas of these three lemmas, so the printed formulas are our reconstruction. Lemma 5 says that, from every small start, the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. The next figure shows this weight divided by its first value. So if the lemma holds, no line falls below one.
 
 # %%
 crowd = drawn(range(draws), antipodal=True)
@@ -219,11 +219,11 @@ beyond_table = claims.Table([
 beyond_table
 
 # %% [markdown]
-# One claim fails, `lemma5.rises`. In one of a hundred data sets, a weight of at most 1/2 falls for a while. (The claim compares each recorded weight with the previous one. The figure compares it with the first one.)
+# One claim fails, `lemma5.rises`. In one of a hundred data sets, the weight of an opt token falls for a while although it is at most 1/2. (The claim compares each recorded weight with the previous one. The figure compares it with the first one.)
 #
-# Why can a weight fall? Sample $j$ moves a margin of sample $i$ in proportion to $\langle z_i, z_j\rangle$ times an inner product of token differences. This product may be negative. Our sufficient form of Assumption 1 makes the terms of other samples smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. The shared opt token of a class is not the cause. The samples of a class have the same opt token at every $d$, but the fraction of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no such weight falls.
+# Why can a weight fall? Sample $j$ moves a margin of sample $i$ in proportion to $\langle z_i, z_j\rangle$ times an inner product of token differences. This product may be negative. Our sufficient form of Assumption 1 makes the terms of other samples smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. It is not the cause that the samples of a class share their opt token. The samples of a class have the same opt token at every $d$, but the fraction of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no such weight falls.
 #
-# In Lemma 6 the constant $c=1/\max_m\lVert A_m\rVert$ is small enough, because under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$.
+# Lemma 6 holds with the constant $c=1/\max_m\lVert A_m\rVert$, because under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$.
 #
 # The claims named `sharp` test our own predictions. Late in training, the weights of the pairs in the gradient are proportional to their duals ([page 40](40_law_of_margins.ipynb)). So there is an $s>0$ with $-\nabla L\approx s\,W_{mm}$ and $L-L^*\approx s\lVert W_{mm}\rVert^2$. The margins therefore grow by $\eta/\lVert W_{mm}\rVert$ per step under NGD, by $1/(1-0.9)$ times this amount with momentum, and by 1/2 per step under Polyak-step without a cap.
 #

@@ -16,7 +16,7 @@
 #
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After this page you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
-# Train a softmax attention layer on a linear problem by stochastic gradient descent (SGD), from a random start. The loss stalls far above its smallest possible value. The loss is not convex, so we have no right to expect better.
+# Train a softmax attention layer on a linear problem by stochastic gradient descent (SGD), from a random start. The loss stalls far above its smallest possible value. The loss is not convex, so nothing guarantees that the descent gets further.
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls](../figures/desk/precond_fig2.png)
 #
@@ -26,7 +26,7 @@
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says that we can, on linear data, if we make three changes:
 #
-# 1. **A spectral start.** We estimate the linear map from the data by least squares. The singular value decomposition of this estimate gives initial values of $A$ and $B$, the two matrices of the layer, that are already close to a minimum.
+# 1. **A spectral start.** We estimate the linear map from the data by least squares. From the singular value decomposition of this estimate we get initial values of $A$ and $B$, the two matrices of the layer. They are already close to a minimum.
 # 2. **A preconditioner.** Gradient descent is slow along directions in which the inputs vary little. The preconditioner divides the gradient by the covariance of the inputs, which makes these directions faster.
 # 3. **A regulariser.** The loss depends only on the product of $A$ and $B$, so $A$ can be large while $B$ is small. The regulariser brings the two matrices back into balance.
 #
@@ -49,7 +49,7 @@
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
 # | $\eta$ | step size | |
 #
-# The paper makes the assumptions A1 to A3. The next cell quotes them together with the theorem and the algorithm. We check them for seed 0 when we draw the data.
+# The paper makes the assumptions A1 to A3. The next cell quotes them together with the theorem and the algorithm. We check these assumptions for seed 0 when we draw the data.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -106,7 +106,7 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # $$A \leftarrow A - \eta\,\big(\nabla_A + \tfrac12 A\hat\Sigma G\hat\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\hat\Sigma^{-1}\big(\nabla_B - \tfrac12 \hat\Sigma B\hat\Sigma G\hat\Sigma\big) .$$
 #
-# As in the paper's experiments, we compute the gradients on a minibatch. The algorithm itself averages them over fresh batches.
+# As in the paper's experiments, we compute the gradients on a minibatch. The algorithm itself averages the gradients over fresh batches.
 
 # %%
 def gradient(X, Y, A, B):
@@ -155,7 +155,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# Are our formulas right? We compare sample averages with the closed forms of Theorem 1, and with the closed form of a moment below the threshold of A3. The claims give the differences in units of the standard error. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
+# Are our formulas right? We compare sample averages with the closed forms of Theorem 1, and with the closed form of a moment below the threshold of A3. Each *claim*, a measured number beside its bound, gives such a difference in units of its standard error. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
@@ -194,7 +194,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# In the left panel of Figure 1, the blue curve of Algorithm 1 lies on the dotted optimum. In the right panel the blue curve *rises*. The spectral start lies below the noise floor of minibatch descent, so the loss first climbs to this floor. In Figure 2 both rules have the same random start and the same step size. SGD stalls, and Algorithm 1 does not.
+# In the left panel of Figure 1, the blue curve of Algorithm 1 lies on the dotted line, the smallest possible loss. In the right panel the blue curve *rises*. The spectral start lies below the noise floor of minibatch descent, so the loss first climbs to this floor. In Figure 2 both rules have the same random start and the same step size. SGD stalls, and Algorithm 1 does not.
 
 # %%
 def setting(number):
@@ -217,11 +217,11 @@ pictures["precond_fig2"]
 # %% [markdown]
 # ## What does the work?
 #
-# We remove the changes and compare the final losses. If a change does the work, the loss ends higher without it.
+# We remove the changes and compare the final losses. If a change does the work, the final loss is higher without this change.
 #
 # From the spectral start, all four combinations rise to the same plateau, so we do not draw them. This plateau comes from minibatch noise and from the bias of a minibatch of $m$ keys, which is of order $1/m$.
 #
-# From a random start, which the next figure shows, the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss stalls. Our $\Sigma$ is well conditioned, so the preconditioner makes no difference that we can measure, and the claim about it holds or fails by chance.
+# From a random start, which the next figure shows, the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss stalls. Our $\Sigma$ is well conditioned, so the preconditioner makes no difference that we can measure, and the claim about the preconditioner holds or fails by chance.
 
 # %%
 about_ablation = setting("parts of Algorithm 1")
@@ -231,7 +231,7 @@ pictures["precond_ablation"]
 
 # %% [markdown]
 # The preconditioner matters if $\Sigma$ is ill conditioned. The next figure counts the iterations until the loss is within 15 % of the optimum. It includes a two-sided preconditioner, which is **ours and not the paper's**: it also multiplies the gradients of both matrices by $\hat\Sigma^{-1}$ from the right.
-# With it, the rule is gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, and in these coordinates the problem is plain matrix factorisation. The number of iterations then hardly depends on the condition number.
+# With this preconditioner, the rule is gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, and in these coordinates the problem is plain matrix factorisation. The number of iterations then hardly depends on the condition number.
 
 # %%
 figure_conditions = figures.conditioning(steps, conditions, times)
@@ -255,10 +255,10 @@ figure_conditions
 #
 # ## Change this
 #
-# Predict first, then run. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples the excess is about 9 % from every start, because of sampling error.
+# Predict first, then run. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples the final loss is about 9 % above $L^*$ from every start, because of sampling error.
 #
-# 1. Make the step ten times as long. *Prediction:* steps longer than $2/\lambda_{max}$ overshoot, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
-#    Is such a step too long?
+# 1. Make the step ten times as long. *Hint:* steps longer than $2/\lambda_{max}$ overshoot, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
+#    *Predict:* is such a step too long?
 
 # %%
 def end(eta=step_size, A=None, B=None, rule=algorithm_1, iterations=200):
@@ -281,7 +281,7 @@ for eta in (step_size, 10 * step_size):
 #
 # </details>
 #
-# 2. Leave out the regulariser, and start with $A$ three times as large and $B$ one third as large. *Prediction:* the loss does not depend on the balance of $A$ and $B$, so nothing restores it. Is the final loss worse?
+# 2. Leave out the regulariser, and start with $A$ three times as large and $B$ one third as large. *Hint:* the loss does not depend on the balance of $A$ and $B$, so without the regulariser nothing restores this balance. *Predict:* is the final loss worse?
 
 # %%
 def unbalanced(X, Y, A, B, S, eta):

@@ -20,7 +20,7 @@
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
 #
 # [Notebook 20](20_preconditioned_regression.ipynb) trains on many samples. If there are only $n$ samples, a query attends
-# to only $n$ keys, and this makes the gradient biased.
+# to only $n$ keys, and the gradient is biased.
 #
 # **Question.** How close to the optimum does Algorithm 1 get with $n$ samples, and how fast?
 #
@@ -40,7 +40,7 @@
 # | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest rate of the linearised, preconditioned descent | |
 #
 # The hypotheses are called A1 to A3. The next cell quotes them together with Algorithm 1 and the theorems. We set the signal $\lVert M\Sigma^{1/2}\rVert$
-# to 0.05, so that the moment in A3 is finite for $c = 2$. The last exercise shows what happens if it is finite only for $c = 1$.
+# to 0.05, so that the moment in A3 is finite for $c = 2$. The last exercise shows what happens if this moment is finite only for $c = 1$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -125,8 +125,8 @@ def step(Z, g, S, eta, k=small_k):
 # %% [markdown]
 # ## The one-point bounds
 #
-# We test Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the paper lacks its constants $\alpha$ and $\beta$,
-# so we derive our own in `lib.regression.manifold`, and the second smoothness constant in `papers.b.landscape`. We do this in two norms. The norm "left" is our reading of the
+# We test Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the paper lacks the constants $\alpha$ and $\beta$ of these bounds,
+# so we derive our own in `lib.regression.manifold`, and the second smoothness constant in `papers.b.landscape`. We derive them in two norms. The norm "left" is our reading of the
 # paper's norm. The norm "left_right" has $\Sigma$ on the right as well. In this second norm both bounds hold with equality, so our
 # constants cannot be improved there.
 
@@ -138,7 +138,7 @@ bounds
 # %% [markdown]
 # ## The scaling law
 #
-# The descent starts at a point that is displaced from a minimum along the slowest mode, so it shows the worst-case rate. Its step is
+# The descent starts at a point that is displaced from a minimum along the slowest mode, so we see the slowest rate. The step size is
 # $\eta = 1/\lambda_{max}$. The start is the same for every $n$.
 
 # %% tags=["nbval-check-output"]
@@ -163,9 +163,9 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# We expect the excess loss to fall to a floor, and the floor to be lower with more samples. The first figure below shows both, and the second figure shows the cause.
+# We expect the excess loss to fall to a floor, and the floor to be lower with more samples. The first figure below shows both effects, and the second figure shows their cause.
 #
-# * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the starting point,
+# * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the initial excess loss,
 #   so the curve rises to the floor.
 # * *First figure, right.* The floor falls nearly like $n^{-2}$. This is faster than $n^{-1}$, the rate that we read in Theorem 2.
 # * *Second figure.* The distance of the spectral start from the minima falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
@@ -201,7 +201,7 @@ figure_start
 #
 # Predict first, then run.
 #
-# 1. Take four times as many samples. *Prediction:* the bias is one quarter as large, and the floor is quadratic in the bias. Is the floor one sixteenth as high? What does the fitted exponent in the figure say?
+# 1. Take four times as many samples. *Hint:* the bias is one quarter as large, and the floor is quadratic in the bias. *Predict:* is the floor one sixteenth as high? What does the fitted exponent in the figure say?
 
 # %%
 fewer, more = scaling.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
@@ -215,8 +215,8 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
 #
 # </details>
 #
-# 2. Make the signal four times as large. *Prediction:* the moment in A3 is then still finite for $c = 1$, but no longer for $c = 2$. If we expand the bias in
-#    powers of $1/n$, each coefficient is a mean of exponentials of the query, and the second of these means is then infinite. Is the bias still inversely proportional
+# 2. Make the signal four times as large. *Hint:* the moment in A3 is then still finite for $c = 1$, but no longer for $c = 2$. If we expand the bias in
+#    powers of $1/n$, each coefficient is a mean of exponentials of the query, and the second of these means is then infinite. *Predict:* is the bias still inversely proportional
 #    to $n$?
 
 # %%

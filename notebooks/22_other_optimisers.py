@@ -38,7 +38,7 @@
 # | $L^*$ | smallest loss, $k\sigma^2/2$ | |
 # | $Y_1$, $Y_2$ | coordinates $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$ | $k \times d$, $d \times d$ |
 #
-# We check the assumptions A1 to A3 for seed 0. The paper says nothing about the other optimisers.
+# We check the assumptions A1 to A3 for seed 0. The paper makes no statement about the other optimisers.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -98,7 +98,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # |---|---|
 # | SGD | $g$ |
 # | Adam | $\hat m/(\sqrt{\hat v} + 10^{-8})$ entry by entry; $\hat m$, $\hat v$ are bias-corrected running means of $g$ and $g^2$ |
-# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$ for $USV^\top$, which is the running mean of $g$ moved further towards $g$ (Nesterov) |
+# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$, where $USV^\top$ is the singular value decomposition of the running mean of $g$, moved further towards $g$ (Nesterov) |
 # | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$, $G_2$ are sums of $gg^\top$, $g^\top g$ |
 # | SOAP | Adam in the eigenvectors of running means of $gg^\top$, $g^\top g$ |
 # | Algorithm 1 | gradient of $L + R$; for $B$ multiplied by $\hat\Sigma^{-1}$ on the left |
@@ -106,7 +106,7 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 #
 # Muon finds $UV^\top$ without a decomposition. It takes five steps of a polynomial iteration that pushes all singular values towards one.
 # The library takes these steps in sixteen-bit arithmetic, and so does this page. The roots of Shampoo and the eigenvectors of SOAP are recomputed every ten steps.
-# The best step size of Shampoo is 1, the largest that we tried.
+# The step size that we chose for Shampoo is 1, the largest that we tried.
 
 # %%
 def adam(g, state, t):
@@ -161,7 +161,7 @@ for name, rule in (("Adam", adam), ("Muon", muon)):
     print(f"{name}: page and library alike")
 
 # %% [markdown]
-# Why might a preconditioner on both sides be better than one on a single side? We add a statement of our own. *Hypotheses:* $\Sigma$ is positive definite (A1). The steps follow the gradient of $L + R$, multiplied by $\Sigma^{-1}$ on the
+# Why might a preconditioner that multiplies the gradient from both sides be better than one that multiplies it from one side? We add a statement of our own. *Hypotheses:* $\Sigma$ is positive definite (A1). The steps follow the gradient of $L + R$, multiplied by $\Sigma^{-1}$ on the
 # right for both matrices, and also on the left for $B$. *Conclusion:* in the coordinates $Y_1$, $Y_2$ these steps are gradient
 # descent on
 #
@@ -188,7 +188,7 @@ print("two-sided steps are gradient descent on the factorisation")
 # ## Training
 #
 # All rules start from the same random matrices and see the same minibatches, which we draw without replacement from the `n` samples.
-# We choose each step size from a grid, on three other seeds (100 to 102). We consider the step sizes whose runs end within 10 % of $L^*$ on all three seeds, and take the one that gets there in the fewest iterations. If there is no such step size, we take the one with the smallest final excess. We did not tune the two-sided rule, which has the step size of notebook 20.
+# We choose each step size from a grid, on three other seeds (100 to 102). We consider the step sizes with which the runs end within 10 % of $L^*$ on all three seeds, and take the one that gets within 10 % in the fewest iterations. If there is no such step size, we take the one with the smallest final excess loss. We did not tune the step size of the two-sided rule; it is that of notebook 20.
 
 # %%
 if tuning_seeds:
@@ -219,10 +219,10 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# How to read the next figure: each mark shows one seed, and its horizontal position is the iteration at which this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The arrow beyond the end of the runs counts the seeds that do not come within 10 %.
+# How to read the next figure: each mark shows one seed, and its horizontal position is the iteration at which the run with this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The number at the arrow beyond the end of the runs says how many seeds do not come within 10 %.
 #
 # Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. They still come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end higher than Algorithm 1 and the two-sided rule. SGD comes
-# within 10 % late, and only on some seeds. Shampoo does not get there at all.
+# within 10 % late, and only on some seeds. Shampoo does not come within 10 % at all.
 
 # %%
 about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"
@@ -245,7 +245,7 @@ figure
 # Predict first, then run.
 #
 # 1. Train Adam with one third of its step size, and with three times its step size. *Prediction:* Adam's steps do not shrink with the gradient,
-#    so the loss at which it levels off rises with the step size. Does Adam also take longer to come within 10 % with the smaller step?
+#    so the loss at which Adam levels off rises with the step size. *Predict:* does Adam also take longer to come within 10 % with the smaller step?
 
 # %%
 several = {f"step {share * best_steps['Adam']:.3g}": share for share in (1 / 3, 1, 3)}
@@ -262,7 +262,7 @@ for name, values in tried.items():
 # </details>
 #
 # 2. Make $\Sigma$ ill conditioned, with eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance
-#    disappears, so the two-sided rule should not slow down. Which rules do?
+#    disappears, so the two-sided rule should not slow down. *Predict:* which rules do slow down?
 
 # %%
 ill = build(0.03)

@@ -20,7 +20,7 @@
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
 #
 # **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, on which the
-# preconditioner gains nothing that we can measure. What is it for? And which of the paper's statements can we check with numbers?
+# preconditioner gains nothing that we can measure. What is the preconditioner for? And which of the paper's statements can we check with numbers?
 #
 # ## The statement
 #
@@ -33,7 +33,7 @@
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $P$ | preconditioner: $\mathrm{diag}(I, \hat\Sigma^{-1})$ in Algorithm 1 | acts on the gradient of $(A; B)$ |
 #
-# The hypotheses are called A1 to A3. The claims about them are among the first in the table of statements below.
+# The hypotheses are called A1 to A3. The claims about these hypotheses are among the first in the table of statements below.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -89,8 +89,8 @@ balance = regression.regulariser_gradients(mild.Sigma, A, B)
 np.testing.assert_allclose(gradient(mild, A, B)[1], loss[1] + balance[1], rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
-# How many iterations does the rule need? The minima differ by a rotation $R$. Let $\lambda$ denote the decay rates of the descent, linearised at the minimum with $R=I$, near which the spectral start lies. At other minima the decay rates differ, except for the two-sided rule. If the step is
-# $1/\lambda_{max}$, the error along the slowest mode shrinks by a factor of $1 - \lambda_{min}/\lambda_{max}$ per iteration. We test this prediction by counting iterations. We start just off the minimum and stop when the error is one hundredth of its initial value.
+# How many iterations does the rule need? The minima differ by a rotation $R$. Let $\lambda$ denote the decay rates of the descent, linearised at the minimum with $R=I$, near which the spectral start lies. At other minima the decay rates are different, except those of the two-sided rule. If the step is
+# $1/\lambda_{max}$, the error along the slowest mode shrinks by a factor of $1 - \lambda_{min}/\lambda_{max}$ per iteration. We test this prediction: we start just off the minimum, and count the iterations until the error is one hundredth of its initial value.
 
 # %%
 def count(problem, name, step=1.0, limit=20_000):
@@ -140,22 +140,22 @@ about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; ou
 plots.caption(figure_ill, about_ill)
 
 # %% [markdown]
-# In this figure the number at the end of each line is its slope, that is, the exponent of the condition number. Without a preconditioner the number of iterations grows fastest. With the
+# In this figure the number at the end of each line is the slope of the line, that is, the exponent of the condition number. Without a preconditioner the number of iterations grows fastest. With the
 # paper's preconditioner it grows like the condition number itself. With a preconditioner on both sides it does not grow.
 #
 # ## Every statement
 #
-# The table lists every statement of the paper with our claims about it. There are three kinds of claims:
+# The table lists every statement of the paper with our claims about it. A *claim* is a measured number beside its bound. There are three kinds of claims:
 #
 # * A *statement* is the paper's own sentence, with the paper's constants.
-# * A *form* contains a constant of ours or our reading of a formula that is missing from our copy of the paper.
+# * A *form* is the paper's sentence with a constant of ours, or with our reading of a formula that is missing from our copy of the paper.
 # * A *finding* is our own result.
 #
 # To see whether a claim could fail, `make falsify` repeats its measurement on [altered copies](words.md) of the problem. The column *detects* gives the smallest change that makes the claim fail.
 #
 # Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys. These weights define the mean $c = \sum s_i x_i$ of the keys and their covariance
-# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. By Monte Carlo we measure the exponents of $n$ with which the moments and errors in these lemmas fall, and the exponent for the bias of the gradients. Each fit includes a correction of relative order $1/n$, which we subtract. For the
-# bias at signal 0.2 this term is infinite, and the claim fails.
+# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. By Monte Carlo we measure with which power of $n$ the moments and errors in these lemmas fall, and with which power of $n$ the bias of the gradients falls. Each fit includes a correction of relative order $1/n$, which we subtract. For the
+# bias at signal 0.2 this correction is infinite, and the claim fails.
 #
 # For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps that use the oracle gradient (the mean over many fresh batches). We take 200 data sets of
 # each size, and measure the excess loss that 90 % of them do not exceed. The measured exponent lies well below the
@@ -163,7 +163,7 @@ plots.caption(figure_ill, about_ill)
 #
 # We read the remark after Theorem 2 as a remark about the regularised loss $L + R$.
 #
-# The summary below the table counts claims and distinct measurements. If several claims show the same number, or follow by algebra from the same formula of ours, we count them as one measurement.
+# The summary below the table counts claims and distinct measurements. If several claims give the same number, or follow by algebra from the same formula of ours, we count them as one measurement.
 
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
@@ -185,10 +185,10 @@ figure
 # ## What we saw
 #
 # **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ appears on both sides of $E^\top A$; in the gradient of $A$ it appears only on the right of $E$. The preconditioner of Algorithm 1 cancels
-# the left $\Sigma$. With it the number of iterations grows like the condition number, and without it faster. Our own variant, with a preconditioner on both sides, removes the growth.
+# the left $\Sigma$. With this preconditioner the number of iterations grows like the condition number, and without it the number grows faster. With our own variant, a preconditioner on both sides, the number does not grow.
 #
-# The gain depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is not so slow. There
-# the gain is smaller, and the claim fails.
+# How much the preconditioner gains depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is less slow than on the other three. There
+# the gain is smaller than tenfold, so the claim fails.
 #
 # Of the 38 statements, 31 have claims. For each of the others, the table says why it has none. The displayed formulas are blank in our copy of the paper, so most claims test a formula that we restored.
 #
@@ -196,7 +196,7 @@ figure
 #
 # Predict first, then run. The cells count iterations as above.
 #
-# 1. Take ten times the condition number. *Prediction:* under Algorithm 1 the number of iterations grows like the condition number. By what factor does it grow, and by what factor does it grow without the preconditioner?
+# 1. Take ten times the condition number. *Hint:* under Algorithm 1 the number of iterations grows like the condition number. *Predict:* by what factor does this number grow, and by what factor does it grow without the preconditioner?
 
 # %%
 worse = experiments.ill_conditioned(10 * conditions[0], 0)
@@ -210,7 +210,7 @@ for name in ("none", "left", "left_right"):
 #
 # </details>
 #
-# 2. Make the step two and a half times as long. *Prediction:* with a step longer than $2/\lambda_{max}$ the fastest mode grows. Does this matter if we start
+# 2. Make the step two and a half times as long. *Hint:* with a step longer than $2/\lambda_{max}$ the fastest mode grows. *Predict:* does this matter if we start
 #    along the slowest mode? (The output "inf" means that the run diverges.)
 
 # %%

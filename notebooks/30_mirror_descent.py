@@ -22,7 +22,7 @@
 #
 # **Question.** Can another update rule reach the largest margin of another norm?
 #
-# It matters because many matrices select the same tokens, and the norm decides which one we get.
+# Many matrices select the same tokens, and the norm decides which one we get.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -68,19 +68,23 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 #
 # ![Balls of three norms grow until they touch the allowed matrices](drawings/balls.svg)
 #
-# *The drawing exaggerates with $p=1.1$, 2 and 6; this page uses 1.75, 2 and 3.*
+# *The drawing exaggerates with $p=1.1$, 2 and 6.*
 #
 # **The optimality condition.** The gradient of $\psi$ is the *mirror image* of $W$: entry by entry, $\nabla\psi(W)=|W|^{p-1}\,\mathrm{sgn}(W)$. A matrix $V$ with margins of at least 1 solves the SVM if
 #
 # $$\nabla\psi(V)=\sum_m\beta_mA_m\qquad\text{with }\beta_m\ge0,\text{ and }\beta_m=0\text{ if the margin of }m\text{ at }V\text{ is above }1 .$$
 #
-# In words: the mirror image of the solution is a sum of the $A_m$ of the *tight* pairs, whose margin is 1, with nonnegative weights. For $p=2$ the mirror image is $V$ itself, and this is the condition of [page 00](00_attention_by_hand.ipynb).
+# The mirror image of the solution is a sum of the $A_m$ of the *tight* pairs, whose margin is 1, with nonnegative weights. For $p=2$ the mirror image is $V$ itself, and this is the condition of [page 00](00_attention_by_hand.ipynb).
 #
-# **Why is such a $V$ optimal?** Let $W\ne V$ also have margins of at least 1.
+# <details><summary>Why is such a matrix optimal?</summary>
+#
+# Let $W\ne V$ also have margins of at least 1.
 #
 # 1. By the condition, $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m$.
 # 2. At $V$, only tight pairs have a weight, so $\langle\nabla\psi(V),V\rangle=\sum\beta_m\langle A_m,V\rangle=\sum\beta_m$.
 # 3. A strictly convex function lies above its tangents. So $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$: every other $W$ costs more.
+#
+# </details>
 #
 # So only the solution can satisfy the condition. Does it? On one data set, we let `lib.token_svm` find it, and fit weights $\beta_m\ge0$:
 
@@ -106,13 +110,13 @@ for p in exponents:
 #
 # ## The rule
 #
-# So the goal is a matrix whose *mirror image* is a sum of $A_m$ with weights $\ge0$. Late in training, $-\nabla L$ is nearly such a sum (page 00). So *mirror descent* adds its steps to the mirror image, not to $W$:
+# The goal is a matrix whose *mirror image* is a sum of $A_m$ with weights $\ge0$. Late in training, $-\nabla L$ is nearly such a sum (page 00). So *mirror descent* adds its steps to the mirror image, not to $W$:
 #
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
 # The map back takes an entry $v$ to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
 #
-# From zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$, because each step has the length $\eta$ in the image ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). So the norm grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, and a larger $p$ needs more steps.
+# From zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$, because $\lVert W\rVert_p^{p-1}=\lVert\nabla\psi(W)\rVert_q$, and each step adds a matrix of $\ell_q$ norm $\eta$ to $\nabla\psi(W)$ ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). So the norm grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, and a larger $p$ needs more steps.
 
 # %%
 def descent(data, W):
@@ -149,15 +153,15 @@ figure_map
 #
 # ## Why the rule should reach the goal
 #
-# Suppose that $W_t$ grows without bound, that its direction converges to that of a matrix $V$ whose smallest margin is 1, and that in every pair tight at $V$ the selected token has the higher score. (The paper calls such tokens [locally optimal](words.md).)
+# Suppose that $W_t$ grows without bound, that its direction converges to that of a matrix $V$ whose smallest margin is 1, and that in every pair that is tight at $V$ the selected token has a higher score than the other token. (The paper calls such tokens [locally optimal](words.md).)
 #
 # 1. *Late steps are sums of tight $A_m$.* In $-\nabla L$, a pair $m$ has the weight $e^{-g_m}$ times a bounded factor, which tends to a positive number for tight pairs. (Page 00 derives this for the exponential loss; the logistic loss changes only the factor.) As $W_t$ grows, the tight pairs outweigh all others.
-# 2. *So is the mirror image in the end.* It is the sum of all steps and of its initial value, which counts less and less. So $\nabla\psi(W_t)$, divided by its norm, tends to a sum of tight $A_m$ with weights $\ge0$.
-# 3. *So $V$ satisfies the condition.* Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$, the limit in step 2 is $\nabla\psi(V)$ divided by its norm. Hence $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only for tight pairs. So $V=W_{mm}$.
+# 2. *In the end the mirror image is such a sum, too.* It is the sum of all steps and of its initial value, which counts less and less. So $\nabla\psi(W_t)$, divided by its norm, tends to a sum of tight $A_m$ with weights $\ge0$.
+# 3. *So $V$ satisfies the condition.* Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$, the limit in point 2 is $\nabla\psi(V)$ divided by its norm. Hence $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only for tight pairs. So $V=W_{mm}$.
 #
 # ## Two examples by hand
 #
-# We take the two examples of page 00, with one token of example 1 moved from $(2,0)$ to $(\frac12, 0)$. Then column 1 of $W$, here $w$, has one tight pair, with the constraint $c^\top w\ge1$ for $c = (-\frac12, 1)$, the best token minus the moved one. So column 1 of the mirror image turns to $c$. Mapped back, the entries $w_j$ are proportional to
+# We take the two examples of page 00, with one token of example 1 moved from $(2,0)$ to $(\frac12, 0)$. Then column 1 of $W$, here $w$, has one tight pair, with the constraint $c^\top w\ge1$ for $c = (-\frac12, 1)$, the best token minus the moved one. (The margin $w_2-w_1$ of the other pair is above 1: $0.331+0.834=1.165$ for $p=1.75$.) So column 1 of the mirror image turns to $c$. Mapped back, the entries $w_j$ are proportional to
 #
 # $$\mathrm{sgn}(c_j)\,|c_j|^{q-1},\qquad\text{so}\qquad w_2/w_1=-2^{\,q-1}.$$
 #
@@ -197,7 +201,7 @@ figure_rays
 #
 # $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
 #
-# is the share of the largest $\ell_p$ margin that $W$ attains; it is 1 at the goal. We take the setting of the authors' code, with 20 random data sets and starts of our own, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios of the other norms.
+# is the share of the largest $\ell_p$ margin that $W$ attains; it is 1 at the goal. We take the setting of the authors' code, with 20 random data sets and starts of our own, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios in the other norms.
 
 # %%
 def ratio(tokens, selection, W, p, svm):
@@ -222,11 +226,11 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished; $p=3$ lacks most, because its norm grows only like $\sqrt t$. Since the gaps differ, compare along a row, not down a column.
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, where $\lVert W\rVert_3$ grows only like $\sqrt t$. Compare along a row, not down a column: in the norm of $p=2$, training with 1.75 is ahead of training with 2, because its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
 #
 # ## Could the map alone do this?
 #
-# The map back stretches or squeezes the entries, which may look like the right norm. As *controls*, we map matrices trained with $p$ back with another exponent $s$, and look for three signs:
+# The map back stretches or squeezes the entries, which may look like the right norm. As *controls*, we take the mirror image at the end of a run with $p$; the map back of another exponent $s$ gives $W$. We look for three signs:
 #
 # * (a) $W$ reaches a large share $r_s$ of the largest $\ell_s$ margin;
 # * (b) of the three ratios of $W$, $r_s$ is the largest;
@@ -262,7 +266,7 @@ for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # traini
     print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
 
 # %% [markdown]
-# The first three lines are training itself, with $s=p$. The controls show (b) and (c), too, with one exception: the map alone produces these signs. But (a) needs training, which reaches more of the largest $\ell_s$ margin than both controls with this $s$.
+# The first three lines are training itself, with $s=p$. The controls show (b) and (c), too, with one exception: the map alone produces these signs. But (a) needs training: training with $s$ reaches more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)
@@ -283,25 +287,23 @@ about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds
 plots.caption(figure_ratio, about_ratio)
 
 # %% [markdown]
-# The curve of training rises above the dotted controls ("from 2" is a run with $p=2$ that is mapped back with the exponent of the panel).
+# Training rises above the dotted controls ("from 2" is a run with $p=2$ whose mirror image is mapped back with the exponent of the panel).
 #
 # ## What we saw
 #
 # **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most.
 #
-# The reason in one sentence: late in training, the rule adds sums of tight $A_m$ to the mirror image, and only the solution of the SVM in $\ell_p$ has such a sum as its mirror image.
+# Late in training, the rule adds sums of tight $A_m$ to the mirror image, and only the solution of the SVM in $\ell_p$ has such a sum as its mirror image.
 #
 # <details><summary>What this does not show</summary>
 #
 # Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. No run is finished. Our copy of the paper contains no experiments. [With 100 seeds](../figures/desk/mirror_margins.json) training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most. For linear models the limit is known (arXiv 2205.12808).
 #
-# In the table of ratios, training with 1.75 is even ahead of training with 2 in the norm of $p=2$ (0.980 against 0.965), since its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
-#
 # </details>
 #
 # ## Change this
 #
-# 1. Train ten times as long on the first five data sets. *Prediction:* which entries of the table of ratios go to 1?
+# 1. Train ten times as long on the first five data sets. *Predict:* which entries of the table of ratios go to 1?
 
 # %%
 few = lib.unit_tokens(range(min(5, seeds)), n, T, d)
@@ -321,17 +323,17 @@ for p, history in long_runs.items():
 #
 # </details>
 #
-# 2. Delete the division by the largest entry in `mirror_step`. *Prediction:* for which $p$ do the two examples by hand now end with `nan`?
+# 2. Delete the division by the largest entry in `mirror_step`. *Predict:* for which $p$ do the two examples by hand now end with `nan`?
 #
 # <details><summary>Answer</summary>
 #
-# For $p=1.75$, with $q=7/3$. The smallest positive float is about $10^{-323}$, so $|G|^q$ becomes 0 once the entries of $G$ are below $10^{-138}$. This $W$ grows fastest, so its gradient gets there first. The other two runs end before their sums vanish.
+# For $p=1.75$, with $q=7/3$. The smallest positive float is about $10^{-323}$, so $|G|^q$ becomes 0 once the entries of $G$ are below $10^{-138}$. This $W$ grows fastest, so its gradient becomes that small first. The other two runs end before their sums vanish.
 #
 # </details>
 #
 # ## For checking: the paper's measure, joint training and theorem
 #
-# The paper measures the divergence from each SVM. The own exponent ends lowest in each panel.
+# The paper measures the divergence from each SVM solution. In each panel, the curve for the exponent of training ends lowest.
 
 # %%
 divergences = section5.divergences(histories, ends)  # by exponent of training and of SVM

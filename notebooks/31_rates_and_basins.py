@@ -20,7 +20,7 @@
 #
 # [Notebook 30](30_mirror_descent.ipynb) shows in which direction $\ell_p$-AttGD, the mirror descent of paper C, ends. The paper proves a rate for starts in a thin cone around this direction.
 #
-# **Question.** How fast does $\ell_p$-AttGD approach its direction? And how far from the direction may a run start?
+# **Question.** How fast does $\ell_p$-AttGD approach its direction? And how far from this direction may a run start?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -58,7 +58,7 @@ run = record.start("31_rates_and_basins", "C", globals())
 # |---|---|---|
 # | $X_i$, $z_i$, $y_i$ | tokens as rows, query, label of sample $i$ | $T \times d$, $d$, $\pm1$ |
 # | $u$, $W$ | fixed head (paper C writes $v$), attention weights | $d$, $d \times d$ |
-# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert_{p,p}$ under which each selected token wins by one logit | $d \times d$ |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert_{p,p}$ under which each selected token leads by a logit of one | $d \times d$ |
 # | $r$ | $\lVert W(k)\rVert_{p,p}$ after $k$ steps | |
 
 # %%
@@ -70,7 +70,7 @@ statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Def
 # ## Locally optimal selections
 #
 # We use the data of the authors' code with our seeds. For every exponent we train from random starts, and each run ends at some selection of tokens. The theory
-# covers the selections that are [locally optimal](words.md): each selected token must score above the tokens whose constraints bind in its SVM (margin exactly 1).
+# covers the selections that are [locally optimal](words.md): each selected token must have a higher score than the tokens of its sample whose constraints bind in the SVM (margin exactly 1).
 
 # %%
 each = range(seeds)
@@ -82,7 +82,7 @@ print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.
 # %% [markdown]
 # ## Rates
 #
-# The runs start on the edge of the cone, at $D = 0.001$, with $\|W_0\| = 100\|W_{mm}\|$. From a wider cone and a start nearer to zero, some runs
+# The runs start on the edge of a cone around $W_{mm}$, at the divergence $D = 0.001$, with $\|W_0\| = 100\|W_{mm}\|$. From a wider cone and a start nearer to zero, some runs
 # leave the cone.
 #
 # With plain steps $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30), which is too slow to fit an
@@ -105,7 +105,7 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# In the figure below, each circle marks one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. They lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
+# In the figure below, each circle marks one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. In fact they lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
 # $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
 
 # %%
@@ -116,8 +116,8 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? We start runs on the edges of wider and wider cones around the direction of each [selection](words.md), near the origin and far from it.
-# We count the runs that keep their tokens, that is, end at the tokens of their cone. We try three norms $\|W_0\|$; the claims below are about the largest. The printed width $\mu_0$, for which the proofs work, is ours, because our copy lacks the paper's.
+# The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? To find out, we start runs on the edges of wider and wider cones around the direction of each [selection](words.md), near the origin and far from it.
+# We count the runs that keep their tokens: at the end, they select the tokens that belong to their cone. We try three norms $\|W_0\|$. The *claims* below (measured numbers beside their bounds) are about the largest of these norms. The printed $\mu_0$ is a width for which the proofs work. We derived it ourselves, because our copy lacks the paper's width.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)
@@ -134,7 +134,7 @@ for p in exponents:
 
 # %% [markdown]
 # In the figure below, each line belongs to one length of $W_0$, in multiples of $\|W_{mm}\|$. Far from the origin every run from the thinnest cone keeps its tokens, and so do most runs from
-# cones that are much wider than $\mu_0$. Near the origin even the thinnest cone can lose runs. This happens at desk scale, with 20
+# cones that are much wider than $\mu_0$. Near the origin, some runs lose their tokens even if they start in the thinnest cone. We saw this at desk scale, with 20
 # seeds.
 
 # %%
@@ -158,7 +158,7 @@ figure_basins
 #
 # Predict first, then run. The first cell starts on the edge of a cone around the selections that training with $p$ found, and prints medians.
 #
-# 1. Take an exponent nearer to one, $p = 1.25$. *Prediction:* the bound of Lemma 29 is $r^{1-p}$, so $D$ falls more slowly. Does $D$ again fall with twice
+# 1. Take an exponent nearer to one, $p = 1.25$. *Hint:* the bound of Lemma 29 is $r^{1-p}$, so $D$ falls more slowly. *Predict:* does $D$ again fall with twice
 #    this exponent?
 
 # %%
@@ -171,12 +171,12 @@ for p in (1.25, 1.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly: both exponents come within a few hundredths of twice the exponent of the lemma.
+# Nearly: both printed exponents are within a few hundredths of twice the exponent of the lemma.
 #
 # </details>
 #
-# 2. Take a sparser geometry, $p = 1.2$. Train on one data set from zero. *Prediction:* a $p$ near 1 prefers few large
-#    entries. How many entries of $W_t$ hold 90 % of $\sum_{jk} |W_{jk}|$?
+# 2. Take a sparser geometry, $p = 1.2$. Train on one data set from zero. *Hint:* a $p$ near 1 prefers few large
+#    entries. *Predict:* how many entries of $W_t$ hold 90 % of $\sum_{jk} |W_{jk}|$?
 
 # %%
 def entries_for(share, W):
@@ -192,7 +192,7 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The nearer $p$ is to 1, the fewer entries are needed. This order is there from the first step on, because the map back from the mirror image raises entries to the power $q-1$, and this exponent is large if $p$ is near 1. So the count tells us more about the map than about training.
+# The nearer $p$ is to 1, the fewer entries are needed. This holds from the first step on, because the map back from the mirror image raises entries to the power $q-1$, and this exponent is large if $p$ is near 1. So the count tells us more about the map than about training.
 #
 # </details>
 #

@@ -38,8 +38,8 @@
 # | SVM in a norm | the problem of finding the $W$ of smallest norm $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |
 #
-# **Hypotheses.** The loss function is decreasing. Each sample has one best token, which we check below. Some $W$ selects the tokens in question, so their
-# SVM has a solution, which the solver checks.
+# **Hypotheses.** The loss function is decreasing. Each sample has one best token; we check this below. Some $W$ selects the tokens in question, so that their
+# SVM has a solution; the solver checks this.
 #
 # | result | conclusion |
 # |---|---|
@@ -47,7 +47,7 @@
 # | $K$, $Q$ trained | the direction of $KQ^\top$ tends to that of the solution of the SVM in $\lVert\cdot\rVert_*$, whose rank is at most $\min(n, d)$ |
 # | several tokens | the growing part of $W$ turns towards the matrix of smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The earlier paper states the first two results for minimisers of the loss along a path of growing norm. It also states the first result for gradient descent. We measure what training does.
+# The earlier paper states the first two results for minimisers of the loss along a path of growing norm. It states the first result for gradient descent, too. We measure where training ends.
 #
 # With several tokens $W$ is a sum of two parts. One part stays finite and sets the weights inside $O_i$. The other part
 # grows and takes the weight away from all other tokens. A cell below prints paper C's theorem on paths of minimisers.
@@ -86,7 +86,7 @@ statements.quoted("C", STATEMENTS, "Theorem, path")
 # ## Data
 #
 # Tokens and queries are uniform on the unit sphere, labels are random, and the head is a fixed unit vector. The settings follow the
-# code of 2308.16898 as far as we know it, but they are smaller. The next cell checks that each sample has one best token: the smallest lead of a best score over the second best
+# code of 2308.16898 as far as we know this code, but our sizes are smaller. The next cell checks that each sample has one best token: the smallest lead of a best score over the second best
 # must be positive.
 
 # %%
@@ -104,7 +104,7 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
 # For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ without zero entries this head is linear, $h(x)=v^\top x$ with
-# $v_j = 1$ if $x_j > 0$, and $v_j=0$ otherwise. The next cell writes out a hundred steps of $(K, Q)$, and they give the same matrices as the library.
+# $v_j = 1$ if $x_j > 0$, and $v_j=0$ otherwise. The next cell writes out a hundred steps of $(K, Q)$, and checks that they give the same matrices as the library.
 
 # %%
 one, unit = data.run(0), lambda G: G / np.linalg.norm(G)
@@ -121,7 +121,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 #
 # 1. We train $(K, Q)$ and $W$ from random starts, with entries as in an untrained linear layer. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with the solutions of the SVMs in both norms, for the tokens that the run selects.
 # 2. We solve the nuclear-norm SVM for other sizes and count the rank of its solution.
-# 3. Starting from zero, we train $W$; the head is the fixed one for several tokens, defined above. Before we compute the alignment of $W$, we remove the part that stays finite.
+# 3. We train $W$ from zero with the fixed head for several tokens, which is defined above. Before we compute the alignment of $W$, we remove the part of $W$ that stays finite.
 # 4. We minimise the loss on spheres of growing radius $R$, from $W_{mm}$ and from other starts. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
 
 # %%
@@ -143,12 +143,12 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # %% [markdown]
 # There are three figures.
 #
-# * **Alignment.** In the first figure, $(K,Q)$ is trained on the left and $W$ on the right. Each ends near alignment one with the SVM in its own norm, and well below one with the other SVM.
-# * In the second figure, left, the rank is at most $\min(n, d)$. In higher dimensions it is well below this bound. If a point is missing, no $W$ can make
-#   the selections of any data set.
-# * In the second figure, right, each run keeps several tokens at once. Each mark shows one data set. In higher dimensions the rightmost marks move to the left, towards alignment one.
+# * **Alignment.** In the first figure, we train $(K,Q)$ on the left and $W$ on the right. At the end, $KQ^\top$ has an alignment near one with the SVM solution in the nuclear norm, and well below one with that in the Frobenius norm. For the trained $W$ it is the other way round.
+# * The left panel of the second figure shows the rank of the nuclear-norm solution. It is at most $\min(n, d)$, and in higher dimensions it is well below this bound. A point is missing if in every data set of this size no $W$ can make
+#   the selections.
+# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. In higher dimensions the rightmost marks, the runs with the worst alignment, move to the left, towards alignment one.
 # * In the third figure, each mark shows the end of one run of descent from zero. A circle means that descent selected the same tokens
-#   as the minimiser, and a cross means that it selected others.
+#   as the minimiser of the loss on the sphere, and a cross means that it selected other tokens.
 
 # %%
 about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds; synthetic"
@@ -169,7 +169,7 @@ figure_path
 #
 # **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. If the head prefers mixtures, the layer selects several tokens, and
 # the growing part of $W$ comes close to the direction of the solution of their SVM. The path of minimisers
-# reaches the globally optimal tokens in every run. Descent from zero reaches them only in some runs.
+# reaches the globally optimal tokens in every run. Descent from zero reaches these tokens only in some runs.
 #
 # ![Trained keys and queries turn towards the nuclear-norm solution, and a trained W towards the Frobenius-norm solution](../figures/desk/mirror_parents.png)
 #
@@ -179,8 +179,8 @@ figure_path
 #
 # Predict first, then run.
 #
-# 1. Take ten times the radius. *Prediction:* the minimiser on a sphere has an angle of order $1/R$ to its limit, and $D$ is quadratic
-#    in this angle. Does $D$ fall to one hundredth of its value?
+# 1. Take ten times the radius. *Hint:* the minimiser on a sphere has an angle of order $1/R$ to its limit, and $D$ is quadratic
+#    in this angle. *Predict:* does $D$ fall to one hundredth of its value?
 
 # %%
 wider = followed(2, [10, 100, 1000])["path"]
@@ -189,7 +189,7 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly, and the larger $R$ is, the nearer the factor comes to one hundredth.
+# Nearly. The larger $R$ is, the nearer the factor by which $D$ changes comes to one hundredth.
 #
 # </details>
 #

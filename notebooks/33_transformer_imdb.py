@@ -37,7 +37,7 @@
 #
 # The paper's ten repeats all start from copies of one initial model. **Here every repeat has its own start and its own order of batches.** Our network has the paper's
 # size 3 and trains at the paper's learning rates. It reads whole words, whereas the paper's network reads word pieces. It trains for 16 epochs, whereas the paper's network trains for 72 to 162 epochs.
-# For comparison we also show a reduced network, with learning rates of our own.
+# For comparison we also show a smaller network (the *reduced network*), with learning rates of our own.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -83,8 +83,8 @@ for name, p in (("l1.1", 1.1), ("l3", 3.0)):
 # the network of the paper's size again, run `python -m lib.training imdb_paper`; this needs the data and a GPU. In our time on one H100 we could run
 # four seeds for 4,000 steps. The command `python -m lib.training imdb_256` trains the reduced network in 4.6 processor hours.
 #
-# When do the data decide nothing? One rule says that a network is too small to decide if it is less accurate than a linear classifier on word counts. Ours is less accurate, so all seven claims
-# are undecided, and the table below gives this reason. The rules were fixed before the runs that they judge, but for the network of the paper's size only in part: we fixed the judgement of all four seeds when two of them were already known.
+# When do the data decide nothing? One rule says that a network is too small to decide if it is less accurate than a linear classifier on word counts. Our network is less accurate than this classifier, so all seven claims
+# are undecided, and the table below gives this reason. The rules were fixed before the runs that they judge, with one exception: for the network of the paper's size, we fixed how to judge all four seeds when the results of two of them were already known.
 
 # %%
 kept = kept_curves.kept("imdb_paper")
@@ -96,8 +96,8 @@ verdicts[0]
 # %% [markdown]
 # ## Accuracy, beside the paper's table
 #
-# The paper's table gives two accuracies for each size and rule: that of the last epoch, and the largest of all epochs. We measure the accuracy at the last step
-# on all 25,000 test reviews. Our largest accuracy is the largest of 21 evaluations on 2,500 reviews, so it can be below the one at the last step. Like the paper, we choose this evaluation on the test set.
+# The paper's table gives two accuracies for each size and rule: the accuracy after the last epoch, and the largest accuracy of all epochs. We measure the accuracy at the last step
+# on all 25,000 test reviews. Our largest accuracy is the largest of 21 evaluations on 2,500 reviews, so it can be below our accuracy at the last step. Like the paper, we choose the best evaluation on the test set.
 
 # %%
 def picture(draw, number, marks, judged):
@@ -115,11 +115,11 @@ reviews.difference_figure(kept)
 
 # %% [markdown]
 # If the paper's order holds, all three differences in the second picture are above 0, near the stars that mark the paper's differences. In fact $\ell_{1.1}$ is ahead of $\ell_2$ and $\ell_3$, but $\ell_3$ is behind
-# $\ell_2$. After 16 epochs $\ell_3$ is also below the paper's own accuracy. Its runs are farthest from their end, because the paper trained $\ell_3$ for
+# $\ell_2$. After 16 epochs the accuracy of $\ell_3$ is also below that in the paper. The runs of $\ell_3$ are farthest from the paper's horizon, because the paper trained $\ell_3$ for
 # 162 epochs. The differences are means over the last four evaluations. If we use only the last evaluation, on all test reviews, $\ell_2$ is ahead of $\ell_{1.1}$ in one seed of four.
 #
-# The next cell lists the seven claims, one per line. After the verdict, each line gives two quantities that are **not judged**: the p-value by Holm's rule over the seven claims, and the 95 % interval that would judge the claim. The
-# second block shows the same for the reduced network. Its claims are among the 24 claims of the protocol.
+# The next cell lists the seven claims, one per line. After the verdict, each line gives two quantities that are **not judged**: the p-value after Holm's correction for the seven claims, and the 95 % interval that would judge the claim. The
+# second block shows the same for the reduced network. The claims about the reduced network are among the 24 claims of [the protocol](protocol.md); the 21 claims in the README include the claims about the network of the paper's size instead.
 
 # %%
 print("rule   training reviews at the end (the paper stops at 99.5 %)")
@@ -136,7 +136,7 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 # $V$. The counts are 18,206, 13,964 and 7,643 for $\ell_{1.1}$, and 27,224, 14,654 and 10,127 for $\ell_2$. The second cell below prints the same counts for our network
 # of size 3.
 #
-# In all four seeds $\ell_{1.1}$ has fewer such entries than $\ell_2$, as in the paper. But the difference is only a few hundred of
+# In all four seeds the network trained with $\ell_{1.1}$ has fewer such entries than the network trained with $\ell_2$, as in the paper. But the difference is only a few hundred of
 # 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs hardly change them. The next figure shows by how much the count under $\ell_{1.1}$ is below the count under $\ell_2$: a dot for each of our seeds, and a diamond for the paper.
 
 # %%
@@ -151,14 +151,14 @@ sparsity[0]
 
 # %% [markdown]
 # We also measure sparsity by the **Hoyer index**, which needs no
-# threshold. The index is 0 if all entries are equally large, and 1 if only one entry is not zero. We compute it at the end of training and at the same training accuracy, and a claim holds only if the two results agree.
+# threshold. The index is 0 if all entries are equally large, and 1 if only one entry is not zero. We compare the index of two rules at the end of training, and also at points with the same training accuracy. A claim holds only if the two comparisons agree.
 # Entries from a uniform distribution, like those at our start, have the index 0.134 (thin line in the next figure). At the paper's size all indices are still close to this value. In the reduced network they have moved away from it.
 
 # %%
 reviews.index_figure(kept, reduced)
 
 # %% [markdown]
-# At the paper's size, the next figure shows that the difference between $\ell_{1.1}$ and $\ell_2$ is small but has the same sign in every seed. Each dot marks one seed, and each bar shows a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
+# The next figure shows the differences of the index between $\ell_{1.1}$ and $\ell_2$. At the paper's size this difference is small but has the same sign in every seed. Each dot marks one seed, and each bar shows a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
 
 # %%
 reviews.sparsity_differences(kept)
@@ -168,7 +168,7 @@ reviews.sparsity_differences(kept)
 #
 # How many tokens does a row of attention weights $a_t$ use? We compute $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of
 # tokens. The next figure shows the mean of this number over 404 test reviews, as a percentage of their tokens. The two networks disagree. At the paper's size
-# $\ell_{1.1}$ uses 7 % of the tokens and $\ell_2$ uses 32 %. In the reduced network $\ell_{1.1}$ uses 49 % and $\ell_2$ uses 18 %. We judge neither difference.
+# $\ell_{1.1}$ uses 7 % of the tokens and $\ell_2$ uses 32 %. In the reduced network $\ell_{1.1}$ uses 49 % and $\ell_2$ uses 18 %. By the rule above, both networks are too small to decide, so we judge neither of these two differences between $\ell_{1.1}$ and $\ell_2$.
 
 # %%
 verdicts[2]
@@ -204,7 +204,7 @@ print(*(table.words() for table in verdicts), sep="\n")
 #
 # Predict first, then run. Each cell trains a small network on demo data, which come with the library, with one seed.
 #
-# 1. Train $\ell_2$ at one tenth of its learning rate. *Prediction:* the loss is summed over the batch of 50 reviews, so each learning rate acts like 50 times this rate on the mean loss. Is the learning rate 0.0004 already enough?
+# 1. Train $\ell_2$ at one tenth of its learning rate. *Hint:* the loss is summed over the batch of 50 reviews, so each learning rate acts like 50 times this rate on the mean loss. *Predict:* is the learning rate 0.0004 already enough?
 
 # %%
 small = DEMO["imdb"]
@@ -214,12 +214,12 @@ for rate in (0.0004, 0.004):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Hardly. The network learns, because guessing would give the loss $\log 2 = 0.69$, but its final loss is about twice as high as at the learning rate 0.004.
+# Hardly. The network learns something, because its loss ends below the loss of guessing, $\log 2 = 0.69$. But its final loss is about twice as high as with the learning rate 0.004.
 #
 # </details>
 #
 # 2. Use Adam in place of mirror descent. *Prediction:* with Adam we need not adapt the learning rate to the sum over the batch.
-#    Why?
+#    Why is that so?
 
 # %%
 print(smoke.last_losses(small, {"Adam": 1e-3}))

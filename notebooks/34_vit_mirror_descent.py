@@ -66,12 +66,12 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # **The results on this page require no training.** They are redrawn from the committed training curves and judged by the rules of [protocol.md](protocol.md), which were fixed
 # before the runs. To train the networks again, run `python -m lib.training vit_48000`; this needs the data and 2.2 processor hours.
 #
-# How do we compare the two rules? To measure the early lead, we count the steps that each rule takes to the same test accuracy, as in the paper's plot. This is the best accuracy that both
+# How do we compare the two rules? To measure the early lead, we count the steps that each rule takes to the same test accuracy, as in the paper's plot. The accuracy at which we compare is the best one that both
 # rules reach. To measure sparsity, we compare the weights at the same training loss, because weights keep moving as long as the loss is not zero. Our measure is the Hoyer index, which
 # is 0 if all entries of a matrix are equally large, and 1 if only one entry is not zero.
 #
 # Each claim is judged separately, at the 95 % level. Its p-value is 1 minus the confidence level at which the interval would just decide the claim. If we judge all 24
-# claims of the real-data studies together (Holm's rule, 5 %), neither claim on this page is decided, because three seeds are too few.
+# claims of [the protocol](protocol.md) together (Holm's correction, 5 %), neither claim on this page is decided, because three seeds are too few.
 
 # %%
 kept = kept_curves.kept("vit")
@@ -79,7 +79,7 @@ verdict = reviews.vision_table(kept)
 verdict
 
 # %% [markdown]
-# The first figure decides the first claim. Each thin line shows one run, evaluated on a sample of the test images. For each seed, a black line joins the points at which the two rules reach the best accuracy that both attain. The coloured words give the accuracy after the last step, on all test images. How far apart do the two rules end?
+# The first figure decides the first claim. Each thin line shows one run, evaluated on a sample of the test images. For each seed, a black line joins the points at which the two rules reach the best accuracy that both attain. The coloured words give the accuracy after the last step, on all test images. How far apart are the final accuracies of the two rules?
 
 # %%
 MARKS = "thin lines: runs"
@@ -88,7 +88,7 @@ figure = kept_curves.captioned(reviews.vision_figure(kept), about)
 figure
 
 # %% [markdown]
-# The second figure decides the second claim. For each seed, a grey line joins the Hoyer indices of the two rules: above at the smallest training loss that both reach, below after the last step. Which rule is sparser above, and which below?
+# The second figure decides the second claim. For each seed, a grey line joins the Hoyer indices of the weights under the two rules. The upper part shows them at the smallest training loss that both rules reach, and the lower part shows them after the last step. Under which rule are the weights sparser in the upper part, and under which in the lower part?
 
 # %%
 reviews.vision_sparsity(kept)
@@ -102,13 +102,13 @@ reviews.rates(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here:** after eight epochs Adam reaches 63.1 % and $\ell_{1.1}$ reaches 48.3 %. Whether they end alike after 1,000 epochs is **not tested
-# at this horizon**. Adam is ahead early: it takes 0.23 times as many steps to reach the same accuracy, so this claim is **reproduced**. At equal
+# **Here:** after eight epochs Adam reaches 63.1 % and $\ell_{1.1}$ reaches 48.3 %. Whether the two rules end with equal accuracy after 1,000 epochs is **not tested
+# at this horizon**. Adam is ahead early: it takes 0.23 times as many steps as $\ell_{1.1}$ to reach the same accuracy, so this claim is **reproduced**. At equal
 # training loss the weights of $\ell_{1.1}$ are sparser: their Hoyer index is higher by 0.023, so this claim is also **reproduced**. But $\ell_{1.1}$ takes
-# four to five times as many steps to reach this loss. At the end of training, after equally many steps, its weights are not sparser (0.192, against 0.195 for Adam).
+# four to five times as many steps as Adam to reach this loss. At the end of training, after equally many steps, its weights are not sparser (0.192, against 0.195 for Adam).
 #
 # The learning rate matters: the table of claims above gives, for each claim, the range of the result over the best two learning rates of both rules. An earlier
-# study trained a smaller network on 10,000 images with five seeds. It found 0.42 for the ratio of the steps, by a measure that we chose after its runs, and 0.085 for the difference of the Hoyer indices. Its verdicts were the same.
+# study trained a smaller network on 10,000 images with five seeds. It found 0.42 for the ratio of the steps, by a measure that we chose after its runs, and 0.085 for the difference of the Hoyer indices. The verdicts of that study were the same.
 #
 # The next cell prints the verdicts in the words of the protocol.
 
@@ -121,7 +121,7 @@ print(verdict.words())
 # Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. It takes 200 steps, because after
 # 80 steps all losses are still near the loss of guessing, $\log 10 = 2.30$. One seed cannot rank two losses that differ by less than 10 %.
 #
-# 1. Change the mirror exponent. *Prediction:* $\ell_2$ is SGD. Is $\ell_{1.1}$ slower or faster at the same learning rate?
+# 1. Change the mirror exponent. *Hint:* $\ell_2$ is SGD. *Predict:* is $\ell_{1.1}$ slower or faster than $\ell_2$ at the same learning rate?
 
 # %%
 longer = replace(DEMO["vit"], horizon=200)
@@ -134,7 +134,7 @@ print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 #
 # </details>
 #
-# 2. Try a rule of your own. You pass a class with its options, here mirror descent with $p = 1.5$. *Prediction:* does it end between
+# 2. Try a rule of your own. You pass a class with its options, here mirror descent with $p = 1.5$. *Predict:* is its final loss between those of
 #    $\ell_{1.1}$ and $\ell_2$?
 
 # %%
@@ -144,7 +144,7 @@ print(smoke.last_losses(longer, {"l1.5": 0.05}, rules=own))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No, its loss ends above both. The mirror image for $p=1.5$ lies between the other two mirror images, but the final loss need not lie between theirs.
+# No, its final loss is above both of them. The mirror image for $p=1.5$ lies between the other two mirror images, but the final loss need not lie between theirs.
 #
 # </details>
 

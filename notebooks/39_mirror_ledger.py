@@ -17,7 +17,7 @@
 # *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After this page you can look up any lemma of paper C together with what was measured for it.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
-# their content**. At least one claim tests each of them, except for the
+# their content**. Each of these statements is tested by at least one claim, except for the
 # identities and the rate in $k$.
 #
 # **Question.** A lemma promises a bound. Can a measured number confirm or refute the lemma? And would the verdict change
@@ -34,16 +34,16 @@
 # | symbol | meaning |
 # |---|---|
 # | $\lVert W\rVert$ | $\lVert W\rVert_{p,p} = (\sum_{jl} \lvert W_{jl}\rvert^p)^{1/p}$; $\frac1p + \frac1q = 1$ |
-# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert$ under which each selected token wins by one logit |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert$ under which each selected token leads by a logit of one |
 # | $D$ | Bregman divergence of $\psi$ from $W_{mm}/\lVert W_{mm}\rVert$ to $W/\lVert W\rVert$ |
 # | cone of width $\mu$ | all $W$ with $D \le \mu$; $\mu_0$ is the width for which the proofs work |
 #
-# There are three kinds of claims:
+# A *claim* is a measured number beside its bound. There are three kinds of claims:
 #
 # | kind of claim | what it says |
 # |---|---|
 # | *statement* | the paper's sentence with the paper's constants |
-# | *form* | the paper's sentence with a constant or a formula of ours, because our copy of the text lacks the paper's. The docstrings of `papers.c` derive it. If we set our constant together with the first measured value, the claim is a regression test, and its source says so |
+# | *form* | the paper's sentence with a constant or a formula of ours, because our copy of the text lacks that of the paper. The docstrings of `papers.c` derive ours. If we chose our constant after we knew the first measured value, the claim is a regression test, and its source says so |
 # | *finding* | our own result, which is sharper than the paper's |
 #
 # **Hypotheses.**
@@ -94,7 +94,7 @@ sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v 
 # %% [markdown]
 # ## One claim, made on this page
 #
-# To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of $\|W\|^{p-1}$ by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient. The lemma says that it is at most 1.
+# To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of $\|W\|^{p-1}$ by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient. The lemma says that this quotient is at most 1.
 # The following cells do all of this for one data set.
 
 # %%
@@ -140,7 +140,7 @@ np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
 print(f"{claim.statement}: {claim.measured:.4f}, required: {claim.bound}")
 
 # %% [markdown]
-# The claim holds. Would it detect an error? We make an altered copy (a negative control), in which the step is 5 % longer than the step in the lemma. The claim must
+# The claim holds. Would it detect an error? We make an altered copy (a negative control), in which the steps of the run are 5 % longer than those in the lemma. The claim must
 # fail for this copy.
 
 # %%
@@ -187,11 +187,11 @@ for p in (1.75, 2, 3):
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 
 # %% [markdown]
-# The last number of each exponent is near one, which neither supports nor contradicts the theorem.
+# For each exponent, the last number is near one: from $k=4{,}000$ to $k=40{,}000$, $D$ divided by its bound hardly falls below its largest value. This neither supports nor contradicts the theorem.
 #
 # ## What we saw
 #
-# **Answer.** Claims that can fail test 20 of the 40 statements. For the others the table says why no claim tests them. Every claim holds. We also tested each claim on
+# **Answer.** For 20 of the 40 statements there are claims that can fail. For each of the other statements the table says why no claim tests it. Every claim holds. We also tested each claim on
 # [altered copies](words.md), in which one thing is changed on purpose. Each claim detects a small change, which is given in the column *detects*.
 #
 # [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas about rates and cones.
@@ -211,8 +211,8 @@ for p in (1.75, 2, 3):
 #
 # Predict first, then run. The cell checks the claim about Lemma 4 again.
 #
-# 1. Take a random start in place of $W_{mm}$. *Prediction:* the lemma is nearly an equality only if the mirror image of $W$ points along the
-#    negative gradient. Does the claim still detect a step that is 5 % too long?
+# 1. Take a random start in place of $W_{mm}$. *Hint:* the lemma is nearly an equality only if the mirror image of $W$ points along the
+#    negative gradient. *Predict:* does the claim still detect a step that is 5 % too long?
 
 # %%
 W_0 = mirror.gaussian_start(data, range(seeds))[0]
@@ -222,7 +222,7 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. From a random start both shares stay below one half.
+# No. From a random start the largest quotient stays below one half, with the right step as well as with the step that is 5 % too long.
 #
 # </details>
 #

@@ -73,7 +73,7 @@ for t in (1, 10, 100, 300, 1000):
 # Why? Let $q=1/(1+e^{g_i})$ be the weight of the second token of sample $i$. The answer, the weighted mean of the scores 1 and 0, is $f=1-q$. By [page 00](00_attention_by_hand.ipynb), the sample pulls on $W$ with the force $e^{-f}q(1-q)$. Late in training $q$ is nearly $e^{-g_i}$, so the force is nearly proportional to $e^{-g_i}$.
 #
 # 1. Each step is the sum of $(1,0)$ and $(0,\frac12)$, each multiplied by its pull. If $g_2-g_1=-\log4$, sample 2 pulls four times as hard as sample 1. Then the step points along $W_{mm}$ and does not change the difference.
-# 2. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If the difference is smaller, it rises.
+# 2. $g_2$ gains only a quarter of its pull, because $\lVert(0,\frac12)\rVert^2=\frac14$. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If the difference is smaller, it rises.
 # 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of the second term orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the path's distance from the ray.
 #
 # Seen from the origin, a fixed distance is an angle that shrinks like $1/\|W_t\|$.
@@ -123,9 +123,9 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # 3. *$F$ has a minimum there.* Let $\rho\ne0$ lie in the span. Then $\sum_m\beta_m\langle A_m,\rho\rangle=\langle W_{mm},\rho\rangle=0$. The products $\langle A_m,\rho\rangle$ are not all 0 and all $\beta_m$ are positive, so one product is negative. Hence $F(s\rho)\to\infty$ as $s\to\infty$. A convex function that tends to infinity along every ray has a minimum; $F$ has it at one point, $\rho_\perp$.
 # 4. *There the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted with the $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
 #
-# The path's distance from the ray is $\lVert\rho_t\rVert$. So:
+# The path's distance from the ray is $\lVert\rho_t\rVert$.
 #
-# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the lengths of the steps have an infinite sum. Let the steps be short, so that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Let the run get far enough, to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ holds. Then $\rho_t\to\rho_\perp$, and
+# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the lengths of the steps have an infinite sum. Let the steps be short, so that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Let the run get far enough: to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ is exact enough ([the note](law_of_margins.md#theorem) defines $a^*$). Then $\rho_t\to\rho_\perp$, and
 # $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
 # If the $A_m$ are independent, this linear system gives $\rho_\perp$.
 #
@@ -141,7 +141,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # $$\eta\,\lVert W_{mm}\rVert\,D^2<8 .$$
 # In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$. [The note](law_of_margins.md#theorem) has the conditions for other rules, and shows that near the limit longer steps are short enough, too.
 #
-# *Far enough* means that at one step the level $a_t$ is at least a number $a^*$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, the scores, the step size, and on how far $g_m-a_t$ still are from the $o_m$; it is inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes $a^*$ for its runs and for the plane: there, the level is too low at step 50 and high enough at step 100.
+# *Far enough* means that at one step the level $a_t$ is at least a number $a^*$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, on the scores, on the step size, and on how far the $g_m-a_t$ still are from the $o_m$; it is inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes $a^*$ for its runs and for the plane: there, the level is too low at step 50 and high enough at step 100.
 #
 # </details>
 #
@@ -189,7 +189,7 @@ print(f"||W_t|| x error = {np.linalg.norm(W) * error(W, V):.6f} at t = 50,000")
 #
 # **Other starts, and pairs off the support.** On page 00 the run did not start at zero, and one pair was off the support. What changes?
 #
-# Pulls of support pairs lie in the span of their $A_m$: they never change the part of $W_t$ outside this span. This part comes from the start and from the pulls of the pairs off the support, which fade because their margins grow faster. So it converges, to a matrix $\omega_\infty$. Inside the span, the descent on $F$ forgets the start and the early pulls, so $C$ stays the same. By Pythagoras ([proof](law_of_margins.md#theorem)),
+# Pulls of support pairs lie in the span of their $A_m$, so they never change the part of $W_t$ outside this span. This part comes from the start and from the pulls of the pairs off the support, which fade because their margins grow faster. So it converges, to a matrix $\omega_\infty$. Inside the span, the descent on $F$ forgets the start and the early pulls, so $C$ stays the same. By Pythagoras ([proof](law_of_margins.md#theorem)),
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}.$$
 # On page 00, this product was 0.966:
 
@@ -246,7 +246,11 @@ print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[
 # %% [markdown]
 # The offsets follow the law. Most of the error is $\omega_\infty$, for which we know no formula.
 #
-# **Two iterates give the direction without this error.** $W_t-a_tW_{mm}$ converges, so in $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$; in the plane, $22.3607\cdot(1,2)$.
+# <details><summary>Two iterates give the direction without this error</summary>
+#
+# $W_t-a_tW_{mm}$ converges, so in $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane this is $22.3607\cdot(1,2)$. The last lines printed above show it.
+#
+# </details>
 #
 # ## Many runs
 #
@@ -254,7 +258,7 @@ print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[
 #
 # <details><summary>What the code checks</summary>
 #
-# A `LawSetting` is the tokens, rule, loss and start of some runs. `compare` trains them and computes their $C$ and errors. A run has a `refusal`, and is excluded, if it is too short or violates a hypothesis ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). `prove` checks at one step of a run whether the steps are short and the level has reached $a^*$; `Local` holds the constants that it needs.
+# A `LawSetting` is the tokens, rule, loss and start of some runs. `compare` trains them and computes their $C$ and errors. A run that is too short, or violates a hypothesis, has a `refusal` and is excluded ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). `prove` checks at one step of a run whether the steps are short and the level has reached $a^*$; `Local` holds the constants that it needs.
 #
 # </details>
 
@@ -298,7 +302,7 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# If the law holds, the bars (the unit tokens above) end at the ticks, so we can read duals off margins.
+# If the law holds, the bars (the unit tokens above) end at the ticks, so we can read the duals off the margins.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -326,9 +330,9 @@ table
 #
 # <details><summary>Which, and how fast do they grow?</summary>
 #
-# Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still short and the law not yet valid. So we also let steps and cap grow.
+# Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both rules only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still too short and the law is not yet valid. So we also run GD with growing steps, and Polyak's rule with a growing cap.
 #
-# The steps of GD grow like $e^t$, and the cap of Polyak's rule grows like $e^{0.8t}$. Why these two? If the steps of GD grow like $e^t$, then $a_t$ comes to rise by 1 per step, because only then is $e^{t}e^{-a_t}$ constant. Without a cap, each step of Polyak's rule comes to raise $a_t$ by $\frac12$, so its factor grows like $e^{a_t}$, which is like $e^{t/2}$. A cap that grows faster than that soon has no effect; $e^{0.8t}$ is one example. The code stores logarithms, because $e^t$ overflows.
+# The steps of GD grow like $e^t$, and the cap of Polyak's rule grows like $e^{0.8t}$. Why these two rates? If the steps of GD grow like $e^t$, then $a_t$ comes to rise by 1 per step, because only then is $e^{t}e^{-a_t}$ constant. Without a cap, each step of Polyak's rule comes to raise $a_t$ by $\frac12$, so its factor grows like $e^{a_t}$, which is like $e^{t/2}$. A cap that grows faster than that soon has no effect; $e^{0.8t}$ is one example. The code stores logarithms, because $e^t$ overflows.
 #
 # </details>
 
@@ -343,7 +347,13 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve is one rule with one loss. They reach the dotted line near $\|W_t\|=100$; slow rules end at the crosses.
+# Each blue curve shows one rule with one loss. They reach the dotted line near $\|W_t\|=100$; slow rules end at the crosses.
+#
+# <details><summary>Is one degree late enough here?</summary>
+#
+# No. With $C=0.940$ the formula of the plane asks for the length $0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints the error 0.0165 at length 45 (median of its seeds), which is already less than one degree (0.0175). Before length 100, $\lVert\rho_t\rVert$ is still shorter than $C$, so the prediction is too long by a fifth or more.
+#
+# </details>
 #
 # <details><summary>The claims in the next table</summary>
 #
@@ -358,7 +368,7 @@ collapse_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know which tokens the run selects and $\omega_\infty=0$, we know this constant before training. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$, not only like $t^{-1/2}$.
+# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know which tokens the run selects and $\omega_\infty=0$, we know this constant before training, and so the steps to one degree, if it comes late enough. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$, not only like $t^{-1/2}$.
 #
 # <details><summary>Whose it is</summary>
 #

@@ -16,14 +16,14 @@
 #
 # *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After this page you can name the longest step that converges, and gain many digits from two iterates.
 #
-# By the law of notebook 40, the margins $g_m$ of the pairs on the support all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which follows from the dual variables $\beta_m$ of the token SVM.
+# By the law of [notebook 40](40_law_of_margins.ipynb), the margins $g_m$ of the pairs on the support (the pairs whose margin at the solution of the token SVM is exactly 1) all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which follows from the dual variables $\beta_m$ of the token SVM.
 # **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
 #
 # **Question.** How fast do the offsets converge? For which step lengths do they never converge? And what can you read off a run whose offsets have converged?
 #
 # ## Two samples in the plane
 #
-# Take the two samples of notebook 40, with the margins $g_1=w_1$ and $g_2=\frac12w_2$ and the duals 1 and 4.
+# Take the two samples of notebook 40. There $W=(w_1,w_2)$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the duals are 1 and 4.
 # The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with various step lengths.
 
 # %% tags=["parameters"]
@@ -67,7 +67,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
 # %% [markdown]
-# If the step is shorter than $\eta^*$, the difference converges to $-\log4$. If the step is a little longer, the difference jumps from one side of its limit to the other forever. This cycle is small just above $\eta^*$ and grows with the step. On other problems it may be large from the start.
+# If the step is shorter than $\eta^*$, the difference converges to $-\log4$. If the step is a little longer, the difference jumps from one side of its limit to the other forever. The jumps are small if the step is just above $\eta^*$, and become larger for longer steps. On other problems they may be large even just above $\eta^*$.
 #
 # ## Where the longest step comes from
 #
@@ -76,7 +76,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 #
 # At the minimum of $G$ the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. The numbers $\lambda_1\le\dots\le\lambda_{\max}$ follow from the duals: they are the positive eigenvalues of $B^{1/2}KB^{1/2}$, except the one of $\sqrt\beta$, which belongs to $W_{mm}$ itself. Here $K$ is the Gram matrix of the $A_m$ on the support, and $B=\text{diag}(\beta)$.
 #
-# A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So small deviations shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
+# A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. This step multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So small deviations shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
 # We test this on one problem with unit tokens. Near the limit, the margins on the support move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$; the threshold does not depend on $\kappa_m$.
 
@@ -111,7 +111,7 @@ for multiple in (0.9, 0.98, 1.02, 1.1):
 #
 # Once the offsets have converged, the residual is the same at step $t$ and at step $2t$, so it cancels in $W_{2t}-W_t$. Does this difference give the direction of $W_{mm}$ without an SVM?
 #
-# For gradient descent (GD) the difference gains little if $\lambda_1$ is small. So we give GD a problem with $\lambda_1$ near 1: nearly orthogonal tokens, with $T=2$.
+# Under gradient descent (GD) the difference is hardly more accurate than $W_t$ if $\lambda_1$ is small. So we give GD a problem with $\lambda_1$ near 1: nearly orthogonal tokens, with $T=2$.
 
 # %%
 every = range(seeds)
@@ -144,16 +144,16 @@ figure_difference = plots.caption(margin_law_figures.differences(*both), about_d
 figure_difference
 
 # %% [markdown]
-# Left: the dashed line, the error of the difference, leaves the solid line, the error of the iterate, and ends at rounding error. Right: the dashed line falls about as steeply as the short grey line, whose slope we predicted.
+# Left: the dashed line is the direction error of the difference, and the solid line is that of the iterate. The dashed line leaves the solid line and ends at rounding error. Right: the dashed line falls about as steeply as the short grey line, whose slope we predicted.
 #
 # Two statements explain the figure, for runs that meet the hypotheses of the law.
 #
-# 1. *Rate.* With short steps a deviation shrinks like $e^{-\lambda a_t}$ under every rule, the slowest one like $e^{-\lambda_1a_t}$.
-# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to offsets that still move. For NGD its direction error is exponentially small in $t$. For GD the error of $W_t$ itself is a constant divided by $\log t$. The error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the least margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as here, we measure an extra factor $\log t$.
+# 1. *Rate.* With short steps a deviation along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$ under every rule. The slowest deviation shrinks like $e^{-\lambda_1a_t}$.
+# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to offsets that still move. Under NGD the direction error of this difference is exponentially small in $t$. Under GD the direction error of $W_t$ itself is a constant divided by $\log t$, and that of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the least margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as here, we measure an extra factor $\log t$.
 #
 # ## How long a step may be
 #
-# Is $\eta^*$ also the longest step for trained attention? With momentum $\mu$ a step raises the margins by $h/(1-\mu)$, and the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but with a residual that is 1 % too long. This deviation either shrinks or grows. We report how much an offset moves over the last 64 iterations.
+# Is $\eta^*$ also the longest step for trained attention? With momentum $\mu$ a step raises the margins by $h/(1-\mu)$, and the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but with a residual that is 1 % too long. This deviation either shrinks or grows. We report how much the offsets move over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)
@@ -173,7 +173,7 @@ figure_steps
 #
 # ![Moves of the offsets against the step: a jump at the threshold](../figures/desk/law_steps.png)
 #
-# *The same figure at desk [scale](words.md). With momentum, one of the five runs cycles even at 0.9 of the threshold: for this run, an error of 1 % in the residual is not small. We added the claims at 0.9 and 0.5 after we had seen this cycle, so they are not predictions.*
+# *The same figure at desk [scale](words.md). With momentum, one of the five runs cycles even at 0.9 of the threshold: for this run, an error of 1 % in the residual is not small. We added our claims about runs at 0.9 and 0.5 of the threshold after we had seen this cycle, so they are not predictions.*
 #
 # **Can a run cycle below $\eta^*$ without momentum?** Take three samples of two tokens in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the middle feature pulls $e^3$ times as hard as the other two. Then $W_{mm}=(1,0)$, and the second coordinate of $W$ is the offset.
 #
@@ -192,7 +192,7 @@ for start in (0.1, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From 0.1 the offset converges to 0. From 5 it jumps from side to side forever. Attention does the same when we train it (claim `law.cycle`).
+# From 0.1 the offset converges to 0. From 5 it jumps from side to side forever. Attention does the same when we train it. This is tested by the *claim* `law.cycle`, a measured number beside its bound.
 #
 # The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of $0.9\,\eta^*$. The weights are saturated, as they are late in training.
 
@@ -208,13 +208,13 @@ print(
 print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
-# A run that oscillates need not be in a cycle. In a cycle, the mean of the pulls would equal the duals, up to a common factor (Proposition 3 of the note). The runs that we followed have nearly dependent features. In these runs the mean of the pulls is far from the duals, and the runs drift.
+# A run whose offsets oscillate need not be in a cycle. In a cycle, the mean of the pulls would equal the duals, up to a common factor (Proposition 3 of the note). The runs that we followed have nearly dependent features. In these runs the mean of the pulls is far from the duals, and the runs drift.
 
 # %% [markdown]
 # ## Real tokens
 #
 # Do the hypotheses hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen encoder.
-# A token is the last hidden state of a word piece, and the query is that of [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
+# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
 # The length of the residual of $W_t$ should then tend to the law's constant $C$, computed from the duals. [The protocol](bends_protocol.md) lists predictions and bounds.
 
 # %%
@@ -273,7 +273,7 @@ for k in range(len(at) - 1):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It holds. If the two iterates are a hundred times closer together, the difference loses two digits.
+# The prediction holds. If the two iterates are a hundred times closer together in time, the difference loses two digits.
 #
 # </details>
 #

@@ -47,12 +47,12 @@ statements.quoted("A", STATEMENTS, "Theorem 3", "Lemma 3")
 # ## 1. A head that moves
 #
 # A *pair* $m$ consists of the *opt token* of a sample, which has the highest score, and another token of the sample. For a fixed head, $C$ comes from two sets of numbers: the duals $\beta_m$ of the token SVM, and the factors $\kappa_m$, which say how hard the loss pulls on each pair.
-# If the head moves, the $\kappa_m$ change. Does the law survive?
+# If the head moves, the $\kappa_m$ change. Does the law still hold?
 #
 # **It should, because the $\kappa_m$ have a limit.** The head is a linear classifier, so it turns towards the solution $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ of its own SVM, and the slopes $|\ell_i'|$ of the loss at the samples become proportional to the duals $\nu_i$ of this SVM.
-# The score gap of each pair becomes proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. The pull is slope times gap. So $W$ obeys the law with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$.
+# The score gap of each pair becomes proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. The pull on a pair is the slope times the score gap. So $W$ should obey the law with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$.
 #
-# We compute $C$ for one problem with four samples. The data come from paper A's data model (DM): a sample has two Gaussian tokens, and the opt token is about $\alpha$ times as long as the other one.
+# We compute $C$ for one problem with four samples. The data come from paper A's data model (DM): a sample has two Gaussian tokens, and the opt token is about $\alpha$ times as long as the other token.
 
 # %%
 data = coordinates.minimal(tokens.two_token_gaussian(0, n=4, T=2, d=40)).tokens
@@ -81,11 +81,11 @@ for k, t in enumerate(trained.iterations):
 print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 
 # %% [markdown]
-# The shares of the slopes approach those of the duals.
+# The share of each slope in the sum of the slopes approaches the share of the corresponding dual in the sum of the duals.
 #
 # Now we train several seeds for longer, with steps of length $\eta(t+1)^{-p}$: the paper's $p=2/3$, then $p=1/2$, and $p=0$. $\lVert W_t\rVert$ grows like the sum of the steps, so the law predicts that the error falls like $t^{-(1-p)}$.
 #
-# The claim `joint.level` is stricter: it computes $C$ not with the limit $v$ but with the head predicted at a finite $t$.
+# A *claim* is a measured number beside its bound. The claim `joint.level` is stricter than this prediction: it computes $C$ not with the limit $v$ of the head's direction but with the head that we predict at a finite $t$.
 
 # %%
 data_model = tokens.two_token_gaussian(every, n=8, T=2, d=400, signal=3.0)
@@ -103,18 +103,18 @@ figure_joint
 # %% [markdown]
 # The dotted lines are predicted from the duals and the step lengths alone. The measured lines follow them and fall faster than the dashed line, which has the slope of Theorem 3's bound. The labels say how far the runs are from the prediction. With constant steps the runs are closest to their limit, because their norms grow fastest.
 #
-# [The note](where_the_law_bends.md#1-a-trained-head) derives the other claims in the table. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$, but here it tends to a constant. Early steps move the head partly out of the span of the opt tokens, and its part outside this span then stays constant.
+# [The note](where_the_law_bends.md#1-a-trained-head) derives the other claims in the table. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$, but here it tends to a constant. Early steps move the head partly out of the span of the opt tokens, and the part of the head outside this span then stays constant.
 #
 # ## 2. Can joint training miss?
 #
-# Take two samples whose tokens are numbers: $\{1,0\}$ and $\{1,-3\}$. Both have the label $+1$. The opt token comes first and is also the query. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. What does training from zero do?
+# Take two samples whose tokens are numbers: $\{1,0\}$ and $\{1,-3\}$. Both have the label $+1$. The opt token comes first and is also the query. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. Where does training from zero go?
 #
 # * The first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ moves down.
 # * While $u<0$, $W$ moves down. While $W\le0$, the weights $p_i$ of both opt tokens are at most $\frac12$.
-# * At $u=0$ and $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$, so it points down. For $u<0$ it can point up only if $e^{3.5\lvert u\rvert}>2$, and hence only if $u<-\frac16$.
+# * At $u=0$ and $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$, so the pull points down. For $u<0$ the pull can point up only if $e^{3.5\lvert u\rvert}>2$, and hence only if $u<-\frac16$.
 # * So if $u$ moves by at most $\frac16$ per step, $u\le0$ forever. The answer for sample 1 is then $f_1=p_1u\le0$, and the loss never falls below $\frac12$.
 #
-# The next cell verifies these steps in rational arithmetic. It also verifies that no two samples with smaller integers form a counterexample.
+# The next cell verifies these four points in rational arithmetic. It also verifies that no two samples with smaller integers form a counterexample.
 #
 # More generally, take two scalar tokens per sample and short steps of $u$. The note proves that the sum of all tokens times their labels decides: training misses the max-margin directions if this sum is negative. The claim `global.line` below tests this.
 
@@ -134,7 +134,7 @@ for name, rule in tried.items():
 line = global_map.agreement(global_map.random_problems(400), dynamics.NGD(0.01), 5000)
 
 # %% [markdown]
-# **When does joint training miss on (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts the length ratio $\alpha^*(d)$ at which this happens for half of the seeds.
+# **When does joint training miss the max-margin directions on data from (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts the length ratio $\alpha^*(d)$ at which this happens for half of the seeds.
 
 # %%
 alphas, dimensions = [1.05, 1.2, 1.4, 1.7, 2.0, 3.0], [16, 64, 256, 1024]
@@ -160,7 +160,7 @@ figure_two
 # %% [markdown]
 # In the first figure, each mark shows the length ratio $\alpha$ at which half of the seeds reach the max-margin directions. The dotted line shows the formula $\alpha^*(d)$, which is far off in the smallest dimension, $d=16$.
 #
-# Two predictions of [the protocol](bends_protocol.md) narrowly fail, as the table says: that no mark lies above $\alpha^*$, and that at least 99 % of the runs with a correct first step arrive.
+# Two predictions of [the protocol](bends_protocol.md) narrowly fail, as the table says. One is that no mark lies above $\alpha^*$. The other is that at least 99 % of the runs with a correct first step reach the max-margin directions.
 #
 # In the second figure, the loss approaches $\frac12$, while $u$ and $W$ move in the wrong direction.
 #
@@ -168,7 +168,7 @@ figure_two
 #
 # With several fixed heads, the answer is the sum $f_i=\sum_hf_{h,i}$, and each head $h$ has its own matrix $W_h$. The normalisation of the gradient matters:
 #
-# * If we normalise all gradients **together**, the matrices $W_h$ are one parameter. Its SVM separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ become proportional to the SVM norms $\lVert W_{mm,h}\rVert$.
+# * If we normalise all gradients **together**, the matrices $W_h$ together are one parameter. The SVM of this parameter separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ become proportional to the SVM norms $\lVert W_{mm,h}\rVert$.
 # * If we normalise **each head separately**, the norms $\lVert W_h\rVert$ become equal.
 #
 # We test this on three heads, two of which share their opt tokens.
@@ -184,7 +184,7 @@ about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {h
 plots.caption(margin_law_figures.heads(common, each), about_heads)
 
 # %% [markdown]
-# Left: the prediction holds on the diagonal, and all marks lie on it. The label in the corner says how well each head obeys the law with its own constant $C_h$. Right: all errors are well below the dashed line, the largest error that we allow.
+# Left: if the prediction holds, the marks lie on the diagonal; all of them do. The label in the corner says how well each head obeys the law with its own constant $C_h$. Right: all errors are well below the dashed line, the largest error that we allow.
 #
 # ## What we saw
 #
@@ -200,7 +200,7 @@ plots.caption(margin_law_figures.heads(common, each), about_heads)
 #
 # <details><summary>What this assumes, and what is proved</summary>
 #
-# We check four hypotheses, and say which of them excludes a run. The run settles on one [selection](words.md), and its margins grow without bound. On the support all duals are positive, and the selected token has the higher score. The opt tokens are linearly independent.
+# We assume four hypotheses, check them for each run, and name the hypothesis that excludes a run. First, the run ends at one [selection](words.md) of tokens. Second, its margins grow without bound. Third, every pair whose margin at $W_{mm}$ is exactly 1 has a positive dual, and the selected token of such a pair has a higher score than the other token. Fourth, the opt tokens are linearly independent.
 #
 # The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. The protocol gives the criteria, with their changes, and says which criteria were fixed before their runs. We added the claims `global.agree` and `global.formula` after the results, so they are not predictions.
 #

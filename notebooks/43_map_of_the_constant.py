@@ -17,13 +17,13 @@
 # *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* After this page you can say what the constant depends on: data, degenerate pairs, start, norm.
 #
 # By the law of **[notebook 40](40_law_of_margins.ipynb)**, $\|W_t\|$ times the [direction error](words.md) of attention tends to a constant. If a run starts from zero and every pair is on the support, this constant is $C$, which follows from the [dual variables](words.md) of the [token SVM](words.md).
-# The law excludes problems in which a dual is zero, and it holds for one norm only. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
+# The law does not cover problems in which a dual is zero, and it holds for the Frobenius norm only. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
 #
 # **Question.** What does $C$ depend on? And what replaces $C$ if a dual is zero, if the start counts, or if the geometry is $\ell_p$?
 #
 # ## Two samples in the plane
 #
-# Take two samples of two tokens: $(1,0)$ and zero in the first sample, $(0,r)$ and zero in the second. All queries are the number 1. Then $W$ is a vector in the plane, the duals are 1 and $1/r^2$, and both samples pull equally hard. The formula for $C$ takes six lines. Notebook 40 has it for the exponent $p=2$; section 4 uses other exponents.
+# Take two samples of two tokens: $(1,0)$ and zero in the first sample, $(0,r)$ and zero in the second. All queries are the number 1. Then $W$ is a vector in the plane, the duals are 1 and $1/r^2$, and both samples pull equally hard. The formula for $C$ takes six lines of code. Notebook 40 has the case of the exponent $p=2$; section 4 uses other exponents.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -95,9 +95,9 @@ print(f"C = {C:.6f}")
 #
 # How does $C$ change with the data? We vary nine properties of the data, one at a time. There are $n$ samples of $T$ tokens in $d$ dimensions. Each [opt token](words.md) (the token with the highest score) is one of two class means, and the other tokens are noise of size $\sigma$.
 #
-# The axis "long T" goes up to $T=512$, with two samples in $15\,T$ dimensions. On the two "correlation" axes, all tokens except the opt tokens are correlated with coefficient $\rho$, and so are the queries: within each sample on one axis, across all samples on the other.
+# The axis "long T" goes up to $T=512$, with two samples in $15\,T$ dimensions. On the two "correlation" axes, all tokens except the opt tokens are correlated with coefficient $\rho$, and so are the queries. On one of the two axes the tokens are correlated within each sample, on the other axis across all samples.
 #
-# On the axis "imbalance" we tilt the head, and on "raw noise" we add noise to all tokens. Both change the scores of the other tokens. The run leaves an opt token once another token has a higher score. The tokens and the head predict this point in closed form.
+# On the axis "imbalance" we tilt the head, and on the axis "raw noise" we add noise to all tokens. Each of these changes also changes the scores of the tokens that are not opt tokens. Once such a token has a higher score than the opt token of its sample, the run no longer selects that opt token. From the tokens and the head we predict in closed form at which value on the axis this happens.
 
 # %%
 points = constant_map.along(every, map_steps)
@@ -109,9 +109,9 @@ switches = {a: np.array([constant_map.switch(a, s) for s in every]) for a in mov
 print("runs switch at", {axis: round(float(at.mean()), 3) for axis, at in switches.items()})
 
 # %% [markdown]
-# **Can noise remove the solution $W_{mm}$?** Not here. Scaling the noise amounts to a change of basis for tokens and queries, so the SVM stays feasible.
+# **Can noise remove the solution $W_{mm}$?** Not here. Scaling the noise amounts to a change of basis for tokens and queries, so if some $W$ satisfies the constraints at one noise level, some $W$ does at every other.
 #
-# More samples, longer sequences or fewer dimensions can remove the solution. By Cover's count (1965), there are too many random constraints once their number exceeds twice the number of unknowns. Here this limit is $n(T-1)=2d(d-2)$. At which size do half of the seeds have no $W_{mm}$?
+# More samples, longer sequences or fewer dimensions can remove the solution. By Cover's count (1965), there are too many random constraints once their number exceeds twice the number of unknowns. Here this limit is $n(T-1)=2d(d-2)$. At which size does no $W_{mm}$ exist for half of the seeds?
 
 # %%
 few = range(sample_seeds)
@@ -119,9 +119,9 @@ lost, capacity = constant_map.capacities(few)
 print("half of the seeds lose W_mm at", {axis: round(at[0], 2) for axis, at in lost.items()})
 
 # %% [markdown]
-# **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this, because its Assumption 1 requires nearly orthogonal tokens. So we measure whether runs from zero still select the opt tokens (`map.stays`). The other tokens score 0 as before.
+# **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this question, because its Assumption 1 requires nearly orthogonal tokens. So we measure whether runs from zero still select the opt tokens. (This is the *claim* `map.stays`, a measured number beside its bound.) The scores of the other tokens are 0, as before.
 #
-# As $\rho$ grows, the differences between tokens shrink. So does $\lambda_1$, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short, and we exclude it. We predict this $\rho$ from the duals and from the [margin level](words.md) $a_t=t/\lambda_{\max}$ that these steps should reach. The claim `map.level` tests this level. At $\rho=1$ within samples, the other tokens of a sample coincide, so the law is the one for two tokens per sample.
+# As $\rho$ grows, the differences between tokens shrink. So does $\lambda_1$, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short, and we exclude it. We predict this $\rho$ from the duals and from the [margin level](words.md) $a_t=t/\lambda_{\max}$ that a run with our step length should reach. The claim `map.level` tests whether runs reach this level. If $\rho=1$ within samples, all tokens of a sample other than its opt token coincide, so the law is that for two tokens per sample.
 
 # %%
 onsets = [constant_map.onset(few, steps) for steps in (5000, 20_000)]
@@ -144,10 +144,10 @@ figure_map = plots.caption(figures.constants(points), about_map)
 figure_map
 
 # %% [markdown]
-# Each circle shows one run. Its position shows how far its constant $C$ is from the prediction, which follows from the duals of the same problem. If the law holds, every circle lies to the left of our bound. How does $C$ itself change?
+# Each circle shows one run. The position of the circle shows how far the measured constant $C$ of this run is from the prediction, which follows from the duals of the same problem. If the law holds, every circle lies to the left of our bound. How does $C$ itself change?
 #
-# * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "imbalance" and "raw noise", the runs are predicted to switch their selection only beyond the values on the map.
-# * Each doubling of $T$ or $n$ multiplies $C$ by some factor, and $C$ falls with $d$. When we vary $n$ or $d$, the solutions disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, they disappear later, because all constraints of a sample share its query.
+# * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "imbalance" and "raw noise", we predict that the runs switch their selection only beyond the values on the map.
+# * At a fixed dimension $C$ grows with $T$ and with $n$, and it falls as $d$ grows. When we vary $n$ or $d$, the solutions $W_{mm}$ disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, the solutions disappear later, because all constraints of a sample share its query.
 # * If $T/d$ is fixed, $C$ falls as $T$ grows. Correlation raises $C$, because the duals grow as the differences between tokens shrink.
 #
 # ![How far each run is from its prediction, with one row for each property of the data](../figures/desk/bends_constant.png)
@@ -156,9 +156,9 @@ figure_map
 #
 # ## 2. A dual at zero
 #
-# Suppose that one sample has the margins $w_1$ and $w_1+w_2$. Both margins are 1 at $W_{mm}=(1,0)$, but the dual of the second pair is 0. Such a pair is *degenerate*. Its offset $\log(\kappa/\beta)$ would be infinite. So how does its margin grow?
+# Suppose that one sample has the margins $w_1$ and $w_1+w_2$. Both margins are 1 at $W_{mm}=(1,0)$, but the dual of the second pair is 0. Such a pair is *degenerate*. Its offset $\log(\kappa/\beta)$ would be infinite. So how does the margin of such a pair grow?
 #
-# Its offset never converges. From $dw_2/dw_1=\kappa_2e^{-w_2}/(\kappa_1+\kappa_2e^{-w_2})$ we get $w_2\approx\log(\kappa_2w_1/\kappa_1)$. So $w_2$, which is almost $\|W_t\|$ times the error, grows like $\log t$. Here $\kappa_1=1$ and $\kappa_2=1.5$:
+# The offset of a degenerate pair never converges. From $dw_2/dw_1=\kappa_2e^{-w_2}/(\kappa_1+\kappa_2e^{-w_2})$ we get $w_2\approx\log(\kappa_2w_1/\kappa_1)$. So $w_2$, which is almost $\|W_t\|$ times the error, grows like $\log t$. Here $\kappa_1=1$ and $\kappa_2=1.5$:
 
 # %%
 corner = attention.token_set(
@@ -190,7 +190,7 @@ print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, thr
 #
 # **A start** may have a part off the span of the support. This part stays, and the square of its length adds to $C^2$.
 #
-# **Pairs off the support** also pull while their margins are small, and leave a part off the span. If we measure time by $a_t$ and steps are short, every rule follows the same flow of the $n(T-1)$ margins. The tokens and the head determine this flow. When a pair pulls, it raises its own margin, so its next pull is weaker. A first-order sum, which takes the margins from the law, ignores this and is usually too large.
+# **Pairs off the support** also pull while their margins are small, and leave a part off the span. If we measure time by $a_t$ and the steps are short, every rule follows the same flow of the $n(T-1)$ margins. The tokens and the head determine this flow. When a pair pulls, it raises its own margin, so its next pull is weaker. A simpler estimate, which we call the *first-order sum*, adds up the pulls with the margins that the law gives. It ignores that the pulls become weaker, so it usually overestimates the part off the span.
 #
 # We prove a bound for the saturated flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$ at all times. In this flow $\log\sum_m\kappa_me^{-g_m}+a_t$ never rises.
 
@@ -212,7 +212,7 @@ print(f"bound {bounds.min():.2g} to {bounds.max():.2g}")
 # %% [markdown]
 # ## 4. Other norms
 #
-# **$\ell_p$ mirror descent** moves the mirror image $|W|^{p-1}\mathrm{sgn}(W)$ down the gradient. What changes? The duals are now those of the $\ell_p$ SVM. The residual stays bounded in $W$, so the error falls like $\|W\|^{-1}$.
+# **$\ell_p$ mirror descent** moves the mirror image $|W|^{p-1}\mathrm{sgn}(W)$ down the gradient. What changes? The duals are now those of the $\ell_p$ SVM. The residual in $W$ stays bounded, so the direction error falls like $\|W\|^{-1}$.
 #
 # The part of the start off the span remains in the mirror image, which grows like $\|W\|^{p-1}$. This part therefore gives an error like $\|W\|^{-(p-1)}$. Paper C's Lemma 29, printed below, bounds the Bregman divergence $D_\psi$, which is quadratic in the error. So $D_\psi$ falls with at least twice the exponent in the lemma.
 #
@@ -254,7 +254,7 @@ plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 
 # %% [markdown]
 # * First figure: from a Gaussian start and for $p<2$, the error falls like $\|W\|^{-(p-1)}$. From zero it falls like $\|W\|^{-1}$ for every $p$.
-# * Second figure: the marks computed by integrating the flow lie on the diagonal. The marks of the first-order sum lie to the right of it.
+# * Second figure: the marks computed by integrating the flow lie on the diagonal. The marks of the first-order sum lie to the right of the diagonal.
 # * Third figure, left: the label "idle" marks degenerate pairs. The dotted prediction, $\log a_t$, goes through the late marks of every run. Right: the movement of the offsets jumps between the two step lengths on either side of 1. Constant steps reach the same $\|W\|$ but end in a cycle.
 #
 # ## What we saw
@@ -263,11 +263,11 @@ plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 #
 # A dual at zero costs a factor $\log t$, because the offset of a degenerate pair grows like $\log a_t$. With $\ell_p$ mirror descent from zero, the error falls like $1/\lVert W\rVert$. From other starts, with $p<2$, it falls only like $\lVert W\rVert^{-(p-1)}$.
 #
-# **At desk scale**, with 20 seeds, two more claims fail, one on [the map](../figures/desk/bends_constant.png) and one on [the part off the span](../figures/desk/bends_outside.png). `map.noise` fails because the opt tokens still contribute at this noise. `outside.first` fails because the first-order sum is valid only for small softmax weights, so it can be too small where only a short part remains.
+# **At desk scale**, with 20 seeds, two more claims fail, one on [the map](../figures/desk/bends_constant.png) and one on [the part off the span](../figures/desk/bends_outside.png). `map.noise` fails because the opt tokens still contribute at this noise. `outside.first` fails because the first-order sum is valid only for small softmax weights, so its result can be too small if the part off the span is short.
 #
 # <details><summary>What this assumes, and what is proved</summary>
 #
-# We check these hypotheses for each run, and name the one that excludes it. The run settles on one [selection](words.md), and its margins grow without bound. On tight pairs the selected token has the higher score. If a pair is [degenerate](words.md), the features of the tight pairs are independent.
+# We check these hypotheses for each run, and name the hypothesis that excludes a run. The run ends at one [selection](words.md), and its margins grow without bound. In every tight pair the selected token has a higher score than the other token. If a pair is [degenerate](words.md), the features of the tight pairs are independent.
 #
 # | what | statement | status |
 # |---|---|---|
@@ -281,7 +281,7 @@ plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 # | $\ell_p$ | both exponents of $\lVert W\rVert$ | by an ansatz; measured |
 # | $p<2$ | steps like $t^{p-2}$ converge at any level | linear stability; measured |
 #
-# [where_the_law_bends.md](where_the_law_bends.md) has the derivations, and [law_of_margins.md](law_of_margins.md) the theorem on zero duals. [The protocol](bends_protocol.md) lists the criteria. It says which criteria were fixed before their runs, and dates the changes. In a first round 6 of 19 claims failed; we then added three premises for the runs from zero and from a start.
+# [where_the_law_bends.md](where_the_law_bends.md) has the derivations, and [law_of_margins.md](law_of_margins.md) the theorem on zero duals. [The protocol](bends_protocol.md) lists the criteria. It says which criteria were fixed before their runs, and dates the changes. In a first round 6 of 19 claims failed. After that we added three hypotheses for the runs from zero and for those from another start.
 #
 # </details>
 #

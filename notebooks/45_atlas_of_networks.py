@@ -22,7 +22,7 @@
 #
 # ## What to expect
 #
-# If steepest descent in a norm $N$ moves $K$ and $Q$, it should keep $N(K)$ and $N(Q)$ small. Which norm of $W$ is then small? For each $W$ we take the smallest factors, and call the result the *induced norm*,
+# If steepest descent in a norm $N$ moves $K$ and $Q$, it should keep $N(K)$ and $N(Q)$ small. Which norm of $W$ is then small? For each $W$ we take the factors $K$, $Q$ that are smallest in $N$. The square of their size is the *induced norm*,
 # $$F_N(W)=\min\{\max(N(K),N(Q))^2:KQ^\top=W\}.$$
 #
 # | $N$ on each factor | steepest descent | $F_N(W)$ |
@@ -91,11 +91,11 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# This loop stalls once $e^{-2\langle A_m,W\rangle}$ underflows; the library works with logarithms and can continue. The sign norm and its largest margin are linear programs over all matrices $xy^\top$ of signs.
+# This loop stalls once $e^{-2\langle A_m,W\rangle}$ underflows; the library works with logarithms and can continue. To compute the sign norm of a matrix, and the largest margin in the sign norm, we solve linear programs. Each has one variable for every matrix $xy^\top$ with $x,y\in\{\pm1\}^d$.
 #
 # ## 1. The map with keys and queries
 #
-# We run each rule on $(K,Q)$, and on $W$ alone. Steps on the factors decay like $t^{-1/2}$, so the factors grow like $\sqrt t$, and the margins like $t$.
+# We run each rule on $(K,Q)$, and on $W$ alone. The steps on the factors decay like $t^{-1/2}$, so the factors grow like $\sqrt t$, and the margins like $t$.
 
 # %%
 rows = factored_atlas.rows()
@@ -110,7 +110,7 @@ figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), a
 figure_factors
 
 # %% [markdown]
-# Each pair of rows shows one rule, on $W$ and on $(K,Q)$. The predicted norm is outlined, and the largest ratio is bold. If the bold cell moves, training the factors has changed the norm. It has for gradient descent and sign descent, but not for polar steps. Adam is in the table above.
+# Each pair of rows shows one rule, on $W$ and on $(K,Q)$. The predicted norm is outlined, and the largest ratio is bold. If the bold cell moves from one row of a pair to the other, training the factors has changed the norm. It moves for gradient descent and sign descent, but not for polar steps. Adam is in the table above.
 #
 # ![Ratios of three rules in seven norms](../figures/desk/networks_factors.png)
 #
@@ -118,11 +118,11 @@ figure_factors
 #
 # ## 2. Which selection wins?
 #
-# Rules may select different tokens. Does each choose the [selection](words.md) that is best in its own norm? We test this from zero, with *near ties* (the two best scores are only 0.01 apart), and from a *wrong start*, at which other tokens lead.
+# Different rules may select different tokens. Does each rule choose the [selection](words.md) that is best in its own norm? We test this from zero, with *near ties* (the two best scores are only 0.01 apart), and from a *wrong start*, at which other tokens lead.
 #
-# Take two rules that end with different selections. For each rule we ask whether its own selection has the larger best margin in its own norm. Each such question counts as one *comparison*; the rule *wins* it if the answer is yes.
+# Take two rules that end with different selections. For each rule we ask whether its own selection has the larger best margin in its own norm. Each such question counts as one *comparison*; the rule *wins* this comparison if the answer is yes.
 #
-# If both norms prefer the same selection, the rule that chose it wins and the other loses. So half of these comparisons are won even if norms have no effect. Pairs whose norms disagree tell us more; the answer below counts them separately. Comparisons of one seed depend on each other, so our intervals are bootstraps over seeds.
+# If both norms prefer the same selection, the rule that chose it wins and the other loses. So half of these comparisons are won even if norms have no effect. Pairs whose norms disagree tell us more; the answer below counts them separately. Comparisons of the same seed depend on each other, so we compute the intervals by a bootstrap over seeds.
 
 # %%
 chosen = atlas_rules.steepest_rows()
@@ -150,19 +150,19 @@ about_disputes = "bars: 95 % over seeds; only the last row has a verdict; thin l
 plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disputes)
 
 # %% [markdown]
-# First picture: near ties mislead a rule if its filled mark lies far to the left of its circle. They mislead Adam most.
+# In the first picture, near ties mislead a rule if its filled mark lies far to the left of its circle. Near ties mislead Adam most.
 #
-# Second picture: each mark shows the share of comparisons that a rule wins. The last row pools the six steepest rules. A rule that follows its own norm lies to the right of one half. From zero four of the seven rules do so here, and three at desk scale. The whole bar of $\ell_3$ lies to the left of one half.
+# In the second picture, each mark shows the share of comparisons that a rule wins. The last row pools the six rules of steepest descent. If a rule follows its own norm, its mark lies to the right of one half. For runs from zero, the marks of four of the seven rules do so on this page, and those of three rules at desk scale. The whole bar of steepest descent in $\ell_3$ lies to the left of one half.
 #
 # ## 3. The attention layers of a vision transformer
 #
-# We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule moves the matrices of the blocks, and Adam all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
+# We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule that we test moves the matrices of the blocks, and Adam moves all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
 #
 # The margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean $\lVert x\rVert^2$. In place of the sign norm we take the upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$: $W$ is a sum of $d_h$ products $xy^\top$, divided by $\sqrt{d_h}$, and each product has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
 #
-# We call a predicted ranking *reproduced* only if the predicted rule is ahead of every other rule. The figure shows the rival whose interval begins lowest.
+# We call a predicted ranking *reproduced* only if the predicted rule is ahead of every other rule. For each ranking, the figure shows the comparison with the rival whose interval begins lowest.
 #
-# Each rule has the learning rate with the smallest last training loss, chosen on a seed that is not used again.
+# For each rule we choose the learning rate with the smallest final training loss, on a seed that we do not use again.
 
 # %%
 setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
@@ -194,9 +194,9 @@ figure_vit
 #
 # ## What we saw
 #
-# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, with a median ratio of 92 %. For Adam with a long memory this holds in three of ten runs.
+# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, with a median ratio of 92 %. For Adam with a long memory, the largest ratio is that in the sign norm in three of ten runs.
 #
-# If selections compete from zero, the rules differ. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four steepest rules win fewer. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
+# If selections compete from zero, the rules differ. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
 #
 # In the vision transformer only one of four rankings is decided: gradient descent leads in the nuclear norm.
 #
@@ -212,7 +212,7 @@ figure_vit
 #
 # ## Change this
 #
-# **The columns.** With one column $W$ has rank one, so its nuclear norm equals its spectral norm. *Prediction:* its nuclear ratio is far below that of ten columns, if it selects one token per sample at all.
+# **The columns.** With one column $W$ has rank one, so its nuclear norm equals its spectral norm. *Prediction:* the ratio of such a $W$ in the nuclear norm is far below the ratio with ten columns, if the run selects one token per sample at all.
 
 # %%
 best = atlas.BestMargins(data)
@@ -225,7 +225,7 @@ for m in (1, 3, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds: one column has less than half of the ratio of ten columns. Three columns suffice here.
+# The prediction holds: the ratio with one column is less than half of the ratio with ten columns. Three columns already give about the ratio of ten.
 #
 # </details>
 #

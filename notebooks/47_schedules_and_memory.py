@@ -22,7 +22,7 @@
 #
 # [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after many constant steps. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
 #
-# **Question.** How fast does a rule's share of the largest margin tend to 1, and does it still tend to 1 if the steps shrink or grow? And how much of its $\ell_\infty$ margin does Adam lose through a long memory, an $\epsilon$, or small batches?
+# **Question.** How fast does a rule's share of the largest margin tend to 1, and does it still tend to 1 if the steps shrink or grow? And how much of the largest $\ell_\infty$ margin does Adam lose through a long memory, an $\epsilon$, or small batches?
 #
 # The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest margin of a matrix of norm 1. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$.
 
@@ -52,7 +52,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # %% [markdown]
 # ## Schedules
 #
-# Why is the ratio below 1? The differences between the margins converge, while the margins themselves grow. So $1-r_N$ is a bounded number divided by a margin, and it falls as fast as the margins grow:
+# Why is the ratio below 1? The differences between the margins converge, while the margins themselves grow. So $1-r_N$ is a bounded number divided by a margin, and it falls at the rate at which the margins grow:
 #
 # | steps $\eta_t$ | margins grow like | prediction for $1-r_N$ |
 # |---|---|---|
@@ -61,9 +61,9 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # | like $t^{-1}$ | $\log t$ | $1/\log t$ |
 # | like $t^{1/2}$ | $t^{3/2}$ | tends to 0 only for normalised gradient descent |
 #
-# Why does the last line break the pattern? From $t=2500$ on, a step changes margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after the next step another pair does.
+# Why does the last line of the table break the pattern? From $t=2500$ on, a step changes margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after the next step another pair does.
 #
-# Under normalised gradient descent each step points along the feature $A_m$ of this pair. The margins on the *support*, the pairs that bind in the token SVM, then stay equal up to about one step. A sum of features with positive weights and equal margins is the max-margin matrix, up to a factor. So $W$ turns towards it.
+# Under normalised gradient descent each step points along the feature $A_m$ of this pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal up to about one step. A sum of features with positive weights and equal margins is the max-margin matrix, up to a factor. So $W$ turns towards it.
 #
 # Other rules add a matrix other than $A_m$ for each pair. Sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general the sum of these matrices is not the max-margin matrix in the rule's norm.
 
@@ -101,16 +101,16 @@ figure_rates = plots.caption(atlas_figures.convergence(last_schedule, own_norm),
 figure_rates
 
 # %% [markdown]
-# **What happens.** In the first panel most lines fall with a slope near $-1$. In this small run the Frobenius line is still steeper. In the second panel the slopes are about half as steep. In the third panel the slopes are small, like the slope of $1/\log t$, and no rule comes near 0.99. In the second figure the steps grow, and all lines except Frobenius turn upwards again.
+# **What happens.** In the first panel most lines fall with a slope near $-1$. In this small run the Frobenius line is still steeper. In the second panel the lines are about half as steep. In the third panel the lines are nearly flat, like $1/\log t$, and no rule comes near the ratio 0.99. In the second figure the steps grow, and all lines except Frobenius turn upwards again.
 #
 # We compute each ratio for the tokens that the run selects at its last step. Early in the run these tokens may not lead yet, so $1-r_N$ may be above 1.
 #
 # ## What Adam forgets
 #
-# Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, so Adam's norm is $\ell_\infty$. Three things can break this:
+# Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, so Adam's norm is $\ell_\infty$. Three things can prevent this:
 #
 # * *A long memory.* Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow, and it still holds the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
-# * *An epsilon.* Once the gradients are smaller than $\epsilon$, Adam is plain gradient descent. Its $W$ grows only like $\log t$, and its limit should belong to the Frobenius norm.
+# * *An epsilon.* Once the gradients are smaller than $\epsilon$, Adam is plain gradient descent. Then $W$ grows only like $\log t$, and its direction should tend to the max-margin direction in the Frobenius norm.
 # * *Small batches.* With fewer samples per step, $v$ averages the squares of batch gradients. This mean is not the square of the mean gradient, so $\sqrt v$ does not follow $\lvert G\rvert$.
 #
 # *Prediction:* after a given number of steps, each of the three lowers the ratio in $\ell_\infty$.
@@ -142,13 +142,13 @@ figure_batch = plots.caption(atlas_figures.batches(by_batch, own_of), about_batc
 figure_batch
 
 # %% [markdown]
-# **What happens.** First figure, left: from $\beta_2=0.9$ on, the $\ell_\infty$ line drops towards the left, where the memory is longer. It is low again at the right end. There $\beta_2=0$, and Adam divides the mean $M$ by the newest gradient alone; at desk scale some of these runs select no token. Right: the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. Second figure: with fewer samples per step, the ratio of every rule is below its ratio with all six samples.
+# **What happens.** First figure, left: from $\beta_2=0.9$ towards the left, where the memory is longer, the $\ell_\infty$ line drops. The line is low at the right end, too. There $\beta_2=0$, and Adam divides the mean $M$ by the newest gradient alone; at desk scale some of these runs select no token. Right: the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. Second figure: with fewer samples per step, the ratio of every rule is below its ratio with all six samples.
 #
 # ## What we saw
 #
 # **Answer.** We judge the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps it falls more slowly. With steps like $t^{1/2}$, only normalised gradient descent still approaches the largest margin in its norm.
 #
-# With a short memory ($\beta_2=0.9$) the median run of Adam has 0.994 of the largest $\ell_\infty$ margin. With the longest memory (0.9999) it has 0.423, and with a large $\epsilon$ it has 0.453. With small batches, Adam and three other rules lose part of the margin in their own norms.
+# With a short memory ($\beta_2=0.9$) the median run of Adam has 0.994 of the largest $\ell_\infty$ margin. With the longest memory (0.9999) the median run has 0.423 of this margin, and with a large $\epsilon$ it has 0.453. With small batches, Adam and three other rules reach a smaller share of the largest margin in their own norms.
 #
 # ![Growing steps: the missing share of the margin against the iteration](../figures/desk/atlas_rates.png)
 #
@@ -156,7 +156,7 @@ figure_batch
 #
 # ## Change this
 #
-# **The schedule.** The schedule $\eta_t\propto t^{-1/4}$ lies between the first two panels. Its margins grow like $t^{3/4}$. *Prediction:* which slope do you expect for $1-r_N$ in the Frobenius norm?
+# **The schedule.** The schedule $\eta_t\propto t^{-1/4}$ lies between the first two panels. Under this schedule the margins grow like $t^{3/4}$. *Predict:* which slope do you expect for $1-r_N$ in the Frobenius norm?
 
 # %%
 between = ratios_of(atlas_rules.steepest_rows(0.25, 5 * growth))
@@ -171,7 +171,7 @@ print(f"fitted power of 1 - ratio: {slope:.2f}")
 #
 # </details>
 #
-# **Newton-Schulz.** The usual Muon does not compute a singular value decomposition. It applies an odd polynomial to the singular values of $M$ five times, which gives roughly the polar factor. *Prediction:* does the ratio in the spectral norm tend to 1 if we apply the polynomial more often?
+# **Newton-Schulz.** The usual Muon does not compute a singular value decomposition. It applies an odd polynomial to the singular values of $M$ five times, which gives roughly the polar factor. *Predict:* does the ratio in the spectral norm tend to 1 if we apply the polynomial more often?
 
 # %%
 for iterations in (5, 10):
@@ -182,7 +182,7 @@ for iterations in (5, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No, not here. More iterations lift small singular values, and yet the ratio does not rise. The polynomial is tuned for speed: it carries singular values into a band between about 0.7 and 1.2, but it does not converge to 1. The spectral norm of $W$ grows with the largest values of this band, and the smallest margin may grow with the smallest values. So the ratio can stay well below 1.
+# No, not here. More iterations lift small singular values, and yet the ratio does not rise. The polynomial is tuned for speed: after five iterations it has carried all singular values above about 0.002 of $\lVert M\rVert_F$ into a band between about 0.7 and 1.2, but they do not converge to 1. The spectral norm of $W$ grows with the largest values of this band, and the smallest margin may grow with the smallest values. So the ratio can stay well below 1.
 #
 # </details>
 #
@@ -198,12 +198,12 @@ for iterations in (5, 10):
 #
 # * *AdaGrad and Shampoo with sums* divide by sums that never shrink. So their steps shrink like the gradient, and $W$ grows only like $\log t$.
 # * *Adam with an $\epsilon$* and *the damped natural gradient* become plain gradient descent once the gradients are below $\epsilon$ or below the damping.
-# * *Adam with $\epsilon=0$* has a long memory. Its steps must be small, so a million steps leave about 1 % of the margin missing.
+# * *Adam with $\epsilon=0$* has a long memory. So its steps must be small, and about 1 % of the largest margin should be missing after a million steps.
 # * *Muon with Newton-Schulz steps* only approximates the polar factor.
-# * *SOAP* divides in rotated coordinates. There the entries off the diagonal are noise, and $v$ enlarges them.
+# * *SOAP* divides in rotated coordinates. There the entries off the diagonal are noise, and division by $\sqrt v$ enlarges them.
 # * *Normalised steps on single samples* are equally long for every sample, whether its margin is small or not.
 # * *The undamped natural gradient* tries to raise all answers by the same amount. So almost the whole step goes to the sample whose answer has saturated most, and the ratio ends near 0.
-# * *Mirror descent in $\ell_3$* heads for the same margin as steepest descent in $\ell_3$. But it takes its steps on the mirror map of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, whereas under steepest descent it grows like $t$. So its margins grow more slowly, and its ratio rises more slowly.
+# * *Mirror descent in $\ell_3$* heads for the same margin as steepest descent in $\ell_3$. But it adds its steps to the mirror image of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, whereas under steepest descent it grows like $t$. So its margins grow more slowly, and its ratio rises more slowly.
 #
 # Rules with costly steps stop before the number of steps given on the map of page 44: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) has the predictions in full.
 #

@@ -19,7 +19,7 @@
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
 # **Answer.** In one sentence: *attention [selects](words.md) a token in each sample and turns towards the matrix with the largest margin for these tokens, and the
-# update rule decides in which norm the margin is largest.* The table below answers one question per line. All its numbers are read from the committed records.
+# update rule decides in which norm the margin is largest.* The table below answers one question per line. All numbers in this table are read from the committed records.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -63,11 +63,11 @@ Markdown("\n".join(lines))
 # %% [markdown]
 # ## What is not known
 #
-# * *A global theorem.* If the start is not small, which selection does training end in? The law of the margins
+# * *A global theorem.* If the start is not small, at which selection does training end? The law of the margins
 #   says how a run ends *after* it has selected its tokens. We do not know what decides the selection ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
 # * *Adam's norm.* Adam with an epsilon does not maximise the margin in any of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). If Adam is trained on single samples, it comes close to the largest margin in a norm that the data choose, but some runs are still far from it after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
-# * *Networks.* The theorems are about one layer with fixed tokens. In a network the tokens move during training. For networks we only
+# * *Networks.* The theorems are about one layer with fixed tokens. In a network the tokens that a layer receives change during training. For networks we only
 #   compare optimisers, on small examples, and many comparisons remain undecided ([notebook 45](45_atlas_of_networks.ipynb)).
 # * *The papers' own sizes.* Our copies of papers A and B do not give step sizes, batch sizes or most constants, so we reproduce their results with settings of our own. For the synthetic runs of paper C we have the paper's settings.
 #
@@ -83,7 +83,7 @@ Markdown("\n".join(lines))
 # $g \le \eta t / N_{mm}$.
 # </details>
 #
-# All claims are listed, one by one, in [what did not hold](../figures/failures.md) and in the tables of statements of papers
+# The claims that fail, and those that are undecided, are listed in [what did not hold](../figures/failures.md). The claims about each statement of the papers are listed in the tables of papers
 # [A](19_theory_ledger.ipynb), [B](29_preconditioning_ledger.ipynb) and [C](39_mirror_ledger.ipynb).
 
 # %% tags=["set-up"]
