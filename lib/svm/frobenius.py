@@ -161,7 +161,7 @@ class Constraints(NamedTuple):
         return self.of_shown(self.stretch)
 
     def of_shown(self, values: np.ndarray) -> np.ndarray:
-        """Select the constraints' values (m, ...) from those of all pairs (n S, ...)."""
+        """Select the values (m, ...) of the constraints from those of all n S pairs."""
         if self.shown is None:
             return values
         return values[self.shown]
