@@ -51,11 +51,11 @@ class Rule:
     evaluates to an equal rule. A subclass of your own defines one of two methods:
 
     * `log_step` returns log eta_t, and W moves along the gradient. Training then runs
-    in the span of the tokens and stays accurate for any number of iterations. If your
-    rule sets `momentum`, this value is used as beta. * `direction` returns the whole
-    step D_t of W, W_{t+1} = W_t + D_t. Training then runs in numpy, on W in the
-    coordinates of the tokens, with a fixed head. Nothing is added to this step, even if
-    your rule sets `momentum`.
+      in the span of the tokens and stays accurate for any number of iterations. If your
+      rule sets `momentum`, this value is used as beta.
+    * `direction` returns the whole step D_t of W, W_{t+1} = W_t + D_t. Training then
+      runs in numpy, on W in the coordinates of the tokens, with a fixed head. Nothing
+      is added to this step, even if your rule sets `momentum`.
 
     Your subclass may be a frozen dataclass or a plain class that sets its attributes in
     ``__init__``. Only dataclasses are compared and printed by their settings. If you
@@ -361,9 +361,10 @@ class NGD(BuiltIn):
     momentum : float, optional
         beta in [0, 1): W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad L.
     decay : float, optional
-        p, zero or above. joint : bool, optional In joint training, divide both
-        gradients by their common norm (paper A, Eq. 2) instead of each gradient by its
-        own norm (Eq. 13).
+        p, at least zero. If it is zero, the factor is 1 at all iterations.
+    joint : bool, optional
+        In joint training, divide both gradients by their common norm (paper A, Eq. 2)
+        instead of dividing each gradient by its own norm (Eq. 13).
 
     Raises
     ------

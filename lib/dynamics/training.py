@@ -58,12 +58,12 @@ def train(
     over W, or over W and u. Each rule runs in the engine that suits it:
 
     * `GD`, `NGD`, `Polyak`, `Custom` and a rule of your own with `log_step` run in
-    coordinates of the span of the tokens, so that the cost does not grow with the
-    dimension of the tokens. Quantities that would underflow are stored as logarithms. *
-    `MirrorDescent`, and the other rules that see the coordinates of W (`Adam`, `Muon`,
-    ...), run in a compiled loop, on W in the coordinates of the tokens.
+      coordinates of the span of the tokens, so that the cost does not grow with the
+      dimension of the tokens. Quantities that would underflow are stored as logarithms.
+    * `MirrorDescent`, and the other rules that see the coordinates of W (`Adam`,
+      `Muon`, ...), run in a compiled loop, on W in the coordinates of the tokens.
     * A rule of your own with `direction` runs in numpy, on W in the coordinates of the
-    tokens.
+      tokens.
 
     Parameters
     ----------

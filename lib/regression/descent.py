@@ -146,7 +146,9 @@ def minibatches(
     X : ndarray (seeds, n, d)
         The covariates of the data set of every seed.
     Y : ndarray (seeds, n, k)
-        Responses. batch : int Number of samples per iteration, between 1 and n.
+        The responses.
+    batch : int
+        Number of samples per iteration, between 1 and n.
     of_seeds : sequence of int
         The seeds of the random draws, one per data set.
 

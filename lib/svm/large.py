@@ -4,11 +4,11 @@ Let the m constraints be <a_m, W> >= 1 with a_m = delta_{i,t} z_i^T, and let D =
 the number of unknowns in W. Two methods work on the tokens and queries directly.
 
 * `descent` ("dual descent") changes the duals of one sample after the other, and
-updates W along with them, until no constraint is violated by much. Then it solves
-exactly on the constraints with a positive dual. It cannot prove that no W exists. *
-`interior_point` is an interior-point method in the D unknowns of W and one more
-unknown. It finds W or proves that there is none. It is the faster one of the two
-methods if there are many more constraints than unknowns, unless D^3 is large.
+  updates W along with them, until no constraint is violated by much. Then it solves
+  exactly on the constraints with a positive dual. It cannot prove that no W exists.
+* `interior_point` ("interior point") has the D unknowns of W and one more unknown. It
+  finds W or proves that there is none. It is the faster one of the two methods if there
+  are many more constraints than unknowns, unless D^3 is large.
 
 Both methods work with rows of norm 1: the constraints are <u_m, w> >= b_m with u_m =
 a_m / ||a_m|| and b_m = min ||a|| / ||a_m||, so that W = w / min ||a||.
