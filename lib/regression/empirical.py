@@ -17,9 +17,7 @@ QUERIES = 128  # the number of queries in one piece of work
 # If |logits| are bounded by at most this, e^(logit - bound) cannot underflow, so that
 # the largest logit need not be found.
 SAFE = 300.0
-PARALLEL = (
-    200_000  # from this many attention weights on, several threads are faster than one
-)
+PARALLEL = 200_000  # from this many attention weights on, several threads are faster
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
 
 
