@@ -107,7 +107,7 @@ from .dynamics import (
     zero_start,
 )
 
-# The max-margin problems whose solutions training should approach.
+# The max-margin problems whose solutions training must approach.
 from .svm import (
     Blocks,
     Infeasible,

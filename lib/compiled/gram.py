@@ -1,4 +1,4 @@
-"""Products with symmetric Gram matrices, the largest part of every iteration's cost.
+"""Products with symmetric Gram matrices; no iteration is cheaper than such a product.
 
 The matrix K contains the inner products of the outer products v_{it} w_i^T: K_{it,js} =
 <v_{it}, v_{js}> <w_i, w_j>. For few tokens, K is formed once. For many tokens, K is

@@ -7,8 +7,8 @@ b of u = u_0 + sum_{i,t} b_{it} y_i x_{it}.
 
 The negative gradient has the coefficients c: -grad_W L = sum_m c_m delta_m z_i^T. An
 iteration needs one product with the Gram matrix, k = K c. This product gives the norm
-of the gradient, ||grad_W L||^2 = c^T k, and the update of the margins: alpha += eta c
-and g += eta k. No iteration can be cheaper than this product.
+of the gradient, ||grad_W L||^2 = c^T k, and the two updates alpha += eta c and g += eta
+k. No iteration can be cheaper than this product.
 """
 
 import math

@@ -100,10 +100,10 @@ def train(
         see coordinates accept only ``attention.COMPILED_LOSSES``.
     product : {"gram", "factored"}, optional
         How to multiply with the Gram matrix of the m = n(T-1) pairs of tokens. "gram"
-        forms this matrix once; each step then needs about m^2 multiplications.
-        "factored" never forms it; each step then needs about n r (T + q)
-        multiplications. Up to rounding, the two settings give the same steps. Default:
-        the cheaper one. Only rules along the gradient use this argument.
+        forms this matrix once; each step then reads m^2 numbers. "factored" never forms
+        it; each step then reads n r (T + q) numbers. Up to rounding, the two settings
+        give the same steps. Default: the cheaper one. Only rules along the gradient use
+        this argument.
 
     Returns
     -------

@@ -126,7 +126,7 @@ class _LocalityAttention(nn.Module):
         self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Compute softmax(M(q kᵀ / τ)) v, in the shape of q, with the M and τ of the class.
+        """Compute softmax(M(q kᵀ / τ)) v, shaped like q, with the M and τ of the class.
 
         k and v have the shape (b, h, T, d_h), and q (b, h, Q, d_h) contains the queries
         of the first Q <= T tokens.

@@ -1,4 +1,4 @@
-"""The max-margin problems whose solutions training should approach, solved with proof.
+"""The max-margin problems whose solutions training must approach, solved with proof.
 
 The solvers take a `TokenSet`, the selected tokens and a norm. They return a `MaxMargin`
 with the norm, the duals, the margins and the measured duality gap, or raise
