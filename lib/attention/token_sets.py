@@ -273,9 +273,9 @@ def token_set(
         about its sample. Then pass the mean token of each sample instead, which is
         ``z=[np.mean(sample, 0) for sample in X]`` if X has no padding.
     u : array_like (d,) or (runs, d), optional
-        The head. Default: zero, which is meant as a start for ``train(...,
-        head="joint")``. With a fixed head of zero, all scores are zero, and training
-        ends at the first step as "stalled".
+        The head. Default: zero, which is meant as a start for joint training,
+        ``train(..., head="joint")``. With a fixed head of zero, all scores are zero,
+        and training ends at the first step as "stalled".
     opt : array_like of int (n,) or (runs, n), optional
         The index of each sample's opt token. Default: the token of largest score y_i
         u^T x_{i,t} (paper A, Definition 1). This default needs a head. Masked tokens do

@@ -23,9 +23,9 @@ def class_mean_tokens(
 
     ``x_{i,opt} = mu_{y_i}`` with ``||mu_+|| = ||mu_-||`` = `signal` and ``mu_+``
     orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``, with ``P`` the
-    projector onto the orthogonal complement of ``span(mu_+, mu_-)``. The head is ``u =
-    (mu_+ - mu_-) / ||mu_+ - mu_-||``. So every token but the opt token has score zero.
-    This satisfies Assumption 2, which requires that all tokens of a sample except its
+    projector onto the orthogonal complement of ``span(mu_+, mu_-)``. The head is
+    ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``. So every token but the opt token has score
+    zero. This satisfies Assumption 2, which requires that all tokens of a sample except its
     opt token have the same score. The labels are -1 or +1 with equal probability. The
     query is the first token, and the opt token is drawn at random from the other
     tokens.

@@ -100,8 +100,8 @@ class Rule:
     your direction divides by the norm of the gradient, divide the gradient by its
     largest entry first. Otherwise the direction becomes infinite, and the run ends as
     "diverged". Rules with `log_step`, and the rules of this library, go on beyond this
-    point; for example, normalised GD with heavy-ball momentum is ``NGD(0.05,
-    momentum=0.95)``.
+    point; for example, normalised GD with heavy-ball momentum is
+    ``NGD(0.05, momentum=0.95)``.
 
     Examples
     --------
@@ -465,8 +465,8 @@ class Custom(Rule):
     Notes
     -----
     The rule can be pickled if `law` can be: a function that is defined in a module can
-    be pickled, but a lambda cannot. The `repr` of the rule shows `law`, but it cannot
-    be evaluated.
+    be pickled, but a lambda cannot. The `repr` of the rule shows `law`, so that this
+    `repr` cannot be evaluated.
 
     Examples
     --------

@@ -139,7 +139,7 @@ class Regression(Shapes):
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """Return a number that decides each of A1, A2 and A3, and whether it holds.
+        """Return the deciding number of A1, A2 and A3, and whether each of them holds.
 
         Returns
         -------

@@ -349,10 +349,10 @@ def _newton(
     beta (m,). Here A is (m, D) and asked (m,). Each iteration yields two bounds on the
     least norm. The upper bound is ||w||_p after w is scaled such that the smallest of
     its margins A w / asked is 1. The lower bound is asked^T beta / ||A^T beta||_q, for
-    which the scale of beta does not matter. The method stops in each of four cases: if
-    the relative gap 1 - lower / upper is at most `goal`, after five iterations in a row
-    that did not halve the smallest gap so far, if no step length lowers the objective
-    of the step, and after 100 iterations.
+    which the scale of beta does not matter. The method stops once the relative gap 1 -
+    lower / upper is at most `goal`. It also stops after five iterations in a row that
+    did not halve the smallest gap so far, if no step length keeps the quotient of
+    `_shorten` from rising, and after 100 iterations.
 
     Returns the w with the smallest upper bound, scaled such that its smallest margin is
     1, and the beta with the largest lower bound, up to a positive factor. The two may

@@ -152,8 +152,8 @@ class Curve(Shapes):
         Returns
         -------
         dict of str to ndarray
-            "test_correct" contains the hits as bits, and "test_rows" the number of hits
-            and misses.
+            "test_correct" contains the hits as bits, and "test_rows" contains the
+            number of test rows.
 
         Examples
         --------

@@ -71,8 +71,8 @@ class MirrorDescent(Rule):
         Whether the gradient is divided by its dual norm.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples. If batches are used, the head stays fixed.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples. If batches are used, the head stays fixed.
 
     Raises
     ------
@@ -217,8 +217,8 @@ class SteepestDescent(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -324,8 +324,8 @@ class SignDescent(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -377,8 +377,8 @@ class Adam(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -448,8 +448,8 @@ class RMSprop(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -510,8 +510,8 @@ class AdaGrad(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -566,8 +566,8 @@ class FullAdaGrad(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -623,8 +623,8 @@ class Signum(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -682,8 +682,8 @@ class Lion(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -744,8 +744,8 @@ class Muon(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -759,7 +759,7 @@ class Muon(InCoordinates):
     newton_schulz : int, optional
         The number of quintic steps X <- aX + b(XX^T)X + c(XX^T)^2 X that replace the
         exact polar factor. The first step starts from the matrix divided by its
-        Frobenius norm. If it is zero, the exact polar factor is used.
+        Frobenius norm. Zero means that the exact polar factor is used.
     blocks : int, optional
         The number of equal parts into which the rows of W are divided. Each part moves
         by itself, like the heads of a layer. `blocks` must divide the number of rows.
@@ -825,8 +825,8 @@ class OLion(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -885,8 +885,8 @@ class Shampoo(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -949,8 +949,8 @@ class SOAP(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
@@ -1017,8 +1017,8 @@ class NaturalGradient(InCoordinates):
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
-        the order of the samples, and an incomplete last batch is left out. If it is
-        zero, each step uses all samples.
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
         Let g be the mean of the negative gradients. G is then g of the batch at W,
