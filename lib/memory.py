@@ -51,7 +51,8 @@ def require(needed: float, what: str, instead: str) -> None:
     Raises
     ------
     MemoryError
-        If less memory is available. The message states both amounts.
+        If less than `needed` is available. The message states the needed and the
+        available memory.
 
     Examples
     --------

@@ -3,8 +3,8 @@
 The gradient in paper A is a sum of outer products of tokens and queries, so that W_t -
 W_0 never leaves span(tokens) x span(queries). We therefore express the tokens in an
 orthonormal basis of their span, which has at most n T vectors, and the queries in an
-orthonormal basis of theirs, which has at most n vectors. All scores, norms and angles
-stay the same.
+orthonormal basis of the span of the queries, which has at most n vectors. All scores,
+norms and angles stay the same.
 """
 
 from dataclasses import dataclass, replace

@@ -109,7 +109,8 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
     Examples
     --------
     At a large margin the exponential loss underflows, but its logarithm does not. The
-    tail of the reciprocal loss is much heavier than those of the other three.
+    tail of the reciprocal loss is much heavier than the tails of the other three
+    losses.
 
     >>> from lib import attention
     >>> f = np.array([1.0, 1000.0])

@@ -1,11 +1,11 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its gradients.
 
 The gradients are closed formulas. In each sample, all logits and scores are taken
-relative to those of the selected token s_i, the token with the largest logit. The
-softmax weights of the other tokens are stored as logarithms, with the largest of these
-weights factored out. No small weight is computed as a difference of large numbers, so
-that the direction of the gradient stays accurate even if weights are as small as
-e^-30000.
+relative to the logit and the score of the selected token s_i, the token with the
+largest logit. The softmax weights of the other tokens are stored as logarithms, with
+the largest of these weights factored out. No small weight is computed as a difference
+of large numbers, so that the direction of the gradient stays accurate even if weights
+are as small as e^-30000.
 """
 
 from dataclasses import dataclass

@@ -21,14 +21,14 @@ def class_mean_tokens(
 ) -> TokenSet:
     """Draw tokens with class means: the opt token is the mean of its sample's class.
 
-    ``x_{i,opt} = mu_{y_i}`` with ``||mu_+|| = ||mu_-||`` = `signal` and ``mu_+``
-    orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``, with ``P`` the
-    projector onto the orthogonal complement of ``span(mu_+, mu_-)``. The head is
-    ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``. So every token but the opt token has score
-    zero. This satisfies Assumption 2, which requires that all tokens of a sample except its
-    opt token have the same score. The labels are -1 or +1 with equal probability. The
-    query is the first token, and the opt token is drawn at random from the other
-    tokens.
+    The opt token is ``x_{i,opt} = mu_{y_i}``, where ``||mu_+|| = ||mu_-||`` = `signal`
+    and ``mu_+`` is orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``,
+    with ``P`` the projector onto the orthogonal complement of ``span(mu_+, mu_-)``. The
+    head is ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``. So every token but the opt token
+    has score zero. This satisfies Assumption 2, which requires that all tokens of a
+    sample except its opt token have the same score. The labels are -1 or +1 with equal
+    probability. The query is the first token, and the opt token is drawn at random from
+    the other tokens.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def gaussian_tokens(
     signal: float = 2.0,
     noise: float | None = None,
 ) -> TokenSet:
-    """Draw Gaussian tokens, of which the opt token is multiplied by `signal`.
+    """Draw Gaussian tokens, and multiply the opt token of each sample by `signal`.
 
     Every token is drawn from N(0, noise^2 I) before the opt token is multiplied. The
     index of the opt token and the label are random. The head u is the least-norm
@@ -200,7 +200,7 @@ def two_token_gaussian(
     signal: float = 3.0,
     noise: float | None = None,
 ) -> TokenSet:
-    """Draw an opt token and one additional token per sample, both Gaussian.
+    """Draw a Gaussian opt token and one additional Gaussian token per sample.
 
     The opt token is x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token is drawn
     from N(0, noise^2 I), and y_i = sign(u_*^T x_{i,opt}) for one random u_* ~ N(0, I)

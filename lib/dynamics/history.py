@@ -684,8 +684,8 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, d) or (runs, r)
-            The head. In minimal coordinates, the part of u_0 outside the span of the
-            tokens is missing from it.
+            The head u. In minimal coordinates, it lacks the part of u_0 outside the
+            span of the tokens.
 
         Raises
         ------
@@ -695,10 +695,10 @@ class History(Shapes):
         return self.path.head(self._only(k))[:, 0]
 
     def divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
-        """Compute the Bregman divergence of each W's direction from that of a target.
+        """Compute the Bregman divergence between the directions of each W and a target.
 
-        It is D_psi(V/||V||, W/||W||), where W is the iterate, V is the target, and
-        psi = ||.||_p^p / p. All norms are l_p norms of the entries.
+        The divergence is D_psi(V/||V||, W/||W||), where W is the iterate, V is the
+        target, and psi = ||.||_p^p / p. All norms are l_p norms of the entries.
 
         Parameters
         ----------
@@ -711,24 +711,24 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, k)
-            The divergence at the recorded iterations. It is NaN where W = 0, and after
-            the end of a run.
+            The divergence at the recorded iterations. It is NaN if W = 0, and after the
+            end of a run.
 
         Raises
         ------
         ValueError
-            If the target is not finite or of another shape, or zero in some run; if p
-            is out of range; or if W is in minimal coordinates, in which l_p norms
-            differ.
+            If the target is not finite, has the wrong shape, or is zero in some run; if
+            p is out of range; or if W is in minimal coordinates, in which the l_p norms
+            are different.
 
         Notes
         -----
-        The formula is that of the authors' code of paper C.
+        The formula comes from the code by the authors of paper C.
         """
         return self._divergence(self.W, target, p)
 
     def head_divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
-        """Compute `divergence` for the head u in place of W.
+        """Compute `divergence` for the head u instead of W.
 
         Parameters
         ----------
@@ -740,12 +740,12 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, k)
-            The divergence at the recorded iterations, NaN where u = 0.
+            The divergence at the recorded iterations. It is NaN if u = 0.
 
         Raises
         ------
         ValueError
-            In the same cases as `divergence`.
+            In the cases that `divergence` lists.
         """
         return self._divergence(self.u, target, p)
 
@@ -769,7 +769,7 @@ class History(Shapes):
         )
 
     def _only(self, k: int) -> slice:
-        """Return the slice that holds only record k; a negative k counts from the end.
+        """Return the slice of record k alone; a negative k counts from the end.
 
         Raises IndexError if there is no such record, and TypeError if k is not an
         integer.

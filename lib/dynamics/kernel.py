@@ -60,8 +60,8 @@ def _exact_step(
 
     CARRY holds the rounding error of VALUE. Late in training, all steps are nearly
     equal. So are their rounding errors, which therefore add up. Without Kahan's
-    summation, the margins would differ from those of W by 10^-5 after 10^7 steps. This
-    is as much as the direction of W then differs from its limit.
+    summation, the stored margins would differ from the margins of W by 10^-5 after 10^7
+    steps. This is as much as the direction of W then differs from its limit.
     """
     for m in range(c.size):
         step = eta * c[m]
@@ -386,8 +386,8 @@ def run_jobs(
 
     Notes
     -----
-    The jobs are split into groups of nearly equal size, each of which `_train_group`
-    trains. Every thread gets nearly the same number of groups.
+    The jobs are split into groups of nearly equal size, and `_train_group` trains one
+    group. Every thread gets nearly the same number of groups.
     """
     cores = threads.count()
     runs = jobs.data.size

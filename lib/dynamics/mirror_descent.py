@@ -191,7 +191,7 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     Rows
         The rows, ordered by sample first, then by token. The compiled loop needs them
         ordered by token first; `run` reorders them. The rows of the margins are formed
-        only if those of one run have at most ``FORMED`` entries.
+        only if the rows of one run have at most ``FORMED`` entries.
 
     Raises
     ------

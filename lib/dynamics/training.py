@@ -85,15 +85,15 @@ def train(
         be in the coordinates of the original TokenSet, even if `tokens` is a Minimal.
     targets : mapping of str to MaxMargin or ndarray, optional
         Directions with which W_t is compared, for example
-        ``{"W_mm": svm.token_svm(tokens)}``. An array must have the shape of W: (runs, d, d_z) for
-        a TokenSet, (runs, r, q) for a Minimal.
+        ``{"W_mm": svm.token_svm(tokens)}``. An array must have the shape of W: (runs,
+        d, d_z) for a TokenSet, (runs, r, q) for a Minimal.
     head : {"fixed", "joint"}
         Whether u stays fixed or is trained together with W. Only rules along the
         gradient, and `MirrorDescent` on all samples, can train u.
     head_targets : mapping of str to MaxMargin or ndarray, optional
         Directions with which u_t is compared, for example
-        ``{"u_mm": svm.head_svm(tokens)}``. An array must have the shape of u: (runs, d) for a
-        TokenSet, (runs, r) for a Minimal. If the head is fixed, these targets are
+        ``{"u_mm": svm.head_svm(tokens)}``. An array must have the shape of u: (runs, d)
+        for a TokenSet, (runs, r) for a Minimal. If the head is fixed, these targets are
         checked, but u is not compared with them.
     loss : str
         One of ``attention.LOSSES``. `MirrorDescent` and the other compiled rules that

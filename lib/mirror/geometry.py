@@ -148,7 +148,7 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
 
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """Compute the divergence between each iterate's direction and that of an SVM's V.
+    """Compute the divergence between the directions of each iterate and an SVM's V.
 
     D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}) = 1 - <nabla psi(W / ||W||), V / ||V||>.
 

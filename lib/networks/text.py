@@ -113,7 +113,7 @@ class TextTransformer(nn.Module):
     Parameters
     ----------
     vocabulary : int
-        Number of token ids, of which 0 is padding.
+        Number of token ids. The id 0 stands for padding.
     length : int
         The number T of tokens of the longest text.
     size : int

@@ -51,7 +51,7 @@ class PreconditionedRule:
     Raises
     ------
     ValueError
-        If `preconditioner` is unknown, or `step_size` is not finite or not above 0.
+        If `preconditioner` is unknown, or if `step_size` is not finite and positive.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def sgd(step_size: float) -> PreconditionedRule:
     Raises
     ------
     ValueError
-        If `step_size` is not finite or not above 0.
+        If `step_size` is not finite and positive.
 
     Examples
     --------

@@ -350,7 +350,7 @@ def _refuse_one_query(
 def _proved_by(
     constraints: Constraints, length: np.ndarray, rows: large.Rows, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (beta, margins), both (m,), from the duals x (n, S) of the unit rows.
+    """Compute beta (m,) and the margins (m,) from the duals x (n, S) of the unit rows.
 
     `length` (m,) are the norms of the constraints. The result is None if x is not a
     solution within ACCURACY.
@@ -376,9 +376,9 @@ def _proved_on(
     If the support of x yields no solution, non-negative least squares, an active-set
     method, looks for another support among these rows. beta, margins and `length`, the
     norms of the constraints, are (m,). W is (d, d_z), or None if the W computed from
-    beta is just as accurate. `bases` are those of `thin`, or None if the rows are in
-    the coordinates of the constraints. The result is None if no solution within
-    ACCURACY was found.
+    beta is just as accurate. `bases` are the bases that `thin` returned, or None if the
+    rows are in the coordinates of the constraints. The result is None if no solution
+    within ACCURACY was found.
     """
     found = _on_support(rows, x)
     if found is not None:
@@ -889,8 +889,8 @@ class Scaled(NamedTuple):
 
     The fields are the factors delta (runs, n, S, d) and z (runs, n, d_z); `exponent`
     (runs,), the binary exponent of the norm of the shortest a_m; `stretch` (runs, m),
-    at most 1; and `ratio` (runs,), the norm of the longest a_m divided by that of the
-    shortest. Here the norms ||a|| are estimated from the largest entries.
+    at most 1; and `ratio` (runs,), the norm of the longest a_m divided by the norm of
+    the shortest a_m. Here the norms ||a|| are estimated from the largest entries.
 
     If ||a_m|| / min ||a|| exceeds BAD, the rounding error could exceed the margin. Then
     the constraint <a_m, W> >= 1 is replaced by <a_m, W> >= 1 / stretch_m, where 1 /

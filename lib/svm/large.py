@@ -77,7 +77,7 @@ def methods(n: int, S: int, r: int, q: int) -> tuple[str, ...]:
     -------
     tuple of str
         One or both of "dual descent" and "interior point". The tuple is empty if
-        pivoting on the Gram matrix of all constraints is cheaper than both.
+        pivoting on the Gram matrix of all constraints is cheaper than both methods.
 
     Examples
     --------
@@ -642,8 +642,8 @@ class _NormalMatrix:
     def factor(self, theta: np.ndarray, tau: float = 1.0) -> np.ndarray | None:
         """Return the Cholesky factor (r q + 1, r q + 1) for theta (n, S), or None.
 
-        The result is None if the matrix is not positive definite. With tau = 0 the last
-        row and column are those of the identity.
+        The result is None if the matrix is not positive definite. With tau = 0, the
+        last row and the last column equal those of the identity matrix.
         """
         delta, z, b = self.rows
         n, _, r = delta.shape
@@ -717,8 +717,9 @@ def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:
     Raises
     ------
     MemoryError
-        If the method needs more memory than is available. The message states both
-        amounts, and roughly the number of samples that would fit, at least 1.
+        If the method needs more memory than is available. The message states the memory
+        that is needed, the memory that is available, and roughly the number of samples
+        that would fit, which is at least 1.
     """
     needed = memory_of(n, S, r, q, method)
     if needed <= ALWAYS_THERE:

@@ -616,7 +616,7 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     Examples
     --------
     In run 1 both samples have the same tokens and the same query, but different opt
-    tokens. No W can select both.
+    tokens. No W can select both opt tokens.
 
     >>> from lib import attention, svm
     >>> X = np.tile(np.eye(2), (2, 2, 1, 1))

@@ -293,9 +293,9 @@ def conic(
 def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Shorten each row longer than BAD times the shortest row to the shortest's length.
 
-    The rows are (m, D), none of them zero. Returns the shortened rows and the factors
-    (m,) by which they were multiplied. These factors also replace the 1 on the
-    right-hand side of A w >= 1.
+    The rows have the shape (m, D), and none of them is zero. Returns the shortened rows
+    and the factors (m,) by which they were multiplied. These factors also replace the 1
+    on the right-hand side of A w >= 1.
     """
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)

@@ -25,8 +25,8 @@ class Race:
     The rules of the race:
 
     1. If there is only one candidate rate, it wins without a trial.
-    2. All candidates are run on one seed, the seed of the trials. The race has rounds,
-       each of which is an eighth of the horizon long.
+    2. All candidates are run on one seed, the seed of the trials. The race is divided
+       into rounds, and each round is an eighth of the horizon long.
     3. After a round, trials that diverged are dropped. From the second round on, a
        trial is also dropped if its level is worse than the best level by more than two
        standard deviations of the difference. The level is the mean of the last ten

@@ -208,7 +208,7 @@ def sign_momentum(rule, G, top, m, logs, D):
 
 @numba.njit(fastmath=REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
-    """Fill D (m,) with m / (sqrt(v) + epsilon), up to a factor; return its log.
+    """Fill D (m,) with m / (sqrt(v) + epsilon) up to a factor; return its log.
 
     m and v >= 0, each of shape (m,), are mantissas with the logs m_log and v_log.
     Entries with v = epsilon = 0 become 0. If all entries become 0 in this way, or if m

@@ -204,7 +204,7 @@ def _accumulate(rule, G, top, sides):
 @numba.njit
 def _eigen(A):
     """Return the eigenvectors (m, m) of a symmetric A >= 0 (m, m), as columns, and the
-    eigenvalues (m,), both from the largest eigenvalue to the smallest.
+    eigenvalues (m,), both in order from the largest eigenvalue to the smallest.
     """
     m = len(A)
     work = A.copy()

@@ -251,11 +251,11 @@ class SteepestDescent(InCoordinates):
     Notes
     -----
     In an l_p norm, ``D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}``. For p = 1, D has a single
-    entry that is not zero. It stands at the index of the largest absolute entry of G,
-    and has the sign of this entry. If several entries of G are equally large, the first
-    one counts. Let ``G = U S V^T``. In the spectral norm ``D = U V^T``, and in the
-    nuclear norm ``D = u_1 v_1^T``. With `radius`, the rule is the progressive rescaling
-    (PRGD) of Wang, Min and Wu (2024).
+    entry that is not zero. This entry has the index and the sign of the largest
+    absolute entry of G. If several entries of G are equally large, the first one
+    counts. Let ``G = U S V^T``. In the spectral norm ``D = U V^T``, and in the nuclear
+    norm ``D = u_1 v_1^T``. With `radius`, the rule is the progressive rescaling (PRGD)
+    of Wang, Min and Wu (2024).
 
     Examples
     --------
