@@ -31,8 +31,8 @@ ROUNDING = np.finfo(float).eps
 # The largest relative duality gap and constraint violation that a returned solution may
 # have.
 ACCURACY = 1e-9
-# A combination of constraints counts as zero if its norm, divided by the norms of its
-# terms, is smaller than this.
+# A combination of constraints counts as zero if its norm, divided by the sum of the
+# norms of its terms, is smaller than this.
 DEPENDENT = 1e-10
 OF_SUPPORT = 2**24  # entries that the rows of a support may have at most: 128 MB
 LARGER = 1e-7  # a dual above this share of the largest one belongs to the support

@@ -225,10 +225,10 @@ class Pictures(Problem):
         """Measure loss and accuracy on test images, or on the images that are held out.
 
         Returns "test_loss" and "test_accuracy" on the first `SHOWN_IMAGES` test images.
-        If images are held out, then the held-out images replace these test images while
-        a rate is being tried. In that case there are also "control_loss" and
-        "control_accuracy" on the first `CONTROL` training images, and "hoyer", the
-        median Hoyer index of the weight matrices.
+        If images are held out, there are also "control_loss" and "control_accuracy" on
+        the first `CONTROL` training images, and "hoyer", the median Hoyer index of the
+        weight matrices. While a rate is being tried, the held-out images then replace
+        the test images.
         """
         if not self.held_out:
             return self._classify(model, self.test[:SHOWN_IMAGES], "test")

@@ -232,8 +232,8 @@ class MirrorDescent(torch.optim.Optimizer):
     This is l_p-AttGD of paper C, in the form that the appendix of the paper uses on
     real data (not normalised). For p < 2, the inverse map is flat at 0, so that in
     float32 a weight of 0 would never move. So at the first step, the class stores U =
-    ∇ψ(θ), in float32 or a wider type, and later steps η g are subtracted from U. If
-    anything else changes θ after the first step, this change is lost.
+    ∇ψ(θ), in float32 or a wider type, and every step subtracts η g from U. If anything
+    else changes θ after the first step, this change is lost.
 
     Examples
     --------

@@ -84,7 +84,8 @@ class Study:
         step `stop_from` on. If the criterion is accuracy, it ends at the first such
         evaluation. Default: a run ends at the horizon.
     seeds : int, default 5
-        Number of judged runs per rule, each with a seed of its own.
+        Number of judged runs per rule, one for each seed. All rules are run on the same
+        seeds.
     first_seed : int, default 0
         The first seed of the judged runs.
     evaluations : int, default 20

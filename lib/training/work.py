@@ -149,8 +149,9 @@ class Work:
     """Train the runs of a study in a folder, to the end or until time is up.
 
     A later `Work` with the same arguments continues where this one stopped. Several
-    processes may share the folder: a lock file per run makes sure that only one process
-    trains this run. Once a `Work` has been made, torch uses one thread in this process.
+    processes may share the folder: a lock file for each run makes sure that only one
+    process at a time trains the run. Once a `Work` has been made, torch uses one thread
+    in this process.
 
     Parameters
     ----------
