@@ -1,5 +1,5 @@
-# The public names of the library. The rooms behind them have more: lib.regression for
-# paper B, lib.mirror for paper C, lib.networks and lib.training for networks.
+# The public names of the library. Its packages have more public names: lib.regression
+# for paper B, lib.mirror for paper C, and lib.networks and lib.training for networks.
 
 __all__ = [
     "AdaGrad",
@@ -107,7 +107,7 @@ from .dynamics import (
     zero_start,
 )
 
-# Where training must end.
+# The max-margin problems whose solutions training must approach.
 from .svm import (
     Blocks,
     Infeasible,

@@ -11,16 +11,16 @@ _controller = cache(ThreadpoolController)  # it takes 15 ms to find all librarie
 def one_thread() -> AbstractContextManager:
     """Keep BLAS on one thread.
 
-    It limits the BLAS libraries that were loaded before the first call.
+    The limit applies to the BLAS libraries that were loaded before the first call.
 
-    With matrices of our sizes, several threads mostly wait for one another: on two busy
-    cores a QR factorisation of 2000 x 1000 numbers took 8 s with two threads and 1.2 s
-    with one.
+    For matrices of our sizes, several threads mostly wait for one another. On two busy
+    cores, a QR factorisation of a 2000 x 1000 matrix took 8 s with two threads and 1.2
+    s with one.
 
     Returns
     -------
     context manager
-        It limits BLAS while it is open.
+        A context in which BLAS is limited to one thread.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Find the project's folders, and write files completely or not at all."""
+"""Find the project's folders, and write each file completely or not at all."""
 
 import contextlib
 import fcntl
@@ -27,8 +27,8 @@ def folder(name: str) -> Path:
     Returns
     -------
     Path
-        $FIGURES_DIR, $RUNS_DIR or $NOTEBOOKS_DIR if it is set, otherwise the
-        repository's own folder.
+        The folder that $FIGURES_DIR, $RUNS_DIR or $NOTEBOOKS_DIR names, if this
+        variable is set; otherwise the folder in the repository.
     """
     given = os.environ.get(f"{name.upper()}_DIR")
     if given:
@@ -64,20 +64,20 @@ def dumps(value: Any) -> str:
     Parameters
     ----------
     value : Any
-        The value. A numpy value becomes a plain one. A value of a type that JSON does
-        not know is replaced by its `str`.
+        The value. Numpy values are converted to plain Python values. A value of any
+        other type that JSON does not know is replaced by its `str`.
 
     Returns
     -------
     str
-        The JSON on several lines, with a line break at the end.
+        The JSON text on several lines, with a line break at the end.
 
     Raises
     ------
     ValueError
-        If the value contains NaN or infinity, or itself.
+        If the value contains NaN, infinity, or a reference to itself.
     TypeError
-        If a key of a dict is neither text, a plain number, a bool nor None.
+        If a key of a dict is neither a string, a plain number, a boolean nor None.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def read_table(path: Path) -> dict:
     Parameters
     ----------
     path : Path
-        The file. If it does not exist, there are no tables.
+        The file. If it does not exist, the result is empty.
 
     Returns
     -------
@@ -164,7 +164,8 @@ PART = ".part"  # the end of the name of a temporary file or folder; .gitignore 
 def write(path: Path, content: bytes) -> None:
     """Write a file completely or not at all.
 
-    After any interruption, the file contains either the old bytes or all new ones.
+    Even after an interruption, the file contains either all of the old bytes or all of
+    the new ones.
 
     Parameters
     ----------
@@ -185,10 +186,11 @@ def write(path: Path, content: bytes) -> None:
 def write_all(contents: Mapping[Path, bytes]) -> None:
     """Write several files or, if one of them fails, none.
 
-    If one fails, all files get their old content back. Each file is replaced by a
-    single rename: a symbolic link becomes a file of its own, and a new file has the
-    permissions of the process, not those of the old one. Temporary files left by an
-    earlier write whose process was killed are removed.
+    If writing one file fails, all files get their old content back. Each file is
+    replaced by a single rename. So a symbolic link becomes a regular file, and a new
+    file gets the default permissions of the process, not the permissions of the old
+    file. Temporary files that a killed process left behind in an earlier write are
+    removed.
 
     Parameters
     ----------
@@ -228,7 +230,7 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a new name in the folder of a file, which no other process uses.
+    """Return a new name, in the folder of a file, that no other process uses.
 
     Parameters
     ----------
@@ -244,7 +246,7 @@ def temporary_beside(path: Path) -> Path:
 
 
 def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
-    """Write to the temporary file of `path`; if the system raises, name `path`."""
+    """Write to the temporary file of `path`; errors of the system then name `path`."""
     try:
         # This lock marks the file as in use by this process.
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -258,7 +260,7 @@ def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove the temporary files of `path` that no living process holds."""
+    """Remove the temporary files of `path` that no running process has locked."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
         with contextlib.suppress(OSError), open(temporary, "rb") as stream:
             # An error here means that a process is writing the file.
@@ -267,22 +269,22 @@ def _sweep(path: Path) -> None:
 
 
 def replace_folder(fresh: Path, place: Path) -> None:
-    """Replace a folder by another one, so that files of the two are never mixed.
+    """Replace a folder by another one, without ever mixing the files of the two.
 
-    Other processes see the old folder, the new one or, between two renames, none. Only
-    one process at a time may replace the folder at `place`.
+    Other processes see the old folder, the new folder or, between two renames, no
+    folder. Only one process at a time may replace the folder at `place`.
 
     Parameters
     ----------
     fresh : Path
         The new folder, on the same file system as `place`. It is moved.
     place : Path
-        The path of the old folder, or of a file; it need not exist.
+        The path of the old folder, or of an old file. It need not exist.
 
     Raises
     ------
     OSError
-        If the folder cannot be moved. The old one is then still in its place.
+        If the new folder cannot be moved. The old one is then still in its place.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = temporary_beside(place)
@@ -305,8 +307,8 @@ def remove(path: Path) -> None:
     Parameters
     ----------
     path : Path
-        The file or folder. If it is a symbolic link, only the link is removed. What
-        cannot be removed from a folder stays, without an error.
+        The file or folder. If it is a symbolic link, only the link is removed. If parts
+        of a folder cannot be removed, they stay, and no error is raised.
 
     Raises
     ------
@@ -320,7 +322,7 @@ def remove(path: Path) -> None:
 
 
 def sentence(error: BaseException) -> str:
-    """Return the message of an error in words, without its number.
+    """Return the message of an error without its error number.
 
     Parameters
     ----------
@@ -330,8 +332,8 @@ def sentence(error: BaseException) -> str:
     Returns
     -------
     str
-        The message of the system, and the name of the file if there is one. For an
-        error that is not of the system, it is `str(error)`.
+        For an error of the operating system, its message, followed by the name of the
+        file if there is one. For any other error, `str(error)`.
 
     Examples
     --------

@@ -8,27 +8,29 @@ from collections.abc import Callable
 from types import FrameType
 
 SENTENCE = "Interrupted; what is finished stays, the rest runs next time."
-STATUS = 130  # the status that a shell reports for a command that Ctrl-C has ended
-# Functions without arguments that remove temporary folders of this process: an
-# interrupt ends it without the interpreter's own cleaning up.
+STATUS = 130  # the exit status that a shell reports for a command that Ctrl-C has ended
+# Functions without arguments that remove temporary folders of this process. They are
+# needed because an interrupt ends the process without Python's own clean-up.
 CLEAN_UP: list[Callable[[], object]] = []
 
 
 def end_in_a_sentence() -> None:
-    """Let Ctrl-C or SIGTERM end this process, and all that it started, in one sentence.
+    """Let Ctrl-C or SIGTERM end this process and its children, with a single sentence.
 
-    The sentence goes to stderr, and the exit status is `STATUS`.
+    The sentence is written to stderr, and the exit status is `STATUS`.
 
     Raises
     ------
     ValueError
-        If it is not called in the main thread, where alone Python handles signals.
+        If it is not called in the main thread, the only thread in which Python handles
+        signals.
 
     Notes
     -----
-    A traceback would not help a user, and not all child processes receive the
-    terminal's Ctrl-C. `import lib` calls this function if the process runs one of the
-    project's own commands, so that it works from the first import on.
+    A traceback would not help a user. And since not all child processes receive the
+    Ctrl-C of the terminal, this function also ends the children. `import lib` calls it
+    if the process runs one of the project's own commands, so that it takes effect from
+    the first import on.
     """
     owner = os.getpid()
 
@@ -51,12 +53,12 @@ def end_in_a_sentence() -> None:
 
 
 def is_own_command(words: list[str]) -> bool:
-    """Return whether a command line runs a module of this project by `python -m`.
+    """Return whether a command line runs a module of this project with `python -m`.
 
     Parameters
     ----------
     words : list of str
-        The command line, as `sys.orig_argv` has it.
+        The command line, in the form of `sys.orig_argv`.
 
     Returns
     -------
@@ -85,7 +87,7 @@ def is_own_command(words: list[str]) -> bool:
 def _kill_children() -> None:
     """Kill all child processes of this process, and their children.
 
-    It does nothing if psutil is not installed.
+    Without psutil, the function does nothing.
     """
     try:
         import psutil

@@ -1,4 +1,4 @@
-"""How much memory is available, checked before a large part of it is used."""
+"""How much memory is available, and a check before a large part of it is used."""
 
 import math
 import os
@@ -14,9 +14,10 @@ def available() -> float:
     Returns
     -------
     float
-        On Linux, the system's estimate of how much can be used without swapping. On
-        other systems all of the machine's memory, or infinity if that is not known. A
-        smaller limit of a container or a job is not seen.
+        On Linux, the system's estimate of how much memory can be used without swapping.
+        On other systems, the total memory of the machine, or infinity if it is not
+        known. A lower limit that a container or a job scheduler sets is not taken into
+        account.
 
     Examples
     --------
@@ -43,14 +44,15 @@ def require(needed: float, what: str, instead: str) -> None:
     needed : float
         The bytes.
     what : str
-        What needs them, as the beginning of a sentence.
+        What needs these bytes, as the beginning of a sentence.
     instead : str
         What to do instead, as the end of this sentence.
 
     Raises
     ------
     MemoryError
-        If less memory is available. The message states both amounts.
+        If less than `needed` is available. The message states the needed and the
+        available memory.
 
     Examples
     --------

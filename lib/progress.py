@@ -1,8 +1,8 @@
-"""Bars that show the progress of long training, from ten seconds on.
+"""Bars that show the progress of training once it has taken ten seconds.
 
-A bar appears on the standard error of a command, and as a widget in Jupyter. It leaves
-nothing behind when training ends. `python -m companion.batch` sets ``TQDM_DISABLE=1``,
-so that stored pages have no bars; set it to have none either.
+A bar appears on the standard error of a command, and as a widget in Jupyter. When
+training ends, the bar disappears. `python -m companion.batch` sets ``TQDM_DISABLE=1``,
+so that stored pages have no bars. Set this variable yourself to switch the bars off.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def bar(total: float, delay: float | None = None) -> "tqdm":
     Returns
     -------
     tqdm
-        The bar. Its `n` is the number of steps that are done; close it at the end.
+        The bar. Its `n` is the number of steps that are done. Close the bar at the end.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def bar(total: float, delay: float | None = None) -> "tqdm":
 
 
 def steps(count: int) -> Iterator[int]:
-    """Count the steps of a loop, with a bar if it takes long.
+    """Count the steps of a loop, and show a bar if the loop takes long.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Record where a result was made: commit, versions and memory; hash a setting."""
+"""Record how a result was made: commit, versions and memory. Hash settings."""
 
 import importlib.util
 import json
@@ -20,7 +20,8 @@ def digest(parts: Mapping) -> str:
     Parameters
     ----------
     parts : mapping
-        The parts, as values that JSON can represent. Their order does not matter.
+        The parts, whose values JSON can represent. The order of the parts does not
+        matter.
 
     Returns
     -------
@@ -30,7 +31,7 @@ def digest(parts: Mapping) -> str:
     Raises
     ------
     TypeError
-        If JSON cannot represent a value, for example one of numpy.
+        If JSON cannot represent a value, for example a numpy array.
     """
     return sha256(json.dumps(parts, sort_keys=True).encode())
 
@@ -47,7 +48,7 @@ def git(*arguments: str) -> str | None:
     -------
     str or None
         The output of git, with its line breaks; None if git or the repository is
-        missing, or git fails.
+        missing, or if git fails.
     """
     if not (
         ROOT / "notebooks"
@@ -71,10 +72,10 @@ def commit() -> str | None:
     Returns
     -------
     str or None
-        At least 12 hex digits, followed by "-dirty" if files other than figures and the
-        .ipynb of notebooks/ differ from the commit or are untracked, or if git cannot
-        tell whether they do. None if git or the repository is missing, or git fails to
-        name the commit.
+        At least 12 hex digits. "-dirty" follows if files differ from the commit or are
+        untracked, or if git cannot tell; figures and the .ipynb files of notebooks/ are
+        not considered. The result is None if git or the repository is missing, or if
+        git cannot name the commit.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
@@ -83,7 +84,7 @@ def commit() -> str | None:
         "status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb"
     )
     name = name.strip()
-    # None, if git fails here, does not show that the tree is clean.
+    # If git fails here, `changed` is None, which does not show that the tree is clean.
     if changed != "":
         name += "-dirty"
     return name
@@ -95,7 +96,7 @@ def versions() -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        The versions of Python and of those `PACKAGES` that are installed.
+        The version of Python, and the version of each of `PACKAGES` that is installed.
     """
     known = {
         name: metadata.version(name)
@@ -106,7 +107,7 @@ def versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float | None:
-    """Return the largest resident memory of this process so far.
+    """Return the peak resident memory of this process so far.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Records of arrays: their repr shows shapes, and equality compares entries."""
+"""Records of arrays, whose repr shows shapes and whose equality compares entries."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import fields
@@ -8,16 +8,16 @@ import numpy as np
 
 
 class Shapes:
-    """The base of a dataclass with arrays, made with repr=False and eq=False.
+    """The base class of dataclasses with arrays that have repr=False and eq=False.
 
-    Two records are equal if they are of one class and all their fields are equal,
-    except fields with compare=False. Arrays are compared entry by entry; they need the
-    same dtype, and in arrays of numpy NaN equals NaN. A record has no hash.
+    Two records are equal if they have the same class and all their fields are equal;
+    fields with compare=False are ignored. Arrays are compared entry by entry and must
+    have the same dtype. In numpy arrays, NaN equals NaN. A record has no hash.
 
     The `repr` shows the shapes of arrays and the sizes of other fields. An array of one
-    number is shown as this number, and an array of words by the distinct words. Floats
-    have 4 digits, words are shown in full, and of a mapping the keys. None, functions
-    and other values without a size are left out.
+    number is shown as this number, and an array of strings is shown as its distinct
+    strings. Floats are shown with 4 digits, strings in full, and mappings by their
+    keys. None, functions and other values without a size are left out.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Shapes:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether two fields have one type and equal values (arrays: one dtype)."""
+    """Return whether two fields have the same type (arrays: dtype) and equal values."""
     if type(one) is not type(other):
         return False
     if isinstance(one, Mapping):
@@ -76,7 +76,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _size(value: Any) -> str:
-    """Return what `Shapes` shows of one field; an empty text if it has no size."""
+    """Return the text that `Shapes` shows for one field; empty if it has no size."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return " | ".join(np.unique(value))
     shape = tuple(getattr(value, "shape", ()))

@@ -1,6 +1,6 @@
 """Derive one independent random stream per role from one integer seed.
 
-The check that counts and sizes are whole numbers is here too.
+This file also contains the check that counts and sizes are whole numbers.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# Only append to this list, never reorder it: a role's index in it selects its stream.
+# Only append to this list and never reorder it: the index of a role selects its stream.
 ROLES = [
     "data",
     "labels",
@@ -37,9 +37,10 @@ def whole_number(name: str, value: Any, minimum: int = 0) -> int:
     Parameters
     ----------
     name : str
-        Name of the value, for the error.
+        The name of the value, for the error message.
     value : Any
-        The value. A float without a fraction is accepted; a bool and a text are not.
+        The value. A float without a fractional part is accepted; a boolean or a string
+        is not.
     minimum : int, default 0
         The smallest value that is allowed.
 
@@ -51,8 +52,8 @@ def whole_number(name: str, value: Any, minimum: int = 0) -> int:
     Raises
     ------
     ValueError
-        If the value is not a whole number, or is below `minimum`. The message names
-        it.
+        If the value is not a whole number, or is below `minimum`. The message names the
+        value.
 
     Examples
     --------
@@ -79,8 +80,8 @@ def whole_number(name: str, value: Any, minimum: int = 0) -> int:
 def stream(seed: int, role: str) -> np.random.Generator:
     """Return the random stream of a role under a seed.
 
-    Streams of different roles or seeds are independent: two starts can share one data
-    set.
+    Streams of different roles or seeds are independent. So, for example, two different
+    starts can be drawn for the same data set.
 
     Parameters
     ----------
@@ -119,7 +120,8 @@ def stream(seed: int, role: str) -> np.random.Generator:
 def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     """Return the random stream of a role under a seed, for one place in a run.
 
-    A place is for example an epoch or a step. So a run can resume at any place.
+    A place is, for example, an epoch or a step. Since every place has its own stream, a
+    run can resume at any place.
 
     Parameters
     ----------
@@ -145,7 +147,8 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
 
     Notes
     -----
-    numpy pads the place with zeros: the places (1,) and (1, 0) have the same stream.
+    numpy pads the place with zeros, so that the places (1,) and (1, 0) have the same
+    stream.
     """
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
@@ -172,7 +175,7 @@ def gaussian(
     Raises
     ------
     ValueError
-        If there is no seed, or one is not a whole number of at least 0.
+        If there is no seed, or if a seed is not a whole number of at least 0.
     """
     return np.stack(
         [std * stream(seed, "start").standard_normal(shape) for seed in seeds]

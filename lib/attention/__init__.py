@@ -1,8 +1,8 @@
 """The model: tokens, softmax attention, closed-form gradients, minimal coordinates.
 
-The functions take seeds and sizes, or your own arrays. They return a `TokenSet`, and
-its logits, softmax weights, scores and gradients. Open `model` first: it contains
-equation (1) of paper A and its gradient.
+Some functions make a `TokenSet` from seeds and sizes, or from your own arrays. Others
+compute its logits, softmax weights, scores and gradients. Open `model` first, which
+contains equation (1) of paper A and the gradients of this loss.
 """
 
 from lib.attention.coordinates import Minimal, minimal

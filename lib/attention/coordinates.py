@@ -1,9 +1,10 @@
-"""Minimal coordinates: training in them costs the same for tokens of any dimension.
+"""Minimal coordinates, in which the cost of training does not grow with the dimension.
 
-The gradient of paper A is a sum of outer products of tokens and queries, so W_t - W_0
-never leaves span(tokens) x span(queries). So we express tokens in an orthonormal basis
-of their span (at most n T vectors), and queries in one of theirs (at most n vectors).
-All scores, norms and angles stay the same.
+The gradient in paper A is a sum of outer products of tokens and queries, so that W_t -
+W_0 never leaves span(tokens) x span(queries). We therefore express the tokens in an
+orthonormal basis of their span, which has at most n T vectors, and the queries in an
+orthonormal basis of the span of the queries, which has at most n vectors. All scores,
+norms and angles stay the same.
 """
 
 from dataclasses import dataclass, replace
@@ -14,30 +15,33 @@ from lib import blas
 from lib.attention.token_sets import TokenSet, check_sizes
 from lib.representation import Shapes
 
-LARGE = 2**18  # runs with at most this many entries are factorised in one call
+LARGE = 2**18  # at most this many entries are factorised in one call
 BLOCK = 2**12  # a QR factorisation takes this many coordinates at once
-# A vector counts as lying in a span if its distance from the span is at most this share
-# of its length.
+# A vector counts as lying in a span if its distance from the span, divided by its
+# length, is at most this.
 DEPENDENT = 1e-12
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Minimal(Shapes):
-    """Token set in minimal coordinates, with the orthonormal bases for the way back.
+    """A token set in minimal coordinates, with the orthonormal bases that lead back.
 
     Parameters
     ----------
     tokens : TokenSet
         The token set in minimal coordinates: X (runs, n, T, r), z (runs, n, q) and u
-        (runs, r). Labels, opt tokens and mask are those of the given set.
+        (runs, r). Labels, opt tokens and mask are those of the original token set.
     token_basis : ndarray (runs, d, r)
-        Orthonormal columns: a token is `token_basis` times its minimal coordinates.
+        A matrix with orthonormal columns. Each token is `token_basis` times its minimal
+        coordinates.
     query_basis : ndarray (runs, d_z, q)
-        Orthonormal columns: a query is `query_basis` times its minimal coordinates.
+        A matrix with orthonormal columns. Each query is `query_basis` times its minimal
+        coordinates.
     head_outside : ndarray (runs,)
-        Norm of the head's part outside the tokens' span; zero if it is at most 1e-12 of
-        the head's norm. Training never changes this part and no score sees it, but it
-        counts in the head's norm and direction.
+        The norm of the part of the head outside the span of the tokens; zero if it is
+        at most 1e-12 times the norm of the head. Training never changes this part, and
+        no score depends on it, but it contributes to the norm and the direction of the
+        head.
 
     Examples
     --------
@@ -69,7 +73,7 @@ class Minimal(Shapes):
         inside : ndarray (runs, r, q)
             W in minimal coordinates.
         outside : ndarray (runs,)
-            The norm of the part of W that these coordinates do not represent.
+            The norm of the part of W that minimal coordinates do not represent.
         """
         inside = np.swapaxes(self.token_basis, 1, 2) @ W @ self.query_basis
         outside = W - self.expand(inside)
@@ -107,7 +111,7 @@ def token_set_of(tokens: TokenSet | Minimal) -> TokenSet:
     Raises
     ------
     TypeError
-        If it is neither.
+        If `tokens` is neither of the two.
     """
     if isinstance(tokens, Minimal):
         return tokens.tokens
@@ -122,21 +126,23 @@ def token_set_of(tokens: TokenSet | Minimal) -> TokenSet:
 def minimal(tokens: TokenSet | Minimal) -> Minimal:
     """Express a token set in orthonormal bases of the spans of its tokens and queries.
 
-    The bases come from Gram-Schmidt in the order given. Scores, norms and angles stay
-    the same up to rounding, but training needs only r = min(nT, d) and q = min(n, d_z)
-    coordinates instead of d and d_z. With a mask, nT is the number of real tokens in
-    the run that has most of them.
+    The bases come from the Gram-Schmidt process, applied to the tokens and to the
+    queries in the given order. Scores, norms and angles stay the same up to rounding,
+    but training needs only r = min(nT, d) and q = min(n, d_z) coordinates instead of d
+    and d_z. With a mask, nT is replaced by the number of real tokens in the run that
+    has the most of them.
 
     Parameters
     ----------
     tokens : TokenSet or Minimal
-        The data sets, one per run. A Minimal is returned as it is.
+        The data sets, one per run. A Minimal is returned unchanged.
 
     Returns
     -------
     Minimal
-        The data sets ``.tokens`` in minimal coordinates and the bases. ``.reduce(W)``
-        and ``.expand(W)`` turn a matrix into these coordinates and back.
+        A record of the data sets in minimal coordinates, ``.tokens``, and the bases.
+        ``.reduce(W)`` and ``.expand(W)`` convert a matrix to these coordinates and
+        back.
 
     Raises
     ------
@@ -148,8 +154,8 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
 
     Notes
     -----
-    The gradient of paper A is a sum of outer products of tokens and queries, so W_t -
-    W_0 never leaves span(tokens) x span(queries).
+    The gradient in paper A is a sum of outer products of tokens and queries, so that
+    W_t - W_0 never leaves span(tokens) x span(queries).
 
     Examples
     --------
@@ -175,8 +181,8 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
             token_basis, X = _basis_of_shown(tokens.X, tokens.mask, tokens.opt)
         query_basis, z = _basis(tokens.z)
     u = (tokens.u[:, None] @ token_basis)[:, 0]
-    # Rounding must not make equal tokens differ: their scores have to be equal, also
-    # during joint training.
+    # Rounding must not make equal tokens differ, since their scores have to stay equal,
+    # even during joint training.
     X = np.take_along_axis(
         X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2
     )
@@ -194,13 +200,14 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
 def first_equal(X: np.ndarray) -> np.ndarray:
     """For each vector t, find the first vector of its sample that equals it.
 
-    X is (runs, n, T, d). Returns indices (runs, n, T); the index is t itself if no
-    earlier vector is equal.
+    X has the shape (runs, n, T, d). Returns indices (runs, n, T). If no earlier vector
+    equals vector t, its index is t itself.
     """
     runs, n, T, _ = X.shape
     first = np.tile(np.arange(T), (runs, n, 1))
     entry = X[..., 0]
-    # Compare first entries first: few are equal if entries are continuous.
+    # Compare the first entries first, since few of them are equal if entries are
+    # continuous.
     alike = entry[..., :, None] == entry[..., None, :]
     for t, s in np.argwhere(np.tril(alike.any((0, 1)), -1))[
         ::-1
@@ -214,18 +221,18 @@ def first_equal(X: np.ndarray) -> np.ndarray:
 def _basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find an orthonormal basis of the span of `rows` (runs, m, d).
 
-    It is that of Gram-Schmidt on the rows in their order: row k has coordinates in the
-    first k + 1 columns only, up to rounding, and its last one is positive. Returns the
-    basis (runs, d, r) with r = min(d, m), and the rows in this basis (runs, m, r). If
-    rows depend on earlier ones, they add no column; further columns then complete the
-    basis.
+    It is the basis that the Gram-Schmidt process makes from the rows in their order. Up
+    to rounding, row k has coordinates in the first k + 1 basis vectors only, and the
+    last of these coordinates is positive. Returns the basis (runs, d, r) with r =
+    min(d, m), and the rows in this basis (runs, m, r). A row that depends on earlier
+    rows adds no basis vector; further vectors then complete the basis.
     """
     columns = np.swapaxes(rows, 1, 2)
     runs, d, m = columns.shape
     if d <= max(BLOCK, m):
         basis = np.empty((runs, d, min(d, m)))
         upper = np.empty((runs, min(d, m), m))
-        # One call for all large runs would hold three copies of them.
+        # A single call for all large runs would need three copies of them.
         at_once = max(1, LARGE // (d * m))
         for first in range(0, runs, at_once):
             part = slice(first, first + at_once)
@@ -253,15 +260,16 @@ def _basis_of_shown(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find an orthonormal basis of the span of the tokens that are not masked.
 
-    Masked tokens are copies of opt tokens. They would add coordinates, and, as
-    dependent columns, make the computation slow. `tokens` is (runs, n, T, d), `mask`
-    (runs, n, T) and `opt` (runs, n). Returns the basis (runs, d, r), and all tokens in
-    this basis, (runs, n T, r), in which a masked token is again its sample's opt token.
+    Masked tokens are copies of opt tokens. They would add coordinates and, as dependent
+    columns, slow down the computation. `tokens` has the shape (runs, n, T, d), `mask`
+    has the shape (runs, n, T), and `opt` has the shape (runs, n). Returns the basis
+    (runs, d, r), and all tokens in this basis, (runs, n T, r). There, a masked token is
+    again the opt token of its sample.
     """
     runs, n, T, d = tokens.shape
     shown = mask.reshape(runs, n * T)
-    # The real tokens come first, in their order. Then follow as many masked ones as are
-    # needed to reach the number of real tokens in the longest run.
+    # The real tokens come first, in their order. Then come as many masked tokens as are
+    # needed to reach the number of real tokens in the run that has the most of them.
     order = np.argsort(~shown, axis=1, kind="stable")[:, : shown.sum(1).max()]
     rows = np.take_along_axis(tokens.reshape(runs, n * T, d), order[..., None], 1)
     basis, inside = _basis(rows)
@@ -274,16 +282,16 @@ def _basis_of_shown(
 
 
 def _in_order(columns: np.ndarray) -> np.ndarray:
-    """Return an orthogonal matrix (r, r), by Gram-Schmidt on the columns (r, m).
+    """Return an orthogonal matrix (r, r), by Gram-Schmidt on the `columns` (r, m).
 
-    Columns that depend on earlier ones are skipped. If fewer than r columns remain,
+    Columns that depend on earlier columns are skipped. If fewer than r columns remain,
     unit vectors complete the matrix.
     """
     r = len(columns)
     rank = 0
     turn = np.empty((r, r))
 
-    # For one vector this takes a tenth of the time of numpy's norm.
+    # For a single vector, this takes a tenth of the time of numpy's norm.
     def length(v: np.ndarray):
         return np.sqrt(v @ v)
 
@@ -303,8 +311,8 @@ def _in_order(columns: np.ndarray) -> np.ndarray:
 def _qr_by_blocks(columns: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
     """Compute the QR factorisation of columns (runs, d, m), with d > block >= m.
 
-    It first factorises blocks of rows, since LAPACK needs four copies of what it
-    factorises. Returns Q (runs, d, m) and R (runs, m, m).
+    The function first factorises blocks of rows, since LAPACK needs four copies of the
+    matrix that it factorises. Returns Q (runs, d, m) and R (runs, m, m).
     """
     runs, d, m = columns.shape
     basis = np.empty((runs, d, m))
@@ -324,7 +332,7 @@ def _qr_by_blocks(columns: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarr
 
 
 def others(selected: np.ndarray, T: int) -> np.ndarray:
-    """List the tokens that are not `selected` (runs, n), ascending: (runs, n, T-1)."""
+    """List the tokens (runs, n, T-1) other than `selected` (runs, n), ascending."""
     rank = np.arange(T - 1)
     return rank + (rank >= selected[..., None])
 
@@ -345,11 +353,11 @@ def differences(
     """Compute delta_{i,t} = x_{i,selected} - x_{i,t}, (runs, n, T-1, d).
 
     The integer array `selected` (runs, n) has one token per sample, and t runs over the
-    other tokens in ascending order. The caller makes sure that each selected index is
-    in 0 ... T-1 and is not masked; this is not checked. The difference to another token
-    that is masked has no meaning. With `masked_as_zero` it is zero, and the caller has
-    to leave out these pairs: those at which `shown_pairs` is False. Without it, a token
-    set with a mask raises ValueError.
+    other tokens in ascending order. The caller must make sure that each selected index
+    is in 0 ... T-1 and is not masked; this is not checked. If the other token is
+    masked, the difference has no meaning. With `masked_as_zero`, such a difference is
+    zero, and the caller has to leave out the pairs for which `shown_pairs` is False.
+    Without `masked_as_zero`, a token set with a mask raises ValueError.
     """
     if tokens.mask is not None and not masked_as_zero:
         raise ValueError(
@@ -390,7 +398,7 @@ def shown_pairs(tokens: TokenSet, selected: np.ndarray) -> np.ndarray:
 def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Compute the rows vec(delta_{i,t} z_i^T), (..., n S, d d_z).
 
-    Here delta is (..., n, S, d), and z is (..., n, d_z).
+    Here delta has the shape (..., n, S, d), and z has the shape (..., n, d_z).
     """
     *lead, n, S, d = delta.shape
     return np.einsum("...ntd,...ne->...ntde", delta, z).reshape(
@@ -401,8 +409,8 @@ def constraint_rows(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
     """Compute ||w||_p = (sum_k |w_k|^p)^{1/p} over the last axis.
 
-    The exponent is 1 <= p <= inf, and the entries are finite. The powers do not
-    overflow at large p.
+    Here 1 <= p <= inf, and the entries are finite. The powers do not overflow for large
+    p.
     """
     largest = np.abs(w).max(-1, keepdims=True)
     unit = np.abs(w) / np.where(largest > 0, largest, 1.0)
@@ -410,7 +418,7 @@ def lp_norm(w: np.ndarray, p: float) -> np.ndarray:
 
 
 def gram(delta: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Compute the Gram matrix of the delta_m z_i^T, m = (i, t): (runs, m, m).
+    """Compute the Gram matrix (runs, m, m) of all delta_m z_i^T, with m = (i, t).
 
     K_{mm'} = (delta_m^T delta_m') (z_i^T z_i'), for delta (runs, n, T-1, d) and z
     (runs, n, d_z).

@@ -1,12 +1,13 @@
-"""The losses l(f), all decreasing and C^1, and their derivatives, as logarithms.
+"""The losses l(f) and their derivatives, as logarithms. All are decreasing and C^1.
 
 * exponential: e^{-f}
 * logistic: log(1 + e^{-f})
 * sigmoid: 1 / (1 + e^f), bounded and neither convex nor concave
 * reciprocal: 1 / (1 + f) for f >= 0 and 1 - f for f < 0, with a tail like 1/f
 
-Papers A and C train with the first two; only these are compiled. The other two test
-whether paper A's "any decreasing C^1 loss" (Section 3.2) holds in general.
+Papers A and C train with the first two losses, and only these two are compiled. The
+other two test whether paper A's statement about "any decreasing C^1 loss" (Section 3.2)
+holds in general.
 """
 
 import numpy as np
@@ -23,7 +24,8 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
     loss : str
         The name of a loss.
     known : tuple of str
-        The names that are accepted. Default: ``LOSSES``, all losses of this package.
+        The accepted names. Default: ``LOSSES``, the names of all losses of this
+        package.
 
     Raises
     ------
@@ -44,7 +46,7 @@ def check_loss(loss: str, known: tuple[str, ...] = LOSSES) -> None:
 
 
 def is_logistic(loss: str) -> bool:
-    """Return whether a compiled loss is the logistic one; the other is exponential.
+    """Return whether a compiled loss is the logistic one and not the exponential one.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
     Returns
     -------
     ndarray (...)
-        The natural logarithm of the loss, NaN where f is NaN.
+        The natural logarithm of the loss. It is NaN for each f that is NaN.
 
     Raises
     ------
@@ -100,13 +102,15 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
     Notes
     -----
-    Papers A and C train with the exponential and the logistic loss. The other two test
-    whether paper A's "any decreasing C^1 loss" (Section 3.2) holds in general.
+    Papers A and C train with the exponential and the logistic loss. The other two
+    losses test whether paper A's statement about "any decreasing C^1 loss" (Section
+    3.2) holds in general.
 
     Examples
     --------
-    The loss at a large margin underflows; its logarithm does not. The tail of the
-    reciprocal loss is much heavier.
+    At a large margin the exponential loss underflows, but its logarithm does not. The
+    tail of the reciprocal loss is much heavier than the tails of the other three
+    losses.
 
     >>> from lib import attention
     >>> f = np.array([1.0, 1000.0])
@@ -148,8 +152,8 @@ def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
 def log_gap(log_epsilon: np.ndarray, best: np.ndarray, loss: str) -> np.ndarray:
     """Compute log(l(best - epsilon) - l(best)) from log(epsilon), elementwise.
 
-    `log_epsilon` and `best` have one shape (...), or broadcast. The result is exact up
-    to rounding for 0 < epsilon < 700, and -inf for epsilon = 0. The gap is
+    The shapes of `log_epsilon` and `best` are equal or broadcast. The result is exact
+    up to rounding for 0 < epsilon < 700, and -inf for epsilon = 0. The gap is
 
     * exponential: l(best) expm1(epsilon)
     * logistic: log1p(sigmoid(-best) expm1(epsilon))

@@ -1,10 +1,11 @@
 """The model of paper A, f_i = y_i u^T X_i^T softmax(X_i W z_i), and its gradients.
 
-The gradients are closed formulas. All logits and scores are taken relative to the
-selected token s_i, the token with the largest logit. The other softmax weights are
-stored as logarithms, with the largest one factored out. No small weight is computed as
-a difference of large ones, so that the gradient's direction stays exact even if weights
-are e^-30000.
+The gradients are closed formulas. In each sample, all logits and scores are taken
+relative to the logit and the score of the selected token s_i, the token with the
+largest logit. The softmax weights of the other tokens are stored as logarithms, with
+the largest of these weights factored out. No small weight is computed as a difference
+of large numbers, so that the direction of the gradient stays accurate even if weights
+are as small as e^-30000.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from lib.representation import Shapes
 class _Slopes(Shapes):
     """Loss and derivatives of the model at given logits.
 
-    Small arrays are stored relative to a factor: multiply `pull` by e^`log_scale`, and
-    `push` by e^`log_push_scale`.
+    Arrays that may underflow are stored without a common factor: multiply `pull` by
+    e^`log_scale`, and `push` by e^`log_push_scale`.
 
     Parameters
     ----------
@@ -32,12 +33,13 @@ class _Slopes(Shapes):
     log_gap : ndarray (...)
         Logarithm of L - L*, with L* the loss at p_opt = 1; -inf if L = L*.
     pull : ndarray (..., n, T)
-        Scaled derivatives by the logits: `pull` e^`log_scale` = -dL/dlogits.
+        Scaled derivatives with respect to the logits: `pull` e^`log_scale` =
+        -dL/dlogits.
     log_scale : ndarray (...)
         Logarithm of the factor of `pull`.
     push : ndarray (..., n, T)
-        Scaled derivatives by the scores: `push` e^`log_push_scale` = -dL/dscores
-        = |l'(f_i)| p_{i,t} / n.
+        Scaled derivatives with respect to the scores: `push` e^`log_push_scale` =
+        -dL/dscores = |l'(f_i)| p_{i,t} / n.
     log_push_scale : ndarray (...)
         Logarithm of the factor of `push`.
     """
@@ -56,7 +58,8 @@ def slopes(
 ) -> _Slopes:
     """Compute loss and derivatives from logits a = X W z and scores gamma = y X u.
 
-    With s the token of largest logit, D_t = gamma_t - gamma_s and e = sum_t p_t D_t:
+    Let s be the token of largest logit, D_t = gamma_t - gamma_s, and e = sum_t p_t D_t.
+    Then
 
     * f = gamma_s + e,
     * -dL/da_t = |l'(f)| p_t (gamma_t - f) / n = |l'(f)| p_t (D_t - e) / n.
@@ -64,7 +67,7 @@ def slopes(
     Parameters
     ----------
     logits : ndarray (..., n, T)
-        The logits a_{i,t} of every token, -inf for a masked one.
+        The logits a_{i,t} of every token; -inf for a masked token.
     scores : ndarray (..., n, T)
         The scores gamma_{i,t} of every token. The score of a masked token is not used.
     loss : str
@@ -74,11 +77,11 @@ def slopes(
     -------
     _Slopes
         A record of arrays. ``log_weights`` (..., n, T) are the logarithms of the
-        softmax weights; ``log_loss`` and ``log_gap`` (...) are those of L and L - L*.
-        L* is the loss at p_opt = 1, where opt is the token of largest score. The
-        derivatives ``pull`` and ``push`` (..., n, T) have factors, whose logarithms are
-        ``log_scale`` and ``log_push_scale`` (...): ``pull`` e^``log_scale`` =
-        -dL/dlogits, and ``push`` e^``log_push_scale`` = -dL/dscores.
+        softmax weights. ``log_loss`` and ``log_gap`` (...) are the logarithms of L and
+        of L - L*, where L* is the loss at p_opt = 1, and opt is the token of largest
+        score. The derivatives are ``pull`` and ``push`` (..., n, T) times factors,
+        whose logarithms are ``log_scale`` and ``log_push_scale`` (...): ``pull``
+        e^``log_scale`` = -dL/dlogits, and ``push`` e^``log_push_scale`` = -dL/dscores.
 
     Raises
     ------
@@ -87,8 +90,8 @@ def slopes(
 
     Examples
     --------
-    At 60,000 times W_mm the loss exceeds its infimum by e^-60000. The logarithm of this
-    gap is finite, and the direction of the gradient is exact.
+    At W = 60,000 W_mm the loss exceeds its infimum by about e^-60000. The logarithm of
+    this gap is computed accurately, and so is the direction of the gradient.
 
     >>> from lib import attention
     >>> data = attention.two_examples()
@@ -104,11 +107,12 @@ def slopes(
     b = logits - logits.max(-1, keepdims=True)  # relative to the selected token
     selected_score = np.take_along_axis(scores, logits.argmax(-1)[..., None], -1)
     masked = logits == -np.inf
-    # A masked token gets the selected token's score, so that their difference is zero.
+    # A masked token gets the score of the selected token, so that the difference of the
+    # two is zero.
     if masked.any():
         scores = np.where(masked, selected_score, scores)
     D = scores - selected_score
-    # The selected token, and tokens with the same score, such as copies of it.
+    # Marks the selected token, and tokens with the same score, such as copies of it.
     level = D == 0
     second = np.where(level, -np.inf, b).max(-1)  # -inf if all scores are equal
     anchor = np.where(second > -np.inf, second, 0.0)
@@ -147,10 +151,11 @@ def slopes(
 def _factor(
     values: np.ndarray, log_factor: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values e^log_factor / n divided by the largest factor, and its logarithm.
+    """Return values e^log_factor / n divided by the largest factor, and its log.
 
-    The values are (..., n, T), and log_factor is (..., n); the largest factor is taken
-    over the n samples, (...). It is 1 if all factors are zero.
+    The values have the shape (..., n, T), and log_factor has the shape (..., n). The
+    largest factor (...) is taken over the n samples. If all factors are zero, it is
+    replaced by 1.
     """
     largest = log_factor.max(-1)
     largest = np.where(largest > -np.inf, largest, 0.0)  # all values are zero then
@@ -170,25 +175,25 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     W : ndarray (runs, d, d_z)
-        The attention matrix of every run. One matrix (1, d, d_z) serves all runs.
+        The attention matrix of every run. An array (1, d, d_z) is used for all runs.
 
     Returns
     -------
     ndarray (runs, n, T)
-        The logits. Equal tokens of a sample have equal logits, to the last bit. Masked
-        tokens have -inf.
+        The logits. Equal tokens of a sample have bitwise equal logits. The logit of a
+        masked token is -inf.
 
     Raises
     ------
     ValueError
         If W has the wrong shape.
     TypeError
-        If `tokens` is no TokenSet.
+        If `tokens` is not a TokenSet.
 
     Examples
     --------
-    Under W_mm the logit of the opt token, the last one here, exceeds the others by at
-    least 1.
+    Under W_mm, the logit of the opt token, which is the last token here, exceeds every
+    other logit of its sample by at least 1.
 
     >>> from lib import attention
     >>> data = attention.two_examples()
@@ -201,14 +206,14 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     W = as_array("W", W)
     _check_shape("W", W, (len(tokens.X), tokens.shape[-1], tokens.z.shape[-1]))
     keys = tokens.z @ np.swapaxes(W, 1, 2)  # W z_i, (runs, n, d)
-    # einsum sums in one order, so that equal tokens get equal logits to the bit.
+    # einsum adds in a fixed order, so that equal tokens get bitwise equal logits.
     return _shown(tokens, np.einsum("rntd,rnd->rnt", tokens.X, keys))
 
 
 def _check_shape(name: str, value: np.ndarray, needed: tuple[int, ...]) -> None:
     """Raise ValueError unless a value has the needed shape; the runs may broadcast.
 
-    Without it, einsum would also broadcast an axis d of length 1.
+    Without this check, einsum would also broadcast an axis d of length 1.
     """
     if value.ndim != len(needed) or value.shape[1:] != needed[1:]:
         raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
@@ -229,25 +234,26 @@ def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     W : ndarray (runs, d, d_z)
-        The attention matrix of every run. One matrix (1, d, d_z) serves all runs.
+        The attention matrix of every run. An array (1, d, d_z) is used for all runs.
 
     Returns
     -------
     ndarray (runs, n, T)
-        The weights, which sum to one over the tokens of a sample. Masked tokens have
-        zero. Weights below e^-745 underflow to zero; `slopes` returns their logarithms.
+        The weights, which sum to one over the tokens of a sample. The weight of a
+        masked token is zero. Weights below about e^-745 underflow to zero; `slopes`
+        returns their logarithms.
 
     Raises
     ------
     ValueError
         If W has the wrong shape.
     TypeError
-        If `tokens` is no TokenSet.
+        If `tokens` is not a TokenSet.
 
     Examples
     --------
-    A longer W selects harder: the weight of the opt token, the last one here, tends to
-    one.
+    As W grows in a fixed direction, the weight of the opt token, which is the last
+    token here, tends to one.
 
     >>> from lib import attention
     >>> data = attention.two_examples()
@@ -272,20 +278,21 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     u : ndarray (runs, d)
-        The head of every run, for example ``tokens.u``. One head (1, d) serves all
+        The head of every run, for example ``tokens.u``. An array (1, d) is used for all
         runs.
 
     Returns
     -------
     ndarray (runs, n, T)
-        The scores. Masked tokens have -inf, below every score.
+        The scores. The score of a masked token is -inf, which is below every other
+        score.
 
     Raises
     ------
     ValueError
         If u has the wrong shape.
     TypeError
-        If `tokens` is no TokenSet.
+        If `tokens` is not a TokenSet.
 
     Examples
     --------
@@ -308,7 +315,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
 def gradients(
     tokens: TokenSet, W: np.ndarray, u: np.ndarray, loss: str = "exponential"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute the loss of paper A's Eq. 1 and its gradients in W and in u.
+    """Compute the loss of paper A's Eq. 1, and its gradients with respect to W and u.
 
     * L = (1/n) sum_i l(f_i) with f_i = y_i u^T X_i^T softmax(X_i W z_i),
     * grad_W L = (1/n) sum_i l'(f_i) X_i^T softmax'(a_i) gamma_i z_i^T,
@@ -330,20 +337,21 @@ def gradients(
     L : ndarray (runs,)
         The loss.
     grad_W : ndarray (runs, d, d_z)
-        The gradient by W.
+        The gradient with respect to W.
     grad_u : ndarray (runs, d)
-        The gradient by u.
+        The gradient with respect to u.
 
     Raises
     ------
     ValueError
         If W or u has the wrong shape; if `loss` is not in ``LOSSES``.
     TypeError
-        If `tokens` is no TokenSet.
+        If `tokens` is not a TokenSet.
 
     Examples
     --------
-    A small step against the gradient lowers the loss at the rate ||grad_W||^2.
+    A small step against the gradient lowers the loss. Per unit of step size, the
+    decrease is ||grad_W||^2.
 
     >>> from lib import attention
     >>> data = attention.two_examples()

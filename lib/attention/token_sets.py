@@ -1,6 +1,6 @@
-"""The record of token data, and how arrays become one.
+"""`TokenSet`, the record of token data, and the function that makes it from arrays.
 
-All models, rules and solvers take this record.
+All models, rules and solvers take such a record.
 """
 
 from __future__ import (
@@ -16,17 +16,17 @@ from numpy.typing import ArrayLike
 
 from lib.representation import Shapes
 
-# The smallest and largest size of tokens, queries and head. Beyond these bounds, fourth
-# powers of sizes would leave the range of float64.
+# The smallest and the largest size that tokens, queries and head may have. Beyond these
+# bounds, the fourth power of a size would leave the range of float64.
 SIZES = 1e-100, 1e100
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TokenSet(Shapes):
-    """Sequences of tokens with labels and queries, of several independent data sets.
+    """Sequences of tokens with labels and queries, in several independent data sets.
 
-    The data sets are called runs: the first axis of every array is the run. X, y, z and
-    u become float64.
+    Each data set is called a run, and the first axis of every array is the axis of
+    runs. X, y, z and u are converted to float64.
 
     Parameters
     ----------
@@ -41,31 +41,32 @@ class TokenSet(Shapes):
     opt : ndarray of int (runs, n)
         The index of each sample's opt token.
     mask : ndarray of bool (runs, n, T), optional
-        True for a real token, False for one that only fills up a shorter sample.
-        Default: None, all tokens are real. A mask without a False becomes None.
+        True for a real token, False for a token that only fills up a shorter sample.
+        Default: None, which means that all tokens are real. A mask without a False
+        becomes None.
 
     Raises
     ------
     ValueError
         If a shape is wrong, the set is empty or T < 2; if values are masked or are not
         finite real numbers; if a label is not -1 or +1; if an opt index is out of
-        range; if the mask is not boolean, hides all tokens of a sample or its opt
-        token, or leaves only one token in every sample of a run. The message names the
-        argument.
+        range; if the mask is not boolean, hides all tokens of a sample, hides the opt
+        token of a sample, or leaves only one token in every sample of a run. The
+        message names the argument.
     TypeError
         If a value cannot become a numpy array, such as a torch tensor that is in
         bfloat16 or has a gradient.
 
     See Also
     --------
-    token_set : Computes default queries and opt tokens; also accepts one data set.
+    token_set : Computes default queries and opt tokens; also accepts a single data set.
 
     Notes
     -----
-    A masked token has softmax weight zero, no score, no margin and no constraint.
-    Whatever X holds there, NaN included, is replaced by the opt token of its sample. A
-    sample with a single real token has no margin and no constraint: it only adds a
-    constant to the loss of a fixed head.
+    A masked token has softmax weight zero, and no score, no margin and no constraint.
+    Its values in X, which may be NaN, are replaced by the opt token of its sample. A
+    sample with a single real token has no margin and no constraint. If the head is
+    fixed, such a sample only adds a constant to the loss.
 
     Examples
     --------
@@ -148,17 +149,18 @@ class TokenSet(Shapes):
         Parameters
         ----------
         index : int
-            The number of the run, from 0.
+            The number of the run, counted from 0.
 
         Returns
         -------
         TokenSet
-            The data set. It keeps the runs axis, with length 1.
+            The data set, with an axis of runs of length 1.
 
         Raises
         ------
         ValueError
-            If there is no run of this number. Numbers do not count from the end.
+            If there is no run with this number. Negative numbers do not count from the
+            end.
         """
         return self.take(slice(index, index + 1))
 
@@ -168,20 +170,21 @@ class TokenSet(Shapes):
         Parameters
         ----------
         runs : ndarray of int (m,), list of int or slice
-            The numbers of the runs, in any order and also more than once. An array of
-            bool (runs,) selects the runs where it is True.
+            The numbers of the runs, in any order; a number may occur more than once. A
+            boolean array (runs,) selects the runs for which it is True.
 
         Returns
         -------
         TokenSet
-            The data sets, as m runs.
+            The data sets of the m selected runs.
 
         Raises
         ------
         IndexError
             If a run does not exist.
         ValueError
-            If no run is selected, or `runs` is a single number: `run` takes one.
+            If no run is selected, or if `runs` is a single number, for which there is
+            `run`.
         """
         mask = self.mask
         if mask is not None:
@@ -218,7 +221,7 @@ def _array_or_none(name: str, value: ArrayLike | None) -> np.ndarray | None:
 
 
 def _opt_by_score(tokens: TokenSet) -> np.ndarray:
-    """Return the index of the token of largest score in every sample, (runs, n).
+    """Return the index (runs, n) of the token with the largest score in every sample.
 
     Raises ValueError if two tokens tie.
     """
@@ -252,46 +255,47 @@ def token_set(
 ) -> TokenSet:
     """Make a TokenSet from arrays, with or without the runs axis.
 
-    Samples of different lengths come as a list of arrays, or padded to one length with
-    a mask.
+    Samples of different lengths can be passed as a list of arrays, or as one padded
+    array with a mask.
 
     Parameters
     ----------
     X : array_like (n, T, d) or (runs, n, T, d), or list of array_like (T_i, d)
         The tokens. If X has no runs axis, the other arrays must not have one either. A
-        list of n arrays (T_i, d) of different lengths is one run; a list of such lists
-        is several runs. Shorter samples are padded at the end, and a mask is made.
+        list of n arrays (T_i, d) of different lengths stands for one run, and a list of
+        such lists for several runs. Shorter samples are then padded at the end, and the
+        mask is computed.
     y : array_like (n,) or (runs, n)
         The labels, -1 or +1.
     z : array_like (n, d_z) or (runs, n, d_z), optional
-        The queries. Default: the first token of each sample that is not masked, which
-        is the query in paper A. In data of your own the first token may say little
-        about its sample. Then give the mean token of each sample instead,
+        The queries. Default: in each sample, the first token that is not masked; this
+        is the query in paper A. In data of your own, the first token may say little
+        about its sample. Then pass the mean token of each sample instead, which is
         ``z=[np.mean(sample, 0) for sample in X]`` if X has no padding.
     u : array_like (d,) or (runs, d), optional
-        The head. Default: zero, which is a start for ``train(..., head="joint")``. A
-        fixed head of zero gives no token a score, and training ends at its first step
-        as "stalled".
+        The head. Default: zero, which is meant as a start for joint training,
+        ``train(..., head="joint")``. With a fixed head of zero, all scores are zero,
+        and training ends at the first step as "stalled".
     opt : array_like of int (n,) or (runs, n), optional
-        The index of each sample's opt token. Default: the token of largest score
-        y_i u^T x_{i,t} (paper A, Definition 1), which needs a head. Masked tokens do
+        The index of each sample's opt token. Default: the token of largest score y_i
+        u^T x_{i,t} (paper A, Definition 1). This default needs a head. Masked tokens do
         not count.
     mask : array_like of bool (n, T) or (runs, n, T), optional
-        True for a real token, False for one that only fills up a shorter sample.
-        Whatever X holds there is ignored. Default: all tokens are real.
+        True for a real token, False for a token that only fills up a shorter sample.
+        The values of X at such tokens are ignored. Default: all tokens are real.
 
     Returns
     -------
     TokenSet
-        The data sets, with the runs axis.
+        The data sets, with an axis of runs.
 
     Raises
     ------
     ValueError
         If neither `opt` nor `u` is given; if two tokens tie for the largest score (the
         message names the sample); if an array is not as `TokenSet` requires; if X is a
-        list of samples of different lengths that differ in dimension, or comes with a
-        mask; if runs have different numbers of samples.
+        list of samples of different lengths, and their tokens differ in dimension or a
+        mask is given as well; if runs have different numbers of samples.
     TypeError
         If a value cannot become a numpy array, such as a torch tensor that is in
         bfloat16 or has a gradient.
@@ -307,8 +311,8 @@ def token_set(
         ...
     ValueError: sample 0 of run 0 has a tie for the opt token: its scores are 1 at...
 
-    Two texts, of three and of two tokens. What a padded array would hold behind the
-    second one does not matter.
+    Here are two texts, one of three tokens and one of two. If a padded array is passed
+    instead, the values after the end of the second text do not matter.
 
     >>> texts = [[[1, 0], [0, 1], [2, 2]], [[0, 2], [1, -1]]]
     >>> data = attention.token_set(texts, y=[1, -1], u=[0, 1])
@@ -366,7 +370,7 @@ def token_set(
     if opt is not None:
         return TokenSet(X=X, y=y, z=z, u=u, opt=opt, mask=mask)
 
-    # A TokenSet checks the shapes. So make one before the scores are computed.
+    # Making a TokenSet checks the shapes. So make one before the scores are computed.
     unselected = TokenSet(X=X, y=y, z=z, u=u, opt=first, mask=mask)
     return replace(unselected, opt=_opt_by_score(unselected))
 
@@ -374,8 +378,9 @@ def token_set(
 def _checked_mask(mask: np.ndarray, X: np.ndarray) -> np.ndarray | None:
     """Return the mask (runs, n, T), or None if it hides nothing.
 
-    Raises ValueError unless it is boolean, has the shape of X without d, leaves a token
-    in every sample and two tokens in a sample of every run.
+    Raises ValueError unless the mask is boolean, has the shape of X without d, leaves
+    at least one token in every sample, and leaves at least two tokens in some sample of
+    every run.
     """
     mask = as_array("mask", mask)
     if mask.dtype != bool:
@@ -425,9 +430,10 @@ def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:
             f"mask hides token {opt[run, sample]} of sample {sample} of run {run}, "
             "its opt token; select one that the mask shows"
         )
-    # A copy of the opt token has no difference to it, and does not change the span of
-    # the tokens or the largest score. Its score stays equal to the opt token's score
-    # while a head is trained. So a loop only has to give these tokens the weight zero.
+    # The difference between the opt token and a copy of it is zero, and a copy changes
+    # neither the span of the tokens nor the largest score. Its score stays equal to the
+    # score of the opt token while a head is trained. So a training loop only has to
+    # give the copies the weight zero.
     chosen = np.take_along_axis(X, opt[..., None, None], 2)
     return np.where(mask[..., None], X, chosen)
 
@@ -435,9 +441,9 @@ def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:
 def _padded(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Pad samples of different lengths; return X and mask, or None if all are equal.
 
-    The X returned is (n, T, d) or (runs, n, T, d), with zeros in the padding; the mask
-    has the same shape without d. Raises ValueError if X is an array of objects, or a
-    list that is nested in another way than `token_set` allows.
+    The returned X has the shape (n, T, d) or (runs, n, T, d), with zeros in the
+    padding; the mask has the same shape without d. Raises ValueError if X is an array
+    of objects, or if the nesting of the list is not one that `token_set` allows.
     """
     if isinstance(X, np.ndarray) and X.dtype == object:
         raise ValueError(
@@ -470,8 +476,8 @@ def _padded(X: Any) -> tuple[np.ndarray, np.ndarray] | None:
 def _samples(sets: Sequence) -> list[np.ndarray]:
     """List the samples (T_i, d) of all runs.
 
-    `sets` are the runs, each a sequence of samples. Raises ValueError unless all runs
-    have the same number of samples, and all tokens the same dimension.
+    `sets` contains one sequence of samples for each run. Raises ValueError unless all
+    runs have the same number of samples and all tokens have the same dimension.
     """
     n = len(sets[0])
     samples = []
@@ -494,12 +500,12 @@ def _samples(sets: Sequence) -> list[np.ndarray]:
 
 
 def _is_ragged(X: ArrayLike) -> bool:
-    """Tell whether nested sequences are of different lengths."""
+    """Return whether nested sequences have different lengths at the same depth."""
     try:
         np.asarray(X)
     except ValueError:
         return True
-    except (RuntimeError, TypeError):  # a torch tensor that numpy does not take
+    except (RuntimeError, TypeError):  # a torch tensor that numpy does not accept
         return False
     return False
 
@@ -516,8 +522,8 @@ def _depth(value: Any) -> int:
 def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
     """Return the tokens of one sample as floats (T_i, d).
 
-    Raises ValueError, with the `name` of the sample, if they are not such an array, or
-    if it is empty.
+    Raises ValueError, with the `name` of the sample, if the tokens do not form such an
+    array, or if the array is empty.
     """
     if _is_ragged(tokens):
         raise ValueError(f"X: {name} has tokens of different dimensions")
@@ -540,8 +546,8 @@ def _check_axes(X: np.ndarray, *allowed: int) -> None:
 def _check_finite(name: str, value: np.ndarray) -> None:
     """Raise ValueError if X, z or u (`name`) holds NaN or infinity.
 
-    The message has the run of the first such value, and its sample and token if it has
-    these axes.
+    The message gives the run of the first such value, and also its sample and its token
+    if the array has these axes.
     """
     wrong = ~np.isfinite(value)
     if wrong.any():
@@ -556,7 +562,7 @@ def _check_finite(name: str, value: np.ndarray) -> None:
 
 
 def _kind(value: np.ndarray) -> str:
-    """Return in words what an array contains instead of real numbers."""
+    """Describe in words what an array contains instead of real numbers."""
     if value.dtype.kind in "USO":
         return f"text or objects such as {value.ravel().tolist()[0]!r:.60}"
     return f"{value.dtype} values"
@@ -582,8 +588,9 @@ def _real(name: str, value: ArrayLike):
 def as_array(name: str, value: ArrayLike) -> np.ndarray:
     """Convert a value to an array without changing its type, or raise an error.
 
-    It raises ValueError if entries are masked or sequences differ in length, and
-    TypeError if numpy cannot convert the value. The message contains `name`.
+    The function raises ValueError if entries are masked or if sequences differ in
+    length, and TypeError if numpy cannot convert the value. The message contains
+    `name`.
     """
     if np.ma.is_masked(value):
         raise ValueError(f"{name} has masked entries; give each of them a value")

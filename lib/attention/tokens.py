@@ -19,20 +19,21 @@ def class_mean_tokens(
     noise: float = 0.1,
     antipodal: bool = False,
 ) -> TokenSet:
-    """Draw tokens with class means: the opt token is the mean of its class.
+    """Draw tokens with class means: the opt token is the mean of its sample's class.
 
-    ``x_{i,opt} = mu_{y_i}`` with ``||mu_+|| = ||mu_-||`` = `signal` and ``mu_+``
-    orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``, with ``P`` the
-    projector off ``span(mu_+, mu_-)``. The head is
-    ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``. So all tokens but the opt token score zero,
-    which satisfies Assumption 2: all other tokens of a sample have one score. The
-    labels are -1 or +1 with equal probability. The query is the first token, and the
-    opt token is a random one of the rest.
+    The opt token is ``x_{i,opt} = mu_{y_i}``, where ``||mu_+|| = ||mu_-||`` = `signal`
+    and ``mu_+`` is orthogonal to ``mu_-``. The other tokens are ``N(0, noise^2 P)``,
+    with ``P`` the projector onto the orthogonal complement of ``span(mu_+, mu_-)``. The
+    head is ``u = (mu_+ - mu_-) / ||mu_+ - mu_-||``. So every token but the opt token
+    has score zero. This satisfies Assumption 2, which requires that all tokens of a
+    sample except its opt token have the same score. The labels are -1 or +1 with equal
+    probability. The query is the first token, and the opt token is drawn at random from
+    the other tokens.
 
     Parameters
     ----------
     seeds : int or sequence of int
-        The seeds, one data set for each.
+        The seeds. One data set is drawn for each seed.
     n : int
         The number of samples, at least 1.
     T : int
@@ -44,8 +45,9 @@ def class_mean_tokens(
     noise : float
         The standard deviation of the other tokens, positive.
     antipodal : bool
-        Whether ``mu_- = -mu_+`` instead, as in paper A's Figure 5. ``P`` still projects
-        off a plane, the one that would contain two orthogonal means.
+        Whether to use ``mu_- = -mu_+`` instead, as in paper A's Figure 5. ``P`` still
+        projects onto the complement of a plane, namely the plane that would contain the
+        two orthogonal means.
 
     Returns
     -------
@@ -60,14 +62,14 @@ def class_mean_tokens(
 
     Notes
     -----
-    This is paper A's Example 1, as we read it, and the data of its Figures 2 and 5.
-    Assumption 1, as we read it, does not bound the inner product of two opt tokens, so
-    that all samples of a class may have the same opt token. Assumption 1 holds if d is
-    large enough for n.
+    This is Example 1 of paper A, as we read it, and the data of the paper's Figures 2
+    and 5. As we read Assumption 1, it does not bound the inner product of two opt
+    tokens, so that all samples of a class may share one opt token. Assumption 1 holds
+    if d is large enough compared with n.
 
     Examples
     --------
-    Only the opt token scores; signal / sqrt(2) is its score.
+    Only the opt token has a score other than zero, namely signal / sqrt(2).
 
     >>> from lib import attention
     >>> data = attention.class_mean_tokens(0, n=3, T=4, d=20)
@@ -94,8 +96,8 @@ def class_mean_tokens(
         y = labels.choice((-1.0, 1.0), n)
         X = data.standard_normal((n, T, d))
         X *= noise
-        # One sample at a time: at d = 100,000 a second array of X's size would take
-        # much memory.
+        # Project one sample at a time: at d = 100,000, a second array of X's size would
+        # take much memory.
         for x in X:
             x -= (x @ directions) @ directions.T
         opt = labels.integers(1, T, n)
@@ -114,18 +116,19 @@ def gaussian_tokens(
     signal: float = 2.0,
     noise: float | None = None,
 ) -> TokenSet:
-    """Draw Gaussian tokens, of which the opt token is multiplied by `signal`.
+    """Draw Gaussian tokens, and multiply the opt token of each sample by `signal`.
 
-    Every token is N(0, noise^2 I) before the opt token is multiplied. Which
-    token it is, and the label, are random. The head u is the least-norm solution of
-    y_i u^T x_{i,opt} = 1 and u^T x_{i,t} = 0 for the other tokens, which satisfies
-    Assumption 2: all other tokens of a sample have one score. The query is the first
-    token, which is never the opt token.
+    Every token is drawn from N(0, noise^2 I) before the opt token is multiplied. The
+    index of the opt token and the label are random. The head u is the least-norm
+    solution of y_i u^T x_{i,opt} = 1 and u^T x_{i,t} = 0 for the other tokens. This
+    satisfies Assumption 2, which requires that all tokens of a sample except its opt
+    token have the same score. The query is the first token, which is never the opt
+    token.
 
     Parameters
     ----------
     seeds : int or sequence of int
-        The seeds, one data set for each.
+        The seeds. One data set is drawn for each seed.
     n : int
         The number of samples, at least 1.
     T : int
@@ -133,7 +136,7 @@ def gaussian_tokens(
     d : int
         The dimension of the tokens, at least n T.
     signal : float
-        The factor of the opt token, positive.
+        The factor that multiplies the opt token, positive.
     noise : float, optional
         The standard deviation of the entries, positive. Default: 1/sqrt(d).
 
@@ -145,15 +148,16 @@ def gaussian_tokens(
     Raises
     ------
     ValueError
-        If n T > d, for which no head solves these equations; if n < 1 or T < 2; if
+        If n T > d, since then no head solves these equations; if n < 1 or T < 2; if
         `signal` or `noise` is not positive and finite; if a seed is not a whole number;
         if there is no seed.
 
     Notes
     -----
-    We added this data model as a second one for paper A. In high dimension any two
-    tokens are nearly orthogonal, also two opt tokens. As we read it, Assumption 1
-    requires less: it does not bound the inner product of two opt tokens.
+    We added this data model as a second one for paper A. In high dimension, any two
+    tokens are nearly orthogonal, including two opt tokens. This is more than Assumption
+    1 requires: as we read it, the assumption does not bound the inner product of two
+    opt tokens.
 
     Examples
     --------
@@ -196,18 +200,19 @@ def two_token_gaussian(
     signal: float = 3.0,
     noise: float | None = None,
 ) -> TokenSet:
-    """Draw an opt token and one additional token per sample, both Gaussian.
+    """Draw a Gaussian opt token and one additional Gaussian token per sample.
 
-    x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token ~ N(0, noise^2 I), and
-    y_i = sign(u_*^T x_{i,opt}) for one random u_* ~ N(0, I) per data set. The
-    additional token occurs T - 1 times, which keeps Assumption 2 true at every step:
-    all other tokens of a sample have one score, whatever the head. The opt token comes
-    last, and the query is the first token. The head is zero; training has to find it.
+    The opt token is x_{i,opt} ~ N(0, signal^2 noise^2 I), the additional token is drawn
+    from N(0, noise^2 I), and y_i = sign(u_*^T x_{i,opt}) for one random u_* ~ N(0, I)
+    per data set. The additional token occurs T - 1 times. So all tokens of a sample
+    except its opt token have the same score, whatever the head is, and Assumption 2
+    stays true at every step. The opt token comes last, and the query is the first
+    token. The head is zero; training has to find a better one.
 
     Parameters
     ----------
     seeds : int or sequence of int
-        The seeds, one data set for each.
+        The seeds. One data set is drawn for each seed.
     n : int
         The number of samples, at least 1.
     T : int
@@ -215,9 +220,11 @@ def two_token_gaussian(
     d : int
         The dimension of the tokens, at least 1.
     signal : float
-        The standard deviation of the opt token, in units of `noise`; positive.
+        The standard deviation of the entries of the opt token, divided by `noise`;
+        positive.
     noise : float, optional
-        The standard deviation of the additional token, positive. Default: 1/sqrt(d).
+        The standard deviation of the entries of the additional token, positive.
+        Default: 1/sqrt(d).
 
     Returns
     -------
@@ -265,12 +272,12 @@ def unit_tokens(
 ) -> TokenSet:
     """Draw tokens, queries and head uniformly on the unit sphere, with random labels.
 
-    The opt token of a sample is its token of largest score y_i u^T x_{i,t}.
+    The opt token of a sample is the token of largest score y_i u^T x_{i,t}.
 
     Parameters
     ----------
     seeds : int or sequence of int
-        The seeds, one data set for each.
+        The seeds. One data set is drawn for each seed.
     n : int
         The number of samples, at least 1.
     T : int
@@ -290,9 +297,10 @@ def unit_tokens(
 
     Notes
     -----
-    These are the data in the authors' code of paper C, and of arXiv 2308.16898.
-    For d > 1 the scores are all different with probability 1. So Assumption 2 (all
-    other tokens of a sample have one score) fails for T > 2.
+    The code by the authors of paper C uses these data, and so does the code of arXiv
+    2308.16898. For d > 1, all scores are different with probability 1. So Assumption 2,
+    which requires that all tokens of a sample except its opt token have the same score,
+    fails for T > 2.
 
     Examples
     --------
@@ -315,7 +323,7 @@ def unit_tokens(
 
 
 def two_examples() -> TokenSet:
-    """Return two examples of three tokens in the plane, the data of notebook 00.
+    """Return two samples of three tokens each in the plane, the data of notebook 00.
 
     Returns
     -------
@@ -349,9 +357,9 @@ def _stack(
 ) -> TokenSet:
     """Draw one data set per seed, and return them as the runs of one token set.
 
-    `seeds` is a seed or a sequence of them. `draw` takes the random streams "data" and
-    "labels" of a seed, and returns X (n, T, d), y, z, u and opt of its data set. Raises
-    ValueError if there is no seed, or if one is not a whole number.
+    `seeds` is a seed or a sequence of seeds. `draw` takes the random streams "data" and
+    "labels" of one seed, and returns X (n, T, d), y, z, u and opt of the data set with
+    this seed. Raises ValueError if there is no seed, or if one is not a whole number.
     """
     if np.iterable(seeds) and not isinstance(seeds, str):
         seeds = list(seeds)
@@ -366,7 +374,8 @@ def _stack(
     if len(seeds) == 1:  # do not copy the data, which may take most of the memory
         return TokenSet(*(part[None] for part in first))
     stacked = [np.empty((len(seeds), *part.shape), part.dtype) for part in first]
-    # Copy one data set at a time: a list of all of them would hold each one twice.
+    # Copy one data set at a time. If all of them were in a list, each would be in
+    # memory twice.
     for run, parts in enumerate(chain([first], draws)):
         for whole, part in zip(stacked, parts, strict=True):
             whole[run] = part

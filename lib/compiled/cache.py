@@ -1,11 +1,11 @@
-"""One folder for numba's compiled code, named by a hash of all files with such code.
+"""One folder for numba's compiled code, named after a hash of all files with such code.
 
-numba stores a compiled function under the file that defines it. It does not notice if
-another file changes whose functions this one calls. Here any such change leads to
+numba stores a compiled function under the file that defines it. It does not notice
+changes in other files whose functions this file calls. Here, any such change leads to
 another folder, which contains no old code. If a file in the folder cannot be read, for
-example because it was cut off, its function is compiled again. If a file cannot be
-written, for example because a folder is in its place, its function is compiled in every
-process, and a sentence on stderr says so.
+example because it was cut off, the function that it contains is compiled again. If a
+file cannot be written, for example because a folder is in its place, its function is
+compiled in every process, and a sentence on stderr says so.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ PACKAGES = ("lib", "companion", "papers")
 
 
 def kernels_hash(root: Path = ROOT) -> str:
-    """Return a hash of the files that hold compiled functions.
+    """Compute a hash of the files that contain compiled functions.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def kernels_hash(root: Path = ROOT) -> str:
     Returns
     -------
     str
-        16 hexadecimal digits. They change with the name, the path or the content of any
-        such file.
+        16 hexadecimal digits. They change if the name, the path or the content of any
+        such file changes.
     """
     digest = hashlib.sha256()
     for package in PACKAGES:
@@ -52,12 +52,13 @@ def kernels_hash(root: Path = ROOT) -> str:
 
 @lru_cache
 def use_folder() -> Path:
-    """Point numba's cache to its folder, once.
+    """Tell numba which folder to use for its cache, once per process.
 
-    It must be called before numba prepares any function for its cache. The folder lies
-    in $NUMBA_CACHE_DIR if that is set, otherwise in the user's cache ($XDG_CACHE_HOME
-    or ~/.cache). If no file can be written there, a temporary folder is used until the
-    process ends, and a sentence on stderr says so. Child processes use the same folder.
+    The function must be called before numba prepares any function for its cache. The
+    folder lies in $NUMBA_CACHE_DIR if this variable is set, and otherwise in the user's
+    cache ($XDG_CACHE_HOME or ~/.cache). If no file can be written there, a temporary
+    folder is used until the process ends, and a sentence on stderr says so. Child
+    processes use the same folder.
 
     Returns
     -------
@@ -71,7 +72,7 @@ def use_folder() -> Path:
     else:
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         base = Path(caches) / "attention-dynamics" / "numba"
-    # A child process finds the folder itself in $NUMBA_CACHE_DIR.
+    # In a child process, $NUMBA_CACHE_DIR is already the folder itself.
     folder = base if base.name == name else base / name
     if not _takes_files(folder):
         _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="numba-"))
@@ -114,13 +115,13 @@ def _readable(load: Callable, nothing: Any) -> Callable:
 
 
 def _load_index(self: IndexDataCacheFile) -> dict:
-    """Return numba's index of a cache, a dict; empty if it cannot be read."""
+    """Return numba's index of a cache, or an empty dict if it cannot be read."""
     found = _readable(_numbas_load_index, {})(self)
     return found if isinstance(found, dict) else {}
 
 
 def _save_overload(self: Cache, sig: Any, data: Any) -> None:
-    """Let numba keep a compiled function; if it cannot, say so, once in a process."""
+    """Let numba store a compiled function. If it cannot, say so once per process."""
     try:
         _numbas_save_overload(self, sig, data)
     except OSError as error:

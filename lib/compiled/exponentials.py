@@ -1,6 +1,6 @@
 """Exponentials and logarithms of the compiled loops.
 
-They take arrays or single numbers.
+The functions take arrays or single numbers.
 """
 
 import math
@@ -12,29 +12,29 @@ import numpy as np
 from lib.compiled import vectors
 from lib.compiled.status import LOG_LONGEST
 
-# Adding this to a number and subtracting it again rounds the number to a whole one.
+# Adding this to a number and subtracting it again rounds the number to an integer.
 ROUNDING = 1.5 * 2.0**52
 
 
 @numba.njit(fastmath={"contract"}, forceinline=True)
 def exp_of(x: Any) -> Any:
-    """Compute e^x within 2 units in the last place.
+    """Compute e^x with an error of at most 2 units in the last place.
 
     Parameters
     ----------
     x : float or Vector
-        A number, or WIDTH of them side by side, at most LOG_LONGEST.
+        A number of at most LOG_LONGEST, or WIDTH such numbers side by side.
 
     Returns
     -------
     float or Vector
-        e^x; 0 for x below -708, and for NaN.
+        e^x; 0 if x is below -708 or NaN.
 
     Notes
     -----
-    e^x = 2^k e^r with k = round(x / log 2) and |r| <= log(2)/2; e^r is computed by its
-    Taylor polynomial. Unlike the C library's exp, this code fills vector registers. The
-    library's exp would take half of the time of an iteration.
+    e^x = 2^k e^r with k = round(x / log 2) and |r| <= log(2)/2, and e^r is computed by
+    a Taylor polynomial. Unlike the exp of the C library, this code fills vector
+    registers. The exp of the C library would take half of the time of an iteration.
     """
     inside = x >= -708.0
     bounded = vectors.where(inside, x, -708.0)
@@ -66,7 +66,7 @@ def exp(x: np.ndarray, out: np.ndarray) -> None:
     x : ndarray (m,)
         Numbers, each at most LOG_LONGEST.
     out : ndarray (m,)
-        Filled with e^x, with 0 for NaN.
+        Filled with e^x, or with 0 if x is NaN.
     """
     for i in range(x.size):
         out[i] = exp_of(x[i])
@@ -76,10 +76,10 @@ def exp(x: np.ndarray, out: np.ndarray) -> None:
 def _log(x: np.ndarray, factor: float, out: np.ndarray) -> None:
     """Fill `out` (m,) with factor times log|x|.
 
-    Here x (m,) is finite. The log is exact to 2 units in the last place. It is -inf for
-    |x| below 1e-300, and for NaN.
-    Write |x| = 2^k m with m in [0.7, 1.42). Then log m = 2 atanh(s) with s = (m - 1)/(m
-    + 1) and |s| < 0.176, computed by its series.
+    Here x (m,) has no infinite entries. The log is accurate to 2 units in the last
+    place. It is -inf if |x| is below 1e-300, or if x is NaN. Write |x| = 2^k m with m
+    in [0.7, 1.42). Then log m = 2 atanh(s) with s = (m - 1)/(m + 1) and |s| < 0.176,
+    which is computed by a power series.
     """
     for i in range(x.size):
         size = abs(x[i])
@@ -98,7 +98,7 @@ def _log(x: np.ndarray, factor: float, out: np.ndarray) -> None:
         p = p * s2 + 1 / 7.0
         p = p * s2 + 1 / 5.0
         p = p * s2 + 1 / 3.0
-        # k log 2, with log 2 split into two numbers for more digits.
+        # Adds k log 2, with log 2 split into two numbers for more digits.
         tail = 2.0 * s * s2 * p + np.float64(k) * 1.90821492927058770002e-10
         value = factor * ((2.0 * s + tail) + np.float64(k) * 6.93147180369123816490e-01)
         out[i] = value if size >= 1e-300 else -math.inf
@@ -116,8 +116,9 @@ def log_expm1(log_x: float) -> float:
     Returns
     -------
     float
-        log(e^x - 1). If x is below e^-37, it is `log_x` itself, since both round to the
-        same float there. It is infinite if x is above 709, where e^x overflows.
+        log(e^x - 1). If x is below e^-37, the result is `log_x` itself, since there
+        log(e^x - 1) and log x round to the same float. If x is above 709, the result is
+        infinite, since e^x overflows.
     """
     if log_x < -37.0:
         return log_x
@@ -126,7 +127,7 @@ def log_expm1(log_x: float) -> float:
 
 @numba.njit
 def log1p_exp(x: float) -> float:
-    """Compute log(1 + e^x) without overflow: the logistic loss of -x.
+    """Compute log(1 + e^x), the logistic loss of -x, without overflow.
 
     Parameters
     ----------
@@ -173,23 +174,25 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     x : ndarray (m,)
         Finite numbers.
     exponent : float
-        The exponent, finite and above 0.
+        The exponent, finite and positive.
     work : ndarray (m,)
         Work space.
     out : ndarray (m,)
-        Filled with the powers, unless the largest has a logarithm above LOG_LONGEST.
+        Filled with the powers, unless the logarithm of the largest power exceeds
+        LOG_LONGEST.
 
     Returns
     -------
     float
-        The logarithm of the largest power; -inf if x is zero or empty. NaN entries do
-        not count.
+        The logarithm of the largest power; -inf if x is zero or empty. Entries that are
+        NaN are ignored.
 
     Notes
     -----
-    For the exponents 0.5, 1, 1.5 and 2 it uses square roots and products. Otherwise it
-    computes e^(exponent log|x|), whose relative error is at most about
-    max(1, exponent |log x|) 2^-52; there |x| below 1e-300 counts as zero.
+    For the exponents 0.5, 1, 1.5 and 2, the function uses square roots and products.
+    For all other exponents it computes e^(exponent log|x|), whose relative error is at
+    most about max(1, exponent |log x|) 2^-52. For these exponents, |x| below 1e-300
+    counts as zero.
     """
     if exponent == 0.5 or exponent == 1.0 or exponent == 1.5 or exponent == 2.0:
         largest = 0.0

@@ -1,9 +1,9 @@
-"""Products with symmetric Gram matrices: no iteration can be cheaper than these.
+"""Products with symmetric Gram matrices; no iteration is cheaper than such a product.
 
 The matrix K contains the inner products of the outer products v_{it} w_i^T: K_{it,js} =
-<v_{it}, v_{js}> <w_i, w_j>. For few tokens it is formed once. For many tokens it is not
-formed. Then b_i = sum_t c_{it} v_{it} and h_i = sum_j <w_i, w_j> b_j are computed, and
-the product is (K c)_{it} = <v_{it}, h_i>.
+<v_{it}, v_{js}> <w_i, w_j>. For few tokens, K is formed once. For many tokens, K is
+never formed. Then the kernel computes b_i = sum_t c_{it} v_{it} and h_i = sum_j <w_i,
+w_j> b_j, and the product is (K c)_{it} = <v_{it}, h_i>.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,8 @@ _REORDER = {"reassoc", "contract", "nsz"}
 def zeros(rows: int, columns: int) -> np.ndarray:
     """Return an array of zeros that begins at the start of a cache line.
 
-    So no load of a vector register crosses the boundary of two cache lines.
+    Because of this alignment, no load of a vector register crosses the boundary between
+    two cache lines.
 
     Parameters
     ----------
@@ -40,22 +41,23 @@ def zeros(rows: int, columns: int) -> np.ndarray:
 
 
 def pack(K: np.ndarray, n: int) -> np.ndarray:
-    """Reorder Gram matrices for the loop: by token first, instead of by sample first.
+    """Reorder Gram matrices for the loop: by token first instead of by sample first.
 
     Parameters
     ----------
     K : ndarray (data, m, m)
-        Gram matrices with m = n S rows, S of each sample, ordered by sample first, then
-        by token. If the matrices are not formed, K has fewer than m columns.
+        Gram matrices with m = n S rows, where S rows belong to each sample. The rows
+        are ordered by sample first, then by token. If the matrices are not formed, K
+        has fewer than m columns.
     n : int
         Number of samples.
 
     Returns
     -------
     ndarray (data, m', m')
-        The same matrices, ordered by token first. m' is m rounded up to a multiple of
-        WIDTH; the additional entries are zero. It is (data, m', 0) if the matrices are
-        not formed.
+        The same matrices, ordered by token first. Here m' is m rounded up to a multiple
+        of WIDTH, and the additional entries are zero. If the matrices are not formed,
+        the shape is (data, m', 0).
     """
     data, m = K.shape[:2]
     padded = -(-m // WIDTH) * WIDTH
@@ -72,7 +74,7 @@ def pack(K: np.ndarray, n: int) -> np.ndarray:
 def _multiply_rows(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
     """Set out = K[s] c, eight rows at a time, for K (data, m, m) and c (m,).
 
-    Only m that are multiples of eight are treated, as `pack` makes them.
+    m must be a multiple of eight, as it is in the matrices from `pack`.
     """
     m = c.size
     for i in range(0, m - m % 8, 8):
@@ -149,25 +151,28 @@ def multiply(K: np.ndarray, s: int, c: np.ndarray, out: np.ndarray) -> None:
     """
     if c.size <= FITS:
         _multiply_rows(K, s, c, out)
-    else:  # memory is slower than arithmetic: read only half of the matrix
+    else:  # memory is slower than arithmetic, so read only half of the matrix
         _multiply_triangle(K, s, c, out)
 
 
 class Factors(NamedTuple):
-    """The arrays for a product without the matrix; empty if the matrix is formed.
+    """The arrays for products without the Gram matrix; empty if the matrix is formed.
 
     Parameters
     ----------
     v : ndarray (data, n, S, r)
         The vectors v_{it}, S of them in each sample.
     w : ndarray (data, n, q)
-        The vector w_i of each sample, which all its v_{it} are multiplied with.
+        The vector w_i of each sample, the second factor of all outer products v_{it}
+        w_i^T of this sample.
     pairs : ndarray (data, n, n)
-        The inner products of the w_i, or (data, n, 0) if products with w cost less.
+        The inner products of the w_i. If products with w cost less, the shape is (data,
+        n, 0).
     first : ndarray of int (data, m)
         For each vector, the index of the first vector of its sample that equals it, in
-        the order of the loop (by token first). It is (data, 0) if no two vectors are
-        equal. With it, equal vectors get the same entry of the product, to the bit.
+        the order of the loop (by token first). Because of this array, equal vectors get
+        bitwise equal entries of the product. If no two vectors are equal, the shape is
+        (data, 0).
     """
 
     v: np.ndarray
@@ -180,7 +185,8 @@ class Factors(NamedTuple):
 def _sum_of_sample(v: np.ndarray, s: int, c: np.ndarray, b: np.ndarray) -> None:
     """Fill b[i] = sum_t c[t n + i] v[s, i, t], four tokens at a time.
 
-    Here v is (data, n, S, r), c has n S entries or more, and b is (n, r).
+    Here v has the shape (data, n, S, r), c has at least n S entries, and b has the
+    shape (n, r).
     """
     n, S, r = v.shape[1:]
     b[:] = 0.0
@@ -210,8 +216,8 @@ def _products_with_sample(
 ) -> None:
     """Fill out[t n + i] = <v[s, i, t], h[i]>, four tokens at a time.
 
-    Here v is (data, n, S, r) and h (n, r). Entries of `out` from n S on stay as they
-    are.
+    Here v has the shape (data, n, S, r), and h has the shape (n, r). Entries of `out`
+    from index n S on stay as they are.
     """
     n, S, r = v.shape[1:]
     for i in range(n):
@@ -246,7 +252,7 @@ def _products_with_sample(
 def multiply_factored(
     factors: tuple, s: int, c: np.ndarray, out: np.ndarray, room: tuple
 ) -> None:
-    """Multiply by a Gram matrix that is not formed: out = K[s] c.
+    """Set out = K[s] c for a Gram matrix that is not formed.
 
     Parameters
     ----------
@@ -255,9 +261,9 @@ def multiply_factored(
     s : int
         The index of the data set.
     c : ndarray (m,)
-        The coefficients, by token first; entries of the padding are not used.
+        The coefficients, ordered by token first. Entries of the padding are not used.
     out : ndarray (m,)
-        Filled with the product; entries of the padding stay as they are.
+        Filled with the product. Entries of the padding stay as they are.
     room : tuple of ndarray
         The work space that `room_for` returns: b and h (n, r), and w^T b (q, r).
     """
@@ -286,7 +292,7 @@ def room_for(factors: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Returns
     -------
     tuple of ndarray
-        b and h (n, r), and w^T b (q, r), not initialised.
+        Uninitialised arrays for b and h (n, r), and for w^T b (q, r).
     """
     n = factors[0].shape[1]
     r = factors[0].shape[3]

@@ -1,9 +1,9 @@
 """The softmax of many samples at once, compiled: `lib.attention.slopes` on lanes.
 
-Lane r n + i of an array (T, lanes) is sample i of run r, so that one instruction serves
-many samples while a loop goes over the tokens. Lanes are padded with zeros to whole
-vector registers. So all lanes are computed in the same way, and a run has the same bits
-whichever other runs are trained with it.
+Lane r n + i of an array (T, lanes) holds sample i of run r, so that one instruction
+serves many samples while a loop goes over the tokens. The lanes are padded with zeros
+to whole vector registers. So all lanes are computed in the same way, and the results of
+a run are bitwise the same whichever other runs are trained along with it.
 """
 
 import math
@@ -19,20 +19,20 @@ from lib.compiled.vectors import WIDTH, copy, load, store, where
 _REORDER = {"reassoc", "contract", "nsz"}
 
 # Rows of the work space `lane` (WORK_ROWS, lanes): what `slopes` computes per sample.
-LEVEL = 0  # score of the token with the largest logit
-ANCHOR = 1  # largest log weight of a token of another score, relative to that token
-MEAN_D = 2  # mean of score - LEVEL under the softmax, without the factor e^ANCHOR
+LEVEL = 0  # score of the selected token, the token with the largest logit
+ANCHOR = 1  # largest log weight of tokens with another score, minus the selected one's
+MEAN_D = 2  # softmax mean of score - LEVEL, without the factor e^ANCHOR
 ANSWER = 3  # f = LEVEL + e^ANCHOR MEAN_D, the mean score
 SMALL = 4  # e^ANCHOR
-OVER_Z = 5  # one over the sum of the weights
+OVER_Z = 5  # 1 divided by the sum of the weights
 LOG_SLOPE = 6  # log |l'(f)|
-LOG_C = 7  # log of the factors of a sample's c other than p and f - score
-LOG_PUSH = 8  # log of the factors of a sample's push other than p
+LOG_C = 7  # log of the factors of a sample's c, without p and f - score
+LOG_PUSH = 8  # log of the factors of a sample's push, without p
 WORK_ROWS = 9
-# The margin of a masked token. Its weight e^-FAR is zero beside every other weight. FAR
-# is finite, so that no loop subtracts infinities. A masked token is a copy of the opt
-# token, so that it has the same score, and its margin never moves. So this code needs
-# no special case for masks.
+# The margin of a masked token. The weight e^-FAR of such a token is zero compared with
+# every other weight. FAR is finite, so that no loop subtracts infinities. A masked
+# token is a copy of the opt token, so that it has the same score and its margin never
+# changes. So this code needs no special case for masks.
 FAR = 1e300
 
 
@@ -42,15 +42,16 @@ class _Lanes(NamedTuple):
     Parameters
     ----------
     margins, c : ndarray (T-1, lanes)
-        The margins, logit of the opt token minus logit of token t, and the coefficients
-        c = -dL/dmargins, which give minus the gradient by W.
+        The margins (the logit of the opt token minus the logit of token t), and the
+        coefficients c = -dL/dmargins, from which minus the gradient with respect to W
+        is computed.
     scores, push : ndarray (T, lanes)
-        The scores, and the coefficients push = -dL/dscores, which give minus the
-        gradient by the head.
+        The scores, and the coefficients push = -dL/dscores, from which minus the
+        gradient with respect to the head is computed.
     w : ndarray (T, lanes)
         Work space: the weights.
     lane : ndarray (WORK_ROWS, lanes)
-        Work space, which `log_gap` reads too.
+        Work space, which `log_gap` also reads.
     """
 
     margins: np.ndarray
@@ -70,7 +71,7 @@ def empty_lanes(T: int, samples: int) -> _Lanes:
     T : int
         Number of tokens.
     samples : int
-        Number of samples, of all runs together.
+        Total number of samples of all runs.
 
     Returns
     -------
@@ -94,7 +95,8 @@ def slopes(
     """Compute `lib.attention.slopes` of many runs: fill `c` and `push` of the lanes.
 
     c = -dL/dmargins = |l'(f)| p (f - score) / n, and push = -dL/dscores = |l'(f)| p /
-    n. Both are divided by their scales, whose logs go to `scales`.
+    n. In each run, c and push are divided by scales, whose logs are written to
+    `scales`.
 
     Parameters
     ----------
@@ -103,9 +105,9 @@ def slopes(
     n : int
         Number of samples of a run.
     logistic : bool
-        Whether the loss is the logistic one.
+        Whether the loss is the logistic one, not the exponential one.
     head_fixed : bool
-        Whether the head stays fixed; then `push` is left as it is.
+        Whether the head stays fixed. If it does, `push` is left as it is.
     scales : ndarray (2, runs)
         Filled with the logs of the factors by which c and push were divided. A log of
         -inf means that c is zero and was not divided.
@@ -117,7 +119,8 @@ def slopes(
     if logistic:
         for i in range(lanes):
             lane[LOG_SLOPE, i] = -exponentials.log1p_exp(lane[ANSWER, i])
-    # First divide c and push by their scales, which a normalised step never needs.
+    # First divide c and push by their scales. A normalised step never needs these
+    # scales.
     for i in range(lanes):
         lane[LOG_C, i] = lane[LOG_SLOPE, i] + lane[ANCHOR, i]
         lane[LOG_PUSH, i] = lane[LOG_SLOPE, i]
@@ -135,12 +138,13 @@ def _weigh(
 ) -> None:
     """Compute softmax weights, their sums and the mean score of WIDTH lanes.
 
-    The lanes begin at `first`. It fills w, the rows LEVEL to OVER_Z of `lane`, which do
-    not depend on the loss, and LOG_SLOPE with that of the exponential loss.
+    The lanes begin at `first`. The function fills w and the rows LEVEL to OVER_Z of
+    `lane`, which do not depend on the loss. It also fills the row LOG_SLOPE, for the
+    exponential loss.
     """
     T = len(scores)
-    # The token with the largest logit, and its score. Token 0 is the reference, whose
-    # logit is 0.
+    # Find the token with the largest logit, and its score. Token 0 is the reference,
+    # whose logit is 0.
     score = load(scores, 0, first)
     top = score * 0.0
     level = score
@@ -149,15 +153,16 @@ def _weigh(
         larger = logit > top
         level = where(larger, load(scores, t, first), level)
         top = where(larger, logit, top)
-    # The largest log weight among tokens of another score. It is factored out of all
-    # small numbers, so that the direction of the gradient keeps its digits even if the
-    # weights themselves underflow.
+    # Find the largest log weight among tokens with another score. Its exponential is
+    # factored out of all small numbers, so that the direction of the gradient keeps its
+    # digits even if the weights themselves underflow.
     anchor = where(score == level, -math.inf, 0.0 - top)
     for t in range(1, T):
         log_weight = 0.0 - load(margins, t - 1, first) - top
         log_weight = where(load(scores, t, first) == level, -math.inf, log_weight)
         anchor = where(log_weight > anchor, log_weight, anchor)
-    # The weights and their sums. Tokens of another score lack the factor e^anchor.
+    # Compute the weights and their sums. The stored weights of tokens with another
+    # score lack the factor e^anchor.
     lag = score - level
     weight = exponentials.exp_of(0.0 - top - where(lag == 0.0, 0.0, anchor))
     store(w, 0, first, weight)
@@ -197,7 +202,7 @@ def _pull(
 ) -> None:
     """Fill c with |l'| p (f - score) / n, divided by its scale.
 
-    It fills the WIDTH lanes from `first` on.
+    The function fills the WIDTH lanes from `first` on.
     """
     level = load(lane, LEVEL, first)
     mean_D = load(lane, MEAN_D, first)
@@ -222,7 +227,7 @@ def _push(
 ) -> None:
     """Fill push with |l'| p / n, the coefficients of the head, divided by its scale.
 
-    It fills the WIDTH lanes from `first` on.
+    The function fills the WIDTH lanes from `first` on.
     """
     level = load(lane, LEVEL, first)
     small = load(lane, SMALL, first)
@@ -240,8 +245,8 @@ def _take_out_scales(
 ) -> None:
     """Subtract each run's largest log from its lanes, unless it is -inf.
 
-    The logs are in row `row` of `lane`, those of run r in the n lanes from r n on. The
-    largest log of each run goes to scales[which], also if it is -inf.
+    The logs are in row `row` of `lane`, and those of run r are in the n lanes from r n
+    on. The largest log of each run is written to scales[which], even if it is -inf.
     """
     for r in range(scales.shape[1]):
         largest = -math.inf
@@ -267,13 +272,13 @@ def log_gap(
     first : int
         First lane of the run.
     n : int
-        Number of its samples.
+        Number of samples of the run.
     work : _Lanes
-        The lanes, after `slopes`.
+        The lanes, after `slopes` has filled them.
     logistic : bool
-        Whether the loss is the logistic one.
+        Whether the loss is the logistic one, not the exponential one.
     head_fixed : bool
-        Whether the head stays fixed. L* is 0 when the head is trained.
+        Whether the head stays fixed. If the head is trained, L* is 0.
 
     Returns
     -------
@@ -326,18 +331,19 @@ def _log_loss(f: float, logistic: bool) -> float:
 
 @numba.njit(forceinline=True)
 def gather(r: int, n: int, lanes: np.ndarray, flat: np.ndarray) -> None:
-    """Copy the lanes of one run, one after the other.
+    """Copy the lanes of one run into a flat array.
 
     Parameters
     ----------
     r : int
         The run.
     n : int
-        Number of its samples.
+        Number of samples of the run.
     lanes : ndarray (T, lanes)
         Lanes of all runs.
     flat : ndarray (T n + padding,)
-        Filled with the lanes of run r, by token first; the padding stays as it is.
+        Filled with the lanes of run r, ordered by token first. The padding stays as it
+        is.
     """
     T, width = lanes.shape
     for t in range(T):
@@ -354,11 +360,11 @@ def scatter(r: int, n: int, flat: np.ndarray, lanes: np.ndarray) -> None:
     r : int
         The run.
     n : int
-        Number of its samples.
+        Number of samples of the run.
     flat : ndarray (runs, T n + padding)
-        Every run's lanes, one after the other.
+        The flat array of every run, as `gather` fills it.
     lanes : ndarray (T, lanes)
-        Lanes of all runs, of which those of run r are filled.
+        Lanes of all runs, of which the lanes of run r are filled.
     """
     (T, width) = lanes.shape
     m = flat.shape[1]
@@ -371,7 +377,7 @@ def scatter(r: int, n: int, flat: np.ndarray, lanes: np.ndarray) -> None:
 
 @numba.njit
 def by_sample(lanes: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
-    """Copy the lanes of one run, reordered by sample first.
+    """Copy the lanes of one run, and order them by sample first.
 
     Parameters
     ----------
@@ -380,7 +386,7 @@ def by_sample(lanes: np.ndarray, first: int, n: int, out: np.ndarray) -> None:
     first : int
         First lane of the run.
     n : int
-        Number of its samples.
+        Number of samples of the run.
     out : ndarray (n, T)
         Filled with the lanes of the run.
     """

@@ -2,5 +2,5 @@
 
 COMPLETED, STALLED, DIVERGED = range(3)
 NAMES = ("completed", "stalled", "diverged")  # by code
-# The log of the largest step, entry or slope of the loss that counts as finite.
+# A step, an entry or a slope of the loss counts as finite if its log is at most this.
 LOG_LONGEST = 600.0

@@ -1,9 +1,9 @@
-"""Compiled functions on all cores, in threads that Ctrl-C can end.
+"""Run compiled functions on all cores, in threads that Ctrl-C can end.
 
 numba's own parallel loops run inside one call. Ctrl-C has to wait for the end of this
-call, and a process that has used such loops cannot fork. Here Python threads make one
-call per core, without the interpreter's lock, while the main thread can react to
-Ctrl-C.
+call, and a process that has used such loops cannot fork. Here, Python threads make one
+call per core without holding the interpreter's lock, so that the main thread can react
+to Ctrl-C.
 """
 
 import os
@@ -17,14 +17,14 @@ import numpy as np
 
 from lib import progress
 
-# The entries of the array by which a running call and the main thread tell each other
-# something: whether to stop, the step that the call has reached, and its last step.
+# The entries of the array through which a running call and the main thread communicate:
+# whether to stop, the step that the call has reached, and its last step.
 STOP, STEP, LAST = range(3)
 LOOK = 0.5  # seconds between two updates of the bar, once it is shown
 
 
 def new_signals(calls: int = 1) -> np.ndarray:
-    """Return new signals for a number of calls.
+    """Make the arrays of signals for a number of calls.
 
     Parameters
     ----------
@@ -34,7 +34,8 @@ def new_signals(calls: int = 1) -> np.ndarray:
     Returns
     -------
     ndarray of int (calls, 3)
-        Zeros. A row belongs to one call; its entries are STOP, STEP and LAST.
+        An array of zeros. Each row belongs to one call; its entries are STOP, STEP and
+        LAST.
 
     Examples
     --------
@@ -42,8 +43,8 @@ def new_signals(calls: int = 1) -> np.ndarray:
     >>> threads.new_signals(2).shape
     (2, 3)
     """
-    # Rows of 128 bytes: otherwise cores would pass a shared cache line back and forth
-    # at each step.
+    # Rows of 128 bytes keep the calls apart. Otherwise, cores would pass a shared cache
+    # line back and forth at each step.
     return np.zeros((calls, 16), np.int64)[:, :3]
 
 
@@ -53,7 +54,7 @@ def count() -> int:
     Returns
     -------
     int
-        $NUMBA_NUM_THREADS, by default the number of cores that the process may use.
+        $NUMBA_NUM_THREADS; by default, the number of cores that the process may use.
 
     Examples
     --------
@@ -66,11 +67,11 @@ def count() -> int:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return the threads. Starting them takes as long as many steps, so do it once."""
+    """Return a pool of threads. Starting it takes long, so it is done only once."""
     return ThreadPoolExecutor(threads)
 
 
-# After a fork, the child has only the thread that forked. So it starts new threads.
+# After a fork, the child has only the thread that forked. So it must start new threads.
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
@@ -82,12 +83,13 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     ----------
     kernel : numba dispatcher
         A function compiled with ``nogil=True``. Its last argument is `signals`, an
-        array (3,) of int. The function returns soon after ``signals[STOP]`` is set to
-        one. It may write its step into ``signals[STEP]`` and its last one into
-        ``signals[LAST]``, from which a bar is drawn after ten seconds.
+        array (3,) of int. The function must return soon after ``signals[STOP]`` is set
+        to one. It may write its current step into ``signals[STEP]`` and its last step
+        into ``signals[LAST]``. From these two, a progress bar is drawn after ten
+        seconds.
     calls : sequence of tuple
-        The arguments of each call, without `signals`. All calls must have the same
-        types.
+        The arguments of each call, without `signals`. The arguments must have the same
+        types in all calls.
 
     Returns
     -------
@@ -97,8 +99,8 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     Raises
     ------
     KeyboardInterrupt
-        At Ctrl-C, after every running call has returned; the others are not started. An
-        exception of a call is raised in the same way.
+        At Ctrl-C, after every running call has returned. Calls that have not begun are
+        not started. An exception in a call is raised in the same way.
 
     Examples
     --------
@@ -113,7 +115,7 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
     if not calls:
         return []
     signals = new_signals(len(calls))
-    # Compile in this thread, so that Ctrl-C works during compilation too.
+    # Compile in this thread, so that Ctrl-C also works during compilation.
     first = (*calls[0], signals[0])
     kernel.compile(tuple(numba.typeof(argument) for argument in first))
     pool = _pool(count())
@@ -137,7 +139,8 @@ def call_each(kernel: Any, calls: Sequence[tuple]) -> list[Any]:
 def _show(running: list[Future], signals: np.ndarray) -> None:
     """Show a bar until all calls have returned, or one of them has failed.
 
-    `signals` is (calls, 3). Calls that have not begun count as long as the longest.
+    `signals` has the shape (calls, 3). A call that has not begun is assumed to have as
+    many steps as the longest one that has begun.
     """
     with progress.bar(0, delay=0.0) as bar:
         while wait(running, LOOK, FIRST_EXCEPTION).not_done:

@@ -1,14 +1,16 @@
-"""Vectors of WIDTH numbers as values of compiled code.
+"""Vectors of WIDTH numbers, as values in compiled code.
 
-One instruction serves WIDTH lanes. numba's loops over arrays fill vector registers only
-if LLVM can prove, or test at the start of every loop, that no two arrays overlap. Our
-loops are so short that these tests would take longer than the arithmetic. Arithmetic,
-comparisons, `where`, `load` and `store` act on each lane as they act on single numbers.
+One instruction serves WIDTH lanes. In numba's loops over arrays, vector registers are
+filled only if LLVM can prove that no two arrays overlap, or tests this at the start of
+every loop. Our loops are so short that these tests would take longer than the
+arithmetic. Arithmetic, comparisons, `where`, `load` and `store` act on each lane as
+they act on single numbers.
 
 This file is worth its length. With plain loops instead, the softmax kernel gave the
-same numbers to 12 digits, but took 3 to 7 times as long (one thread, a loaded machine;
-microseconds a step: a single run 48 against 9 to 16, a hundred runs 7.2 to 7.7 against
-1.1 to 1.7, joint training 4.0 to 4.6 against 0.8 to 1.0).
+same numbers to 12 digits, but took 3 to 7 times as long as with this file. On one
+thread of a loaded machine, a step of a single run took 48 microseconds with plain loops
+and 9 to 16 with this file. For a hundred runs it took 7.2 to 7.7 against 1.1 to 1.7
+microseconds, and in joint training 4.0 to 4.6 against 0.8 to 1.0.
 """
 
 import operator
@@ -29,15 +31,15 @@ from lib.compiled.gram import WIDTH
 
 
 class _Lanes(types.Type):
-    """WIDTH numbers, or WIDTH truth values, side by side."""
+    """The type of WIDTH numbers, or WIDTH booleans, side by side."""
 
     def __init__(self, name: str, element: ir.Type) -> None:
         self.llvm = ir.VectorType(element, WIDTH)
         super().__init__(name)
 
 
-# A type checker thinks that `intrinsic` returns the decorated function unchanged, with
-# its argument `typing`; so we hide its type.
+# A type checker assumes that `intrinsic` returns the decorated function unchanged, with
+# the argument `typing`. So we hide the type of `intrinsic`.
 _intrinsic: Any = intrinsic
 NUMBERS = _Lanes("Vector", ir.DoubleType())
 TRUTHS = _Lanes("Mask", ir.IntType(1))
@@ -62,7 +64,8 @@ def _spread(builder: Any, value: Any):
 def _define(operation: Callable, instruction: Callable, result: _Lanes) -> None:
     """Define an operator of Python for vectors, by an instruction of LLVM.
 
-    Its operands are two vectors, or a vector and a number; `result` is its type.
+    The operands are two vectors, or a vector and a number. `result` is the type of the
+    result.
     """
 
     @type_callable(operation)
@@ -99,7 +102,7 @@ _define(operator.eq, lambda builder, a, b: builder.fcmp_ordered("==", a, b), TRU
 
 @_intrinsic
 def where(typing: Any, mask: Any, a: Any, b: Any) -> tuple:
-    """Choose a where the mask is true, and b elsewhere.
+    """Choose a in the lanes in which the mask is true, and b in all other lanes.
 
     Parameters
     ----------
@@ -108,8 +111,8 @@ def where(typing: Any, mask: Any, a: Any, b: Any) -> tuple:
     mask : Mask or bool
         Where to choose a.
     a, b : Vector or float
-        The numbers to choose from. With a Mask each is a vector, or a number for all
-        lanes; with a bool both are single numbers.
+        The numbers to choose from. If `mask` is a Mask, each of a and b is a vector, or
+        a number for all lanes. If `mask` is a bool, a and b are single numbers.
 
     Returns
     -------
@@ -200,7 +203,7 @@ def copy(
     typing : Any
         numba's typing context, which a caller does not pass.
     count : int
-        How many numbers, at most WIDTH.
+        How many numbers to copy, at most WIDTH.
     source, target : ndarray of float64
         C-contiguous arrays. No check prevents a copy beyond their ends.
     start, to : int
@@ -208,8 +211,8 @@ def copy(
 
     Notes
     -----
-    It uses masked instructions. For such short slices, a loop would take longer than
-    the copy itself.
+    The copy uses masked instructions. For such short slices, a loop would take longer
+    than the copy itself.
     """
 
     def lower(context: Any, builder: Any, signature: Any, values: Any):
@@ -243,7 +246,7 @@ def copy(
 
 @_intrinsic
 def power_of_two(typing: Any, shifted: Any) -> tuple:
-    """Compute 2^k from k + 1.5 2^52, whose last bits are those of k.
+    """Compute 2^k from k + 1.5 2^52, whose last bits are the bits of k.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Real data sets, found in a fixed order and checked row by row; stand-ins.
+"""Real data sets, which are checked row by row, and small stand-ins for them.
 
-Open `places` first.
+Open `places` first, which finds the data sets.
 """

@@ -1,6 +1,6 @@
-"""Real image sets as uint8 tensors, checked row by row.
+"""Real image data sets as uint8 tensors, which are checked row by row.
 
-`places` says in which order the places are searched for a set.
+`places` says in which order the places are searched for a data set.
 """
 
 import io
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ImageSet(Shapes):
-    """One split of an image set.
+    """One split of an image data set.
 
     Parameters
     ----------
     images : Tensor of uint8 (N, C, H, W)
         The images.
     labels : Tensor of int64 (N,)
-        Their labels, below `classes`.
+        The labels of the images, from 0 to `classes` - 1.
     classes : int
         Number of classes.
     """
@@ -44,14 +44,16 @@ class ImageSet(Shapes):
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
     def standardise(self) -> "Standardise":
-        """Return the map x -> (x / 255 - mean) / std per channel of this split.
+        """Return the map x -> (x / 255 - mean) / std, with mean and std of this split.
 
         Returns
         -------
         Standardise
-            The map. Its std is the sample standard deviation over all pixels of all
-            images, with the number of pixels minus one. A channel of one value has std
-            0, and the map gives NaN or infinity there.
+            The map. Each channel has its own mean and std. The std is the sample
+            standard deviation over all pixels of all images, in which the sum of
+            squares is divided by the number of pixels minus one. If all pixels of a
+            channel have the same value, the std is 0, and the map gives NaN or
+            infinity.
         """
         import torch
 
@@ -63,12 +65,12 @@ class ImageSet(Shapes):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Standardise(Shapes):
-    """The map x -> (x / 255 - mean) / std per channel, of images.
+    """The map x -> (x / 255 - mean) / std of images, with mean and std per channel.
 
     Parameters
     ----------
     moments : Tensor of float32 (C, 2, 1, 1)
-        Standard deviation and mean of each channel.
+        The standard deviation and the mean of each channel.
     """
 
     moments: "torch.Tensor"
@@ -93,31 +95,35 @@ class Standardise(Shapes):
 def load(
     name: str, split: str, *, demo: bool = False, rows: int | None = None
 ) -> ImageSet:
-    """Load one split of an image set.
+    """Load one split of an image data set.
 
     Parameters
     ----------
     name : {"mnist", "cifar10"}
-        The set.
+        The name of the data set.
     split : {"train", "test"}
         The split.
     demo : bool, default False
-        Whether not to use the hub: if there is no local copy, the stand-in is loaded.
+        Whether to load without the hub. If there is no local copy, a stand-in is
+        loaded.
     rows : int, optional
-        Load no more than the first `rows` images, at least 1. Default: all.
+        The largest number of images to load, counted from the first one; at least 1.
+        Default: all.
 
     Returns
     -------
     ImageSet
-        The split. The images of "mnist" have one channel of 28 x 28 pixels, those of
-        "cifar10" three of 32 x 32; a stand-in may have other sizes.
+        The split. The images of "mnist" have one channel of 28 x 28 pixels, and the
+        images of "cifar10" have three channels of 32 x 32 pixels. A stand-in may have
+        other sizes.
 
     Raises
     ------
     ValueError
-        If the set or the split is unknown, or if a file or an image cannot be used.
+        If the data set or the split is unknown, or if a file or an image cannot be
+        used.
     FileNotFoundError
-        If the set is at none of the places. The message says how to fetch it.
+        If the data set is at none of the places. The message says how to fetch it.
     """
     import torch
 
@@ -132,9 +138,10 @@ def load(
 def _pixels(
     shape: Sequence[int], file: object, column: str, table: Any
 ) -> list[np.ndarray]:
-    """Return the images in `column` of a file's table, each uint8 (C, H, W).
+    """Return the images in a column of the table of a file, each uint8 (C, H, W).
 
-    Raises ValueError if the column has no images, or an image does not decode.
+    Raises ValueError if the column does not contain images, or if an image cannot be
+    decoded.
     """
     import datasets
 
@@ -157,8 +164,8 @@ def _pixels(
 def _decode(shape: Sequence[int], place: str, encoded: bytes | None) -> np.ndarray:
     """Decode one image to uint8 (C, H, W).
 
-    Raises ValueError, with the `place` of the image, if it does not decode, or if it
-    has another shape or other pixels than bytes.
+    Raises ValueError, with the `place` of the image, if the image cannot be decoded, if
+    its shape is not `shape`, or if its pixels are not bytes.
     """
     from PIL import Image
 

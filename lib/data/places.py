@@ -1,7 +1,7 @@
 """The places where real data sets are found.
 
-They are searched in this order: `$DATA_DIR/<name>`, `data/<name>`, then the hub at a
-pinned revision. A demo does not use the hub; it uses a small stand-in instead.
+The places are searched in this order: `$DATA_DIR/<name>`, `data/<name>`, and then the
+hub at a pinned revision. A demo uses a small stand-in instead of the hub.
 """
 
 import glob
@@ -22,17 +22,18 @@ from lib.data.stand_ins import STAND_INS
 from lib.files import ROOT, read_table
 
 SPLITS = ("train", "test")
-PROBE_SECONDS = 3.0  # the longest wait for the hub's whole first answer
-LARGEST_ANSWER = 2**22  # bytes of the answer, a list of files, that are read at most
+PROBE_SECONDS = 3.0  # the longest wait for the complete first answer of the hub
+LARGEST_ANSWER = 2**22  # read at most this many bytes of the answer, a list of files
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A set of images or texts, as sources.toml describes it.
+    """A data set of images or texts, as sources.toml describes it.
 
-    `columns` names the columns with the image, with the text, or with premise and
-    hypothesis. `label` names the column with the class. With a `threshold` it contains
-    a score instead, and the class is 1 if the score is at least `threshold`, else 0.
+    `columns` lists the names of the columns with the image, with the text, or with
+    premise and hypothesis. `label` is the name of the column with the class. If there
+    is a `threshold`, this column contains a score instead, and the class is 1 if the
+    score is at least `threshold`, and 0 otherwise.
     """
 
     name: str
@@ -49,15 +50,16 @@ class _Source:
     threshold: float | None = None
 
     def place(self, demo: bool) -> tuple[str, Path | None]:
-        """Return the first place that has the set.
+        """Return the first place that has the data set.
 
-        The result is the name of the place, "data_dir", "data", "hub" or "demo", and
-        the set's folder; the folder is None for the hub and the stand-in. Raises
-        FileNotFoundError if no place has the set, or if $DATA_DIR is set and has no
-        folder for it.
+        The result is the name of the place ("data_dir", "data", "hub" or "demo") and
+        the folder of the data set. For the hub and for a stand-in, the folder is None.
+        Raises FileNotFoundError if no place has the data set, or if $DATA_DIR is set
+        but has no folder for this data set.
         """
         if given := os.environ.get("DATA_DIR"):
-            # A relative path is tried from the working folder, then the repository.
+            # A relative path is tried from the working folder first, then from the
+            # repository.
             for path in (Path(given).expanduser().absolute(), ROOT / given):
                 if (path / self.name).is_dir():
                     return "data_dir", path / self.name
@@ -85,7 +87,7 @@ class _Source:
         return "hub", None
 
     def _missing(self, why: str) -> NoReturn:
-        """Raise FileNotFoundError, with the command that fetches the set."""
+        """Raise FileNotFoundError with the command that fetches the data set."""
         raise FileNotFoundError(
             f"{self.name} is missing: DATA_DIR is not set, data/{self.name} does not"
             f" exist and {why}; on a connected machine `hf download {self.repository}"
@@ -96,13 +98,13 @@ class _Source:
     def read(
         self, split: str, demo: bool, column: Callable, rows: int | None = None
     ) -> tuple[Sequence[Sequence], np.ndarray]:
-        """Read the columns and the labels of a split, or their first `rows` rows.
+        """Read the columns and the labels of a split, or only the first `rows` rows.
 
-        `column(file, name, table)` checks a column of a file and returns its values.
-        Returns one sequence of N values per column, and the labels, int64 (N,). Raises
-        FileNotFoundError if the set is at none of the places, or a file of a local copy
-        is missing, and ValueError if the split is unknown or a file or row cannot be
-        used.
+        `column(file, name, table)` checks a column of a file and returns the values of
+        the column. The result is one sequence of N values per column, and the labels,
+        int64 (N,). Raises FileNotFoundError if the data set is at none of the places or
+        if a file of a local copy is missing. Raises ValueError if the split is unknown,
+        or if a file or a row cannot be used.
         """
         if split not in SPLITS:
             raise ValueError(f"split must be one of {SPLITS}, not {split!r}")
@@ -131,9 +133,9 @@ class _Source:
     def _table(self, file: Path | str, split: str):
         """Return the table of a local file, or of a split on the hub.
 
-        It contains only the columns of the set and its labels. Raises ValueError if
-        the file cannot be read or lacks a column, and FileNotFoundError if a download
-        breaks off.
+        The table contains only the columns of the data set and the labels. Raises
+        ValueError if the file cannot be read or lacks a column, and FileNotFoundError
+        if a download breaks off.
         """
         import datasets
         from datasets.exceptions import DatasetGenerationError
@@ -170,8 +172,9 @@ class _Source:
     def _labels(self, file: object, values: list) -> list[int]:
         """Check the labels of a file, and return them as classes.
 
-        Scores become classes by the threshold. Raises ValueError for a label that is
-        not a number from 0 to `classes` - 1, and whole if there is no threshold.
+        Scores are converted to classes by the threshold. Raises ValueError if a label
+        is not a number from 0 to `classes` - 1, or if there is no threshold and a label
+        is not a whole number.
         """
         last = self.classes - 1
         threshold = self.threshold
@@ -203,7 +206,7 @@ def known(name: str, kind: str = "") -> _Source:
     name : str
         Name of the set.
     kind : {"", "image", "text"}, optional
-        The kind that the set must have. Default: any.
+        The kind that the data set must have. Default: any kind.
 
     Returns
     -------
@@ -213,7 +216,7 @@ def known(name: str, kind: str = "") -> _Source:
     Raises
     ------
     ValueError
-        If there is no set of this name and kind.
+        If there is no data set of this name and kind.
     """
     names = [key for key, source in SOURCES.items() if kind in source.kind]
     if name not in names:
@@ -224,30 +227,31 @@ def known(name: str, kind: str = "") -> _Source:
 
 
 def identity(name: str, *, demo: bool = False) -> dict:
-    """Return which data would be loaded: name, source, revision and rows.
+    """Describe which data would be loaded, by name, source, revision and rows.
 
     Parameters
     ----------
     name : str
         Name of the set.
     demo : bool, default False
-        Whether not to use the hub.
+        Whether to search without the hub.
 
     Returns
     -------
     dict
-        The keys are name, source, revision and rows. `source` is data_dir, data, hub or
-        demo. `revision` is the commit on the hub, or 16 hex digits of the SHA-256 of
-        local files or of a stand-in's rows. `rows` counts the rows of all splits
-        together. A stand-in has a name of its own; then `instead_of` names the set that
-        it replaces.
+        A dict with the keys name, source, revision and rows. `source` is data_dir,
+        data, hub or demo. `revision` is the commit on the hub, or 16 hex digits of the
+        SHA-256 of local files or of the rows of a stand-in. `rows` is the number of
+        rows of all splits together. A stand-in has a name of its own, and a further key
+        `instead_of` gives the name of the data set that it replaces.
 
     Raises
     ------
     ValueError
-        If the set is unknown, or if a file is not a readable parquet file.
+        If the data set is unknown, or if a file is not a readable parquet file.
     FileNotFoundError
-        If the set is at none of the places, or if a file of a local copy is missing.
+        If the data set is at none of the places, or if a file of a local copy is
+        missing.
     """
     source = known(name)
     where, folder = source.place(demo)
@@ -282,8 +286,8 @@ def identity(name: str, *, demo: bool = False) -> dict:
 def _shards(folder: Path, split: str) -> list[Path]:
     """Return the files of `split` in order.
 
-    Each file's name says how many there are. Raises FileNotFoundError if there is none,
-    or if the number is another one.
+    The name of each file states the number of files. Raises FileNotFoundError if there
+    is no file, or if the number of files is not the stated one.
     """
     files = sorted(folder.rglob(f"{split}-*.parquet"))
     if {path.stem.rpartition("-of-")[2] for path in files} != {f"{len(files):05d}"}:
@@ -314,7 +318,7 @@ def sha256(path: Path) -> str:
 def reachable(
     repository: str, revision: str, kind: Literal["datasets", "models"]
 ) -> bool:
-    """Ask whether the hub has a repository, and wait no longer than `PROBE_SECONDS`.
+    """Ask whether the hub has a repository, and wait at most `PROBE_SECONDS`.
 
     Parameters
     ----------
@@ -323,19 +327,20 @@ def reachable(
     revision : str
         The commit, 40 hex digits.
     kind : {"datasets", "models"}
-        What the repository holds.
+        What the repository contains.
 
     Returns
     -------
     bool
-        Whether the hub knows this commit, and said so in time. If HF_HUB_OFFLINE=1 is
+        Whether the hub knows this commit and said so in time. If HF_HUB_OFFLINE=1 is
         set, the hub is not asked, and the result is False. A process asks once for each
-        commit and keeps the answer, also a False.
+        commit and remembers the answer, even if it is False.
 
     Notes
     -----
-    It sends the request with which a download begins. The answer must name the commit.
-    The login page of a hotel's network, for example, does not.
+    The function sends the request with which a download begins. The answer must name
+    the commit. So, for example, the login page of a hotel's network does not count as
+    an answer.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         return False
@@ -347,7 +352,8 @@ def reachable(
         answers.append(_commit(place))
 
     # The time-out of a connection starts again with each byte. So it would never end
-    # the wait for a server that sends one byte per second. The wait for a thread does.
+    # the wait for a server that sends one byte per second. Waiting for a thread ends in
+    # any case.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(PROBE_SECONDS)

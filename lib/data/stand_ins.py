@@ -1,7 +1,7 @@
-"""Small data sets that replace real ones in a demo.
+"""Small data sets that replace real data sets in a demo.
 
-They are scanned digits, drawn shapes and artificial sentences. Each function returns
-columns of N values, and labels int64 (N,), with the same bytes every time.
+They contain scanned digits, drawn shapes and artificial sentences. Each function
+returns columns of N values, and labels int64 (N,). Every call returns the same bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,12 @@ WORDS = files.read_table(Path(__file__).with_suffix(".toml"))
 
 
 def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Return scikit-learn's digits of a split, uint8 (N, 1, 8, 8), and their labels."""
+    """Return a split of scikit-learn's digits, uint8 (N, 1, 8, 8), and the labels."""
     from sklearn.datasets import load_digits
 
     scans = load_digits()
-    # The set has no split of its own. This split does not depend on the seed of a run.
+    # The data set has no split of its own. Our split does not depend on the seed of a
+    # run.
     order = seeds.stream(0, "split").permutation(len(scans.target))
     rows = order[:360] if split == "test" else order[360:]
     grey = np.rint(scans.images[rows] * (255 / 16))  # (N, 8, 8), from levels 0 ... 16
@@ -31,13 +32,14 @@ def _digits(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 
 
 def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
-    """Draw images of a disk, square, triangle, cross or ring, with stripes.
+    """Draw images of a striped disk, square, triangle, cross or ring.
 
     The images are uint8 (N, 3, SIDE, SIDE). In the coordinates y and x below, a shape
-    reaches from -1 to 1. A label is the number of the shape, 0 to 4, plus 5 if its
-    stripes are upright.
+    reaches from -1 to 1. The label is the number of the shape, 0 to 4, plus 5 if the
+    stripes are vertical.
     """
-    # What is random, in an order that must not change: the pictures depend on it.
+    # Everything random is drawn here. The order must not change, since the pictures
+    # depend on it.
     train_stream, test_stream = seeds.stream(0, "data").spawn(2)
     if split == "test":
         rng = test_stream
@@ -52,7 +54,7 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     dark = rng.uniform(0, 90, (rows, 3, 1, 1))  # the colour of the ground
     bright = rng.uniform(150, 255, (rows, 3, 1, 1))  # the colour of the shape
 
-    # The coordinates of the pixels, from the centre of the shape and in its size.
+    # The coordinates of the pixels, relative to the centre and the size of the shape.
     grid = np.arange(SIDE) - centre  # (N, 2, SIDE)
     down = grid[:, 0, :, None]  # (N, SIDE, 1)
     across = grid[:, 1, None, :]  # (N, 1, SIDE)
@@ -75,7 +77,7 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
     chosen = [number == k for k in range(5)]
     inside = np.select(chosen, shapes)  # (N, SIDE, SIDE)
 
-    # The stripes, which are level or upright and four pixels apart.
+    # The stripes, which are horizontal or vertical and four pixels apart.
     is_level = labels[:, None, None] < 5
     position = np.where(is_level, down, across)  # (N, SIDE, SIDE)
     is_bright = (position + phase) % 4 < 2
@@ -91,11 +93,11 @@ def _pictures(split: str) -> tuple[tuple[np.ndarray], np.ndarray]:
 def _made(
     split: str, classes: int, make: Callable
 ) -> tuple[list[tuple[str, ...]], np.ndarray]:
-    """Return the columns and labels of a split, with rows from `make(rng, label)`.
+    """Return the columns and labels of a split, whose rows `make(rng, label)` makes.
 
-    There are TRAIN_ROWS or TEST_ROWS rows, in random order; `make` returns a row as a
+    There are TRAIN_ROWS or TEST_ROWS rows, in random order. `make` returns a row as a
     tuple of texts. The numbers of rows per label differ by at most one. No row of
-    "test" is in "train".
+    "test" also occurs in "train".
     """
     rng = seeds.stream(0, "data")
     rows = []
@@ -124,9 +126,9 @@ def _pick(rng: np.random.Generator, words: Sequence[str], besides: str = "") -> 
 def _pair(rng: np.random.Generator, label: int) -> tuple[str, str]:
     """Return a premise and a hypothesis.
 
-    With label 0 the hypothesis leaves something out. With label 1 it adds something
-    that the premise does not say. With label 2 it changes the place or the act, or says
-    that nobody does it.
+    For label 0, the hypothesis repeats the premise but leaves something out. For label
+    1, it adds something that the premise does not say. For label 2, it changes the
+    place or the act, or says that nobody does this.
     """
     who, where, act, when = (
         _pick(rng, WORDS[k]) for k in ("people", "places", "acts", "times")
@@ -155,8 +157,8 @@ def _pair(rng: np.random.Generator, label: int) -> tuple[str, str]:
 def _comment(rng: np.random.Generator, label: int) -> tuple[str]:
     """Return one or two remarks on topics of a town, as a row of one column.
 
-    The last one is polite with label 0. With label 1 it has an insult, without any
-    group or person in it. The other one, if there is one, is polite.
+    For label 0, the last remark is polite. For label 1, it contains an insult, but
+    names no group or person. If there is another remark, it is polite.
     """
 
     def remark(kind: str) -> str:
@@ -174,7 +176,8 @@ def _comment(rng: np.random.Generator, label: int) -> tuple[str]:
 def _review(rng: np.random.Generator, label: int) -> tuple[str]:
     """Return a review with three opinions on a film, as a row of one column.
 
-    Two or three of the opinions agree with the label: 0 is negative, 1 is positive.
+    Two or three of the opinions agree with the label, which is 0 for a negative review
+    and 1 for a positive one.
     """
     if label:
         agreeing = WORDS["good"]

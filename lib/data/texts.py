@@ -1,6 +1,6 @@
-"""Real text sets, with labels that were checked row by row.
+"""Real text data sets, whose texts and labels are checked row by row.
 
-`places` says in which order the places are searched for a set.
+`places` says in which order the places are searched for a data set.
 """
 
 from dataclasses import dataclass, replace
@@ -16,20 +16,20 @@ from lib.representation import Shapes
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TextSet(Shapes):
-    """One split of a text set.
+    """One split of a text data set.
 
     Parameters
     ----------
     texts : list of str (N,)
         The texts.
     labels : ndarray of int64 (N,)
-        Their labels, below `classes`.
+        The labels of the texts, from 0 to `classes` - 1.
     classes : int
         Number of classes.
     name : str
-        Name of the set.
+        Name of the data set.
     pairs : list of str (N,), optional
-        The second sentence of each row, in a set of pairs.
+        The second sentence of each row, if the data set consists of pairs.
     """
 
     texts: list[str]
@@ -42,12 +42,12 @@ class TextSet(Shapes):
         return len(self.labels)
 
     def take(self, rows: np.ndarray) -> "TextSet":
-        """Return the rows with these indices, in this order.
+        """Return the rows with the given indices, in the given order.
 
         Parameters
         ----------
         rows : ndarray of int (k,)
-            Indices of rows.
+            The indices of the rows.
 
         Returns
         -------
@@ -65,41 +65,43 @@ class TextSet(Shapes):
         Parameters
         ----------
         rows : int
-            How many to draw.
+            The number of rows to draw.
         seed : int, default 0
-            Seed of the draw.
+            The seed of the random draw.
 
         Returns
         -------
         TextSet
-            The rows drawn, or the set itself if it has at most `rows` rows.
+            The drawn rows, or the set itself if it has at most `rows` rows.
         """
         if rows >= len(self):
             return self
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])
 
     def balanced(self, rows: int, characters: int) -> "TextSet":
-        """Draw short rows at random, equally many per class.
+        """Draw short rows at random, the same number from each class.
 
         The draw is the same in every call.
 
         Parameters
         ----------
         rows : int
-            The largest number of rows. A class gets `rows` divided by the number of
-            classes, rounded down, or as many as the smallest class has short rows.
+            The largest number of rows. From each class, `rows` divided by the number of
+            classes (rounded down) are drawn, or fewer if some class has fewer short
+            rows.
         characters : int
-            The largest length of a row, both sentences of a pair together.
+            The largest number of characters of a row. In a pair, the characters of the
+            two sentences are added.
 
         Returns
         -------
         TextSet
-            The rows drawn, in random order.
+            The drawn rows, in random order.
 
         Raises
         ------
         ValueError
-            If a class has no short row, or `rows` is below the number of classes.
+            If a class has no short row, or if `rows` is below the number of classes.
         """
         order = seeds.stream(0, "subset").permutation(len(self))
         seconds = self.pairs or [""] * len(self)
@@ -122,7 +124,7 @@ class TextSet(Shapes):
         Returns
         -------
         str
-            16 hex digits, equal for equal rows in equal order.
+            16 hex digits. They are equal for equal rows in the same order.
         """
         rows = zip(
             self.texts, self.pairs or self.texts, self.labels.tolist(), strict=True
@@ -130,12 +132,12 @@ class TextSet(Shapes):
         return files.sha256(repr(list(rows)).encode())
 
     def hold_out(self, rows: int) -> tuple["TextSet", "TextSet"]:
-        """Split the rows at random into two parts, the same ones in every call.
+        """Split the rows at random into two parts, which are the same in every call.
 
         Parameters
         ----------
         rows : int
-            How many rows to hold out.
+            The number of rows to hold out.
 
         Returns
         -------
@@ -147,7 +149,7 @@ class TextSet(Shapes):
         Raises
         ------
         ValueError
-            Unless 0 < `rows` < N.
+            If `rows` does not satisfy 0 < `rows` < N.
         """
         if not 0 < rows < len(self):
             raise ValueError(f"rows must be above 0, below all {len(self)}; got {rows}")
@@ -156,16 +158,17 @@ class TextSet(Shapes):
 
 
 def load(name: str, split: str, *, demo: bool = False) -> TextSet:
-    """Load one split of a text set.
+    """Load one split of a text data set.
 
     Parameters
     ----------
     name : {"multi_nli", "civil_comments", "imdb"}
-        The set.
+        The name of the data set.
     split : {"train", "test"}
         The split.
     demo : bool, default False
-        Whether not to use the hub: if there is no local copy, the stand-in is loaded.
+        Whether to load without the hub. If there is no local copy, a stand-in is
+        loaded.
 
     Returns
     -------
@@ -175,9 +178,9 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
     Raises
     ------
     ValueError
-        If the set or the split is unknown, or if a file or a text cannot be used.
+        If the data set or the split is unknown, or if a file or a text cannot be used.
     FileNotFoundError
-        If the set is at none of the places. The message says how to fetch it.
+        If the data set is at none of the places. The message says how to fetch it.
     """
     source = places.known(name, "text")
     (texts, *pairs), labels = source.read(split, demo, _texts)
@@ -185,7 +188,7 @@ def load(name: str, split: str, *, demo: bool = False) -> TextSet:
 
 
 def _texts(file: object, column: str, table: Any) -> list[str]:
-    """Return the texts of a column; raise ValueError if one is blank or no text."""
+    """Return the texts of a column; raise ValueError if one is blank or not a text."""
     texts = table[:][column]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():

@@ -1,11 +1,12 @@
 """Training of attention: the function `train` and the rules that it accepts.
 
-In: a token set or its minimal coordinates, update rules, a start, targets. Out: a
-`History` of norms, direction errors, margins and logarithms of whatever underflows.
-Open `training` first, which sends each rule to its engine, then `rules` and
-`in_coordinates.rules`. Engines: `gradient_descent` in the span of the tokens (on
-`reduced` and `kernel`), exact at any horizon; `mirror_descent`; `in_coordinates`; and
-`own_rules` for a reader's own optimiser.
+`train` takes a token set or its minimal coordinates, update rules, a start and targets.
+It returns a `History` of norms, direction errors and margins, and of the logarithms of
+all quantities that may underflow. Open `training` first, which sends each rule to its
+engine, then `rules` and `in_coordinates.rules`. There are four engines.
+`gradient_descent` works in the span of the tokens, by means of `reduced` and `kernel`,
+and stays accurate for any number of iterations. The other three are `mirror_descent`,
+`in_coordinates`, and `own_rules` for a reader's own optimiser.
 """
 
 from lib.dynamics.history import History

@@ -45,12 +45,13 @@ def run(
     tokens : TokenSet or Minimal
         The data sets.
     rules : mapping of str to Rule
-        Rules with a `log_step`. Those of this library are trained in the compiled loop
-        if the loss is one of ``attention.COMPILED_LOSSES``, all others in numpy.
+        Rules with a `log_step`. If the loss is one of ``attention.COMPILED_LOSSES``,
+        the rules of this library run in the compiled loop. In all other cases a rule
+        runs in numpy.
     times : mapping of str to ndarray of int (k,)
         The iterations to record, by rule.
     start : Start, ndarray (runs, d, d_z) or None
-        W_0; None is zero.
+        W_0; None stands for zero.
     targets, head_targets : mapping of str to ndarray
         The targets V of W and of the head, as `measures.checked_targets` returns them.
     head : {"fixed", "joint"}
@@ -58,7 +59,7 @@ def run(
     loss : str
         One of ``attention.LOSSES``.
     product : {"gram", "factored"} or None
-        The form of the product with the Gram matrix; None takes the cheaper one.
+        The form of the product with the Gram matrix; None selects the cheaper one.
 
     Returns
     -------
@@ -68,11 +69,12 @@ def run(
     Raises
     ------
     ValueError
-        If in some run a target and W_0 (or a head target and u_0) both leave the span
-        of the tokens. Outside the span only norms are stored, so that their angle is
-        not known. Also if the start has the wrong shape or size.
+        If, in some run, a target and W_0 (or a head target and u_0) both have a part
+        outside the span of the tokens. Only the norms of these two parts are stored, so
+        that the angle between them is not known. Also if the start has the wrong shape
+        or exceeds 1e100.
     MemoryError
-        If the Gram matrix or the records would not fit.
+        If the Gram matrix or the records would not fit into memory.
     """
     problem = coordinates.minimal(tokens)
     start = _start(problem, start)
@@ -120,7 +122,7 @@ def run(
 
 
 def _alike(times: Mapping[Any, np.ndarray]) -> list[list[Any]]:
-    """Return lists of names of rules that record the same iterations.
+    """Group the names of rules that record the same iterations, into lists.
 
     `times` has the iterations (k,) by rule. The rules of one list are trained together.
     """
@@ -131,10 +133,10 @@ def _alike(times: Mapping[Any, np.ndarray]) -> list[list[Any]]:
 
 
 def _start(problem: coordinates.Minimal, start: Start | np.ndarray | None) -> Start:
-    """Return W_0 as a Start, zero by default.
+    """Return W_0 as a Start; None becomes a start of zero.
 
-    An array is (runs, d, d_z). Raises ValueError if a shape is wrong, or an entry is
-    not finite or exceeds 1e100.
+    If `start` is an array, its shape must be (runs, d, d_z). Raises ValueError if a
+    shape is wrong, or if an entry is not finite or exceeds 1e100.
     """
     if start is None:
         return zero_start(problem)
@@ -157,13 +159,13 @@ def _derive(
     targets: dict[str, Target],
     head_targets: dict[str, Target],
 ) -> History:
-    """Return the History that follows from the raw records at `times` (k,).
+    """Compute the History from the raw records at `times` (k,).
 
-    It lacks the momentum, which is NaN.
+    Its momentum is NaN; the caller sets it.
 
     `raw` has the fields that `run_compiled` lists; its arrays are changed in place.
-    `start` is W_0, and `first_head` is u_0 with `inside` (runs, r). The coefficients of
-    the records are those of W_t - W_0 and u_t - u_0.
+    `start` is W_0, and `first_head` is u_0 with `inside` (runs, r). The recorded
+    coefficients represent W_t - W_0 and u_t - u_0.
     """
     path = Coefficients(
         W_0=start.inside,
@@ -175,7 +177,8 @@ def _derive(
         b=raw.b,
     )
     margins = raw.margins
-    # A margin of infinity, not FAR, lets 1 - p be zero in a sample with one real token.
+    # An infinite margin, unlike FAR, makes 1 - p zero in a sample with a single real
+    # token.
     if problem.hidden is not None:
         margins = np.where(problem.hidden[:, None], np.inf, margins)
     log_odds = np.logaddexp.reduce(-margins, -1)  # log odds against the opt token
@@ -243,13 +246,14 @@ def _descent(
     """Return <-grad_W L/||grad_W L||, V>/||V|| (runs, k) by the name of the target V.
 
     The coefficients of the gradient are computed from the recorded margins and scores.
-    The result is NaN where the gradient is zero.
+    If the gradient is zero, the result is NaN.
     """
     if not targets:
         return {}
     runs, count = raw.margins.shape[:2]
     c = np.empty((runs, count, problem.K.matrix.shape[1]))
-    # About ten arrays of a run's size exist at once, which bounds the runs per chunk.
+    # About ten arrays of a run's size exist at once, which limits the number of runs
+    # per chunk.
     chunk = max(1, CHUNK // max(1, 10 * raw.scores[0].size))
     for first in range(0, runs, chunk):
         part = slice(first, first + chunk)

@@ -39,24 +39,25 @@ MEASURED_OF_TARGETS = (  # fields that map each target's name to such an array
 
 
 # The largest absolute and relative difference between the margins that a run recorded
-# and the margins that its W has on the same tokens. Over a million steps, these drift
-# apart by less than 1e-9.
+# and the margins that its W gives on the same tokens. Over a million steps, the two
+# drift apart by less than 1e-9.
 SAME_RUN = 1e-6
 # The part of W_0 outside minimal coordinates counts as zero if ||W|| exceeds the norm
-# of the part inside by at most this share of ||W||. Then it is below 1.5e-6 ||W||.
+# of the part inside by at most this share of ||W||. The norm of the part outside is
+# then below 1.5e-6 ||W||.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Coefficients(Shapes):
-    """W_t and u_t of every run, as coefficients of its tokens.
+    """W_t and u_t of every run, stored as coefficients of the run's tokens.
 
     Parameters
     ----------
     W_0 : ndarray (runs, r, q)
         The start of W in minimal coordinates.
     delta : ndarray (runs, n, T-1, r)
-        Opt token minus the others.
+        The opt token of each sample minus each of its other tokens.
     z : ndarray (runs, n, q)
         The queries.
     alpha : ndarray (runs, k, n, T-1)
@@ -65,11 +66,11 @@ class Coefficients(Shapes):
     u_0 : ndarray (runs, r)
         The start of the head.
     signed : ndarray (runs, n, T, r)
-        The tokens times their labels, the opt token first. It is empty, with no run, if
-        the head is fixed.
+        The tokens times the label of their sample, with the opt token first. If the
+        head is fixed, the array is empty: it has no runs.
     b : ndarray (runs, k, n, T)
         The coefficients in u_t = u_0 + sum_{i,t} b_{it} signed_{it}, at each of the k
-        records. They are zero if the head is fixed.
+        records. If the head is fixed, they are zero.
     """
 
     W_0: np.ndarray
@@ -181,12 +182,13 @@ class Comparison(Shapes):
     solution : MaxMargin
         The token SVM of these tokens, with its W_mm.
     margins : ndarray (runs, k, n, T-1)
-        The logit of the selected token minus the logits of the other tokens, in
-        ascending order. The margin of a masked token is NaN.
+        The logit of the selected token minus the logit of each other token. The other
+        tokens are in ascending order of their index. The margin of a masked token is
+        NaN.
     direction_error : ndarray (runs, k)
-        || W_t/||W_t|| - W_mm/||W_mm|| ||; NaN where W = 0.
+        || W_t/||W_t|| - W_mm/||W_mm|| ||; NaN for W_t = 0.
     alignment : ndarray (runs, k)
-        <W_t, W_mm>/(||W_t|| ||W_mm||); NaN where W = 0.
+        <W_t, W_mm>/(||W_t|| ||W_mm||); NaN for W_t = 0.
     """
 
     selected: np.ndarray
@@ -201,95 +203,101 @@ class History(Shapes):
     r"""The records of every run at the recorded iterations.
 
     All fields are arrays, or dicts of arrays keyed by the name of a target V. If a run
-    ends early, its later entries are NaN, but the score gaps and the head stay as they
-    are if the head is fixed. Quantities that were not measured are NaN too: the step
-    sizes and the momentum of rules that see coordinates; `loss_rise` and the quantities
-    called "own" of all rules but `MirrorDescent` on all samples; and the margins and
-    score gaps of a masked token. A history can be pickled and copied deeply; `save`
-    writes it as one npz file, and `to_dataframe` returns it as a table.
+    ends early, its later entries are NaN, except that a fixed head and its score gaps
+    keep their values. Quantities that were not measured are NaN, too. For rules that
+    see coordinates, these are the step sizes and the momentum. For all rules but
+    `MirrorDescent` on all samples, they include `loss_rise` and the quantities whose
+    names contain "own". For a masked token, they are its margins and score gaps. A
+    history can be pickled and deep-copied; `save` writes it as one npz file, and
+    `to_dataframe` returns it as a table.
 
-    Margins, `log_miss` and score gaps are those of the opt tokens that the token set
-    had in training. `against` measures the same run against other tokens, such as those
-    that it selects.
+    Margins, `log_miss` and score gaps refer to the opt tokens of the token set that was
+    trained on. `against` measures the same run with respect to other tokens, such as
+    the tokens that the run selects.
 
-    Rules that step along the gradient train in minimal coordinates, in the span of the
-    tokens; all other rules train in the coordinates of the tokens. `coordinates` says
-    in which of the two `W`, `u`, `weights` and `head` are given. From minimal
-    coordinates, ``attention.minimal(tokens).expand(W)`` returns to those of the tokens.
+    Rules that step along the gradient train in minimal coordinates, that is, in the
+    span of the tokens. All other rules train in the coordinates of the tokens.
+    `coordinates` says which of the two `W`, `u`, `weights` and `head` are in. If W is
+    in minimal coordinates, ``attention.minimal(tokens).expand(W)`` converts it to the
+    coordinates of the tokens.
 
     Parameters
     ----------
     iterations : ndarray of int (k,)
         The recorded iterations, ascending.
     status : ndarray of str (runs,)
-        How each run ended. A "completed" run took all its steps; a "stalled" run
-        reached a gradient of zero; a "diverged" run left the range of float64 (at
-        iteration 0 if the head gives scores of many hundreds: divide it by 100). The
-        opt tokens need not lead in a completed run: `repr` names up to three runs in
-        which they do not at the last record. `margins` says by how much.
+        How each run ended. A "completed" run took all its steps. A "stalled" run
+        reached a gradient of zero. A "diverged" run left the range of float64. If the
+        head gives scores of many hundreds, a run diverges at iteration 0; then divide
+        the head by 100. Even in a completed run, an opt token may not have the largest
+        logit of its sample. `repr` names up to three runs for which this is so at the
+        last record, and `margins` says how far these opt tokens are behind.
     ended : ndarray of int (runs,)
         The iteration at which each run ended. A completed run ends at the last recorded
         iteration.
     log_gap : ndarray (runs, k)
-        log(L - L*), where L* is the loss at the largest scores; log L in joint
-        training.
+        log(L - L*), where L* is the loss if every sample attains its largest score. In
+        joint training it is log L.
     log_gradient : ndarray (runs, k)
         log ||grad_W L||.
     log_step : ndarray (runs, k)
-        The logarithm of the step size of the step that follows the record. It is given
-        at the last record too, from which no step is taken.
+        The logarithm of the size of the step that follows the record. The last record
+        has one, too, although no step is taken from there.
     norm : ndarray (runs, k)
         ||W_t||, in the Frobenius norm.
     margins : ndarray (runs, k, n, T-1)
-        The logit of the opt token minus the logits of the other tokens.
+        The logit of the opt token minus the logit of each other token.
     log_miss : ndarray (runs, k, n)
         log(1 - p), where p is the softmax weight of the opt token.
     score_gaps : ndarray (runs, k, n, T-1)
-        The score of the opt token minus the scores of the other tokens. With a fixed
-        head the entries are the same at all records, and share their memory.
+        The score of the opt token minus the score of each other token. With a fixed
+        head, the entries are the same at all records, and all records share one piece
+        of memory.
     direction_error : dict of ndarray (runs, k)
-        || W_t/||W_t|| - V/||V|| ||.
+        The distance between the directions of W_t and V, || W_t/||W_t|| - V/||V|| ||.
     alignment : dict of ndarray (runs, k)
-        <W_t, V>/(||W_t|| ||V||).
+        The cosine of the angle between W_t and V, <W_t, V>/(||W_t|| ||V||).
     descent : dict of ndarray (runs, k)
-        <-grad_W L/||grad_W L||, V>/||V||.
+        The cosine of the angle between -grad_W L and V, <-grad_W L/||grad_W L||,
+        V>/||V||.
     log_gradient_head : ndarray (runs, k)
         log ||grad_u L||, in joint training by a rule along the gradient. With a fixed
-        head such rules give -inf here; all other rules give NaN.
+        head, such a rule gives -inf here. All other rules give NaN.
     log_step_head : ndarray (runs, k)
         The logarithm of the head's step size, in joint training by a rule along the
-        gradient. With a fixed head it repeats `log_step`; all other rules give NaN.
+        gradient. With a fixed head, it repeats `log_step`. All other rules give NaN.
     head_norm : ndarray (runs, k)
         ||u_t||, in joint training; NaN if the head is fixed.
     head_direction_error : dict of ndarray (runs, k)
-        The `direction_error` of the head, || u_t/||u_t|| - v/||v|| ||, by the name of a
-        head target v. It is empty if the head is fixed.
+        The `direction_error` of the head, || u_t/||u_t|| - v/||v|| ||, by the name of
+        the head target v. The dict is empty if the head is fixed.
     head_alignment : dict of ndarray (runs, k)
-        The `alignment` of the head, <u_t, v>/(||u_t|| ||v||). It is empty if the head
-        is fixed.
+        The `alignment` of the head, <u_t, v>/(||u_t|| ||v||), by the name of the head
+        target v. The dict is empty if the head is fixed.
     path : Coefficients, Weights or Factors
-        W_t and u_t in the form that the engine stores. Read them by `weights` and
-        `head`, or by `W` and `u`.
+        W_t and u_t in the form in which the engine stores them. To read them, use
+        `weights` and `head`, or `W` and `u`.
     own_norm, own_head_norm : ndarray (runs, k)
         The norms of W_t and u_t in the rule's own geometry: the l_p norms under
         ``MirrorDescent(p)``.
     log_own_gradient, log_own_gradient_head : ndarray (runs, k)
-        The logarithms of the norms of the gradients for W and u, in the dual of the
-        rule's own norm. The second is -inf if the head is fixed.
+        The logarithms of the norms of grad_W L and grad_u L, in the dual of the rule's
+        own norm. The second array is -inf if the head is fixed.
     loss_rise : ndarray (runs,)
-        Under `MirrorDescent`, the first iteration whose loss is above the loss of the
-        iteration before it, by more than rounding; -1 if the loss never rises. A rise
+        Under `MirrorDescent`, the first iteration whose loss exceeds the loss of the
+        iteration before it by more than rounding; -1 if the loss never rises. A rise
         contradicts paper C's Lemma 25.
     momentum : ndarray (runs,)
-        The momentum beta of the rule, if it steps along the gradient. It is the same
-        number in all runs.
+        The momentum beta of a rule that steps along the gradient. All runs have the
+        same one.
     moments : dict of ndarray
-        The state of a compiled rule that sees coordinates after its last step, up to a
-        positive factor in each run: "second" (runs, d, d_z) are the moments of G^2, or
-        under SOAP those of the squares of Q_L^T G Q_R; "left" (runs, d, d) and "right"
-        (runs, d_z, d_z) are Shampoo's L and R, or the bases of SOAP. Arrays that the
-        rule does not use are zero. For all other rules the dict is empty, also for
-        `MirrorDescent` on all samples.
+        The state of a compiled rule that sees coordinates, after its last step.
+        "second" (runs, d, d_z) are the moments of G^2 or, under SOAP, the moments of
+        the squares of Q_L^T G Q_R. "left" (runs, d, d) and "right" (runs, d_z, d_z) are
+        Shampoo's L and R, or the bases of SOAP. In each run, each moment and each of L
+        and R is known only up to a positive factor. Arrays that the rule does not use
+        are zero. For all other rules, including `MirrorDescent` on all samples, the
+        dict is empty.
 
     Examples
     --------
@@ -363,17 +371,18 @@ class History(Shapes):
 
     @property
     def opt_score(self) -> np.ndarray:
-        """Mean softmax weight of the opt token over samples, (runs, k)."""
+        """The softmax weight of the opt token, averaged over the samples, (runs, k)."""
         return 1.0 - np.exp(self.log_miss).mean(-1)
 
     @property
     def norm_outside(self) -> np.ndarray:
-        """The norm of W_0's part outside minimal coordinates, (runs,).
+        """The norm (runs,) of the part of W_0 outside minimal coordinates.
 
-        No step changes this part. It is read off the first record, since W grows and
-        the part is a smaller share of every later W. If it is below 1.5e-6 of ||W||
-        there, the result is zero. It is also zero if the run trained in the coordinates
-        of the tokens, and NaN if the run ended before its first record.
+        No step changes this part. Its norm is computed from the first record, since W
+        grows and this part is a smaller share of every later W. If the norm is below
+        1.5e-6 of ||W|| at the first record, the result is zero. It is also zero if the
+        run was trained in the coordinates of the tokens, and NaN if the run ended
+        before its first record.
         """
         if not isinstance(self.path, Coefficients):
             return np.zeros(len(self.norm))
@@ -385,28 +394,28 @@ class History(Shapes):
     def selected(self, tokens: TokenSet | Minimal, k: int = -1) -> np.ndarray:
         """Return the token that has the largest weight in each sample at one record.
 
-        The direction of W turns towards the SVM of these tokens, which need not be the
-        opt tokens: ``svm.token_svm(tokens, run.selected(tokens))``. `against` measures
-        how far the run is from there.
+        These tokens need not be the opt tokens. The direction of W turns towards the
+        solution of their SVM, ``svm.token_svm(tokens, run.selected(tokens))``.
+        `against` measures the distance to this direction.
 
         Parameters
         ----------
         tokens : TokenSet or Minimal
             The tokens that were trained on.
         k : int, optional
-            The place of the record in `iterations`. Default: the last.
+            The place of the record in `iterations`. Default: the last record.
 
         Returns
         -------
         ndarray of int (runs, n)
-            The index of the token in each sample. If several tokens have the largest
+            The index of the token in each sample. If several tokens share the largest
             weight, it is one of them.
 
         Raises
         ------
         ValueError
-            If a run had ended before this record; if the run was trained on tokens of
-            another shape.
+            If a run had ended before this record; if the history was trained on tokens
+            of another shape.
         IndexError
             If there is no such record.
         TypeError
@@ -444,17 +453,17 @@ class History(Shapes):
         selected: np.ndarray | None = None,
         norm: str | float | Blocks = "frobenius",
     ) -> Comparison:
-        r"""Measure the run against the SVM of chosen tokens, without training again.
+        r"""Compare the run with the SVM of chosen tokens, without training again.
 
-        It gives the margins of these tokens at every record, and the direction error
-        against W_mm, the solution of their SVM.
+        It returns the margins of these tokens at every record, and the direction error
+        with respect to W_mm, the solution of the SVM of these tokens.
 
         Parameters
         ----------
         tokens : TokenSet or Minimal
             The tokens that were trained on.
         selected : ndarray of int (runs, n), optional
-            The token of each sample whose margins are measured. Default: the tokens
+            In each sample, the token whose margins are measured. Default: the tokens
             that the run selects at its last record, ``run.selected(tokens)``.
         norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
             The norm that W_mm minimises, as in `lib.token_svm`.
@@ -462,25 +471,26 @@ class History(Shapes):
         Returns
         -------
         Comparison
-            Its ``margins`` (runs, k, n, T-1), ``direction_error`` and ``alignment``
-            (runs, k), the tokens ``selected`` (runs, n), and the ``solution``, with its
-            W and its certificate.
+            A record with the ``margins`` (runs, k, n, T-1), the ``direction_error`` and
+            the ``alignment`` (runs, k), the tokens ``selected`` (runs, n), and the
+            ``solution`` of the SVM, which contains W_mm and its certificate.
 
         Raises
         ------
         ValueError
             If the run was trained on other tokens; if `selected` is not given and a run
-            has ended early; if W_0 and W_mm both leave the span of tokens and queries,
-            where their angle is not known; if `selected` or `norm` is not as in
-            `lib.token_svm`.
+            has ended early; if W_0 and W_mm both have a part outside the span of tokens
+            and queries, because the angle between these two parts is not known; if
+            `lib.token_svm` does not accept `selected` or `norm`.
         Infeasible
             If no W selects these tokens. The other errors of `lib.token_svm` are
             possible, too.
 
         Examples
         --------
-        In these data one sample selects another token than the best one. The run is far
-        from the SVM of the best tokens, and close to that of the tokens it selects.
+        In these data, one sample selects a token that is not its opt token. At the last
+        record, the direction of W is far from the SVM solution for the opt tokens, and
+        close to the SVM solution for the selected tokens.
 
         >>> import lib
         >>> tokens = lib.unit_tokens(0, n=6, T=8, d=10)
@@ -532,27 +542,29 @@ class History(Shapes):
         norm: str | float | Blocks = "frobenius",
         k: int = -1,
     ) -> np.ndarray:
-        r"""Compute the margin of W_t as a share of the largest possible one in a norm.
+        r"""Compute the margin of W_t as a share of the largest margin in a norm.
 
         r(W) = (min_{i,t} g_{i,t} / ||W||) ||W_mm||, where g_{i,t} is the logit of the
         token that sample i selects minus the logit of token t. W_mm solves the SVM of
         the selected tokens in this norm, so 1/||W_mm|| is the largest margin of any W
-        with norm 1. An optimiser that maximises the margin in a norm brings r to 1.
+        with norm 1. If an optimiser maximises the margin in a norm, r tends to 1 for
+        this norm.
 
         Parameters
         ----------
         tokens : TokenSet or Minimal
             The tokens that were trained on.
         norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
-            The norm, as in `lib.token_svm`. A number p is the entrywise norm, and
-            numpy.inf the largest entry.
+            The norm, as in `lib.token_svm`. A number p stands for the entrywise l_p
+            norm, and numpy.inf for the largest absolute entry.
         k : int, optional
-            The place of the record in `iterations`. Default: the last.
+            The place of the record in `iterations`. Default: the last record.
 
         Returns
         -------
         ndarray (runs,)
-            The ratio, from 0 to 1 up to the accuracy of the SVM; NaN for W = 0.
+            The ratio, which lies between 0 and 1 up to the accuracy of the SVM; NaN for
+            W_t = 0.
 
         Raises
         ------
@@ -567,8 +579,9 @@ class History(Shapes):
 
         Notes
         -----
-        Page 44 measures it in seven norms for 28 optimisers. In minimal coordinates
-        the part of W_0 outside the span of tokens and queries is missing from ||W||.
+        Page 44 measures this ratio in seven norms for 28 optimisers. For a run in
+        minimal coordinates, ||W|| does not include the part of W_0 outside the span of
+        tokens and queries.
 
         Examples
         --------
@@ -593,7 +606,7 @@ class History(Shapes):
     def _of_this_shape(self, tokens: TokenSet | Minimal) -> TokenSet:
         """Return the token set; raise ValueError if the run's tokens had other shapes.
 
-        Raises TypeError if it is neither a TokenSet nor a Minimal.
+        Raises TypeError if `tokens` is neither a TokenSet nor a Minimal.
         """
         data = coordinates.token_set_of(tokens)
         runs, n, T, _ = data.shape
@@ -609,9 +622,9 @@ class History(Shapes):
     def _weights_on(
         self, tokens: TokenSet | Minimal, k: int
     ) -> tuple[TokenSet, np.ndarray]:
-        """Return the token set, and W at record k in its coordinates.
+        """Return the token set, and W at record k in the coordinates of this token set.
 
-        Raises ValueError unless W has on these tokens the margins that were recorded.
+        Raises ValueError if the margins of W on these tokens are not the recorded ones.
         """
         data = self._of_this_shape(tokens)
         W = self.weights(k)
@@ -645,13 +658,13 @@ class History(Shapes):
         Parameters
         ----------
         k : int
-            The place of the record in `iterations`; below 0 it counts from the end.
+            The place of the record in `iterations`. A negative k counts from the end.
 
         Returns
         -------
         ndarray (runs, d, d_z) or (runs, r, q)
-            W; it is NaN for a run that had ended before. In minimal coordinates, the
-            part of W_0 outside the span of tokens and queries is missing from it.
+            W, or NaN for a run that had ended before this record. In minimal
+            coordinates, W lacks the part of W_0 outside the span of tokens and queries.
 
         Raises
         ------
@@ -666,13 +679,13 @@ class History(Shapes):
         Parameters
         ----------
         k : int
-            The place of the record in `iterations`; below 0 it counts from the end.
+            The place of the record in `iterations`. A negative k counts from the end.
 
         Returns
         -------
         ndarray (runs, d) or (runs, r)
-            The head. In minimal coordinates, the part of u_0 outside the span of the
-            tokens is missing from it.
+            The head u. In minimal coordinates, it lacks the part of u_0 outside the
+            span of the tokens.
 
         Raises
         ------
@@ -682,10 +695,10 @@ class History(Shapes):
         return self.path.head(self._only(k))[:, 0]
 
     def divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
-        """Compute the Bregman divergence of each W's direction from that of a target.
+        """Compute the Bregman divergence between the directions of each W and a target.
 
-        It is D_psi(V/||V||, W/||W||), where W is the iterate, V is the target, and
-        psi = ||.||_p^p / p. All norms are l_p norms of the entries.
+        The divergence is D_psi(V/||V||, W/||W||), where W is the iterate, V is the
+        target, and psi = ||.||_p^p / p. All norms are l_p norms of the entries.
 
         Parameters
         ----------
@@ -698,24 +711,24 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, k)
-            The divergence at the recorded iterations. It is NaN where W = 0, and after
-            the end of a run.
+            The divergence at the recorded iterations. It is NaN if W = 0, and after the
+            end of a run.
 
         Raises
         ------
         ValueError
-            If the target is not finite or of another shape, or zero in some run; if p
-            is out of range; or if W is in minimal coordinates, in which l_p norms
-            differ.
+            If the target is not finite, has the wrong shape, or is zero in some run; if
+            p is out of range; or if W is in minimal coordinates, in which the l_p norms
+            are different.
 
         Notes
         -----
-        The formula is that of the authors' code of paper C.
+        The formula comes from the code by the authors of paper C.
         """
         return self._divergence(self.W, target, p)
 
     def head_divergence(self, target: np.ndarray | MaxMargin, p: float) -> np.ndarray:
-        """Compute `divergence` for the head u in place of W.
+        """Compute `divergence` for the head u instead of W.
 
         Parameters
         ----------
@@ -727,12 +740,12 @@ class History(Shapes):
         Returns
         -------
         ndarray (runs, k)
-            The divergence at the recorded iterations, NaN where u = 0.
+            The divergence at the recorded iterations. It is NaN if u = 0.
 
         Raises
         ------
         ValueError
-            In the same cases as `divergence`.
+            In the cases that `divergence` lists.
         """
         return self._divergence(self.u, target, p)
 
@@ -756,9 +769,10 @@ class History(Shapes):
         )
 
     def _only(self, k: int) -> slice:
-        """Return the slice that holds only record k; a negative k counts from the end.
+        """Return the slice of record k alone; a negative k counts from the end.
 
-        Raises IndexError if there is no such record, and TypeError if k is no integer.
+        Raises IndexError if there is no such record, and TypeError if k is not an
+        integer.
         """
         if not isinstance(k, Integral):
             raise TypeError(f"k = {k!r}; it must be the place of a record, an integer")
@@ -773,15 +787,16 @@ class History(Shapes):
     def to_dataframe(self) -> "pd.DataFrame":
         """Return the quantities with one number per run and iteration as a tidy table.
 
-        These are `opt_score` and the fields (runs, k), with or without a target. The
-        margins, `log_miss` and the score gaps of single samples are not among them.
+        These are `opt_score` and the fields of shape (runs, k), with or without a
+        target. The table does not contain margins, `log_miss` and score gaps, which
+        belong to single samples.
 
         Returns
         -------
         pandas.DataFrame
-            Columns `run`, `iteration`, `quantity`, `target` and `value`. A quantity
-            that is NaN in all runs and iterations has no rows. `target` is an empty
-            text if a quantity has none.
+            A table with the columns `run`, `iteration`, `quantity`, `target` and
+            `value`. A quantity that is NaN in all runs and iterations has no rows.
+            `target` is an empty string if the quantity has no target.
         """
         import pandas as pd  # imported here: it takes half a second
 
@@ -811,8 +826,8 @@ class History(Shapes):
         Parameters
         ----------
         path : str or Path
-            The file; `History.load` reads it. ".npz" is added to a name that does not
-            end with it.
+            The file, which `History.load` reads. If the name does not end with ".npz",
+            this suffix is added.
         """
         np.savez_compressed(path, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
 
@@ -823,17 +838,18 @@ class History(Shapes):
         Parameters
         ----------
         path : str or Path
-            The file, by the name that `save` was given.
+            The file, under the name that was passed to `save`.
 
         Returns
         -------
         History
-            Equal to the saved one in every entry, if its targets are named by texts.
+            A history that equals the saved one in every entry, if all names of targets
+            are strings.
 
         Raises
         ------
         ValueError
-            If the file holds something else.
+            If the file does not contain a history.
         FileNotFoundError
             If there is no such file.
         """
@@ -855,13 +871,13 @@ class History(Shapes):
 def _margins_of(
     margins: np.ndarray, opt: np.ndarray, selected: np.ndarray
 ) -> np.ndarray:
-    """Return the margins (runs, k, n, T-1) of other tokens than the opt tokens.
+    """Return the margins (runs, k, n, T-1) of the selected tokens.
 
-    The given ones (runs, k, n, T-1) are those of the opt tokens (runs, n). A NaN marks
-    a masked token, and remains.
+    The given `margins` (runs, k, n, T-1) are those of the opt tokens `opt` (runs, n).
+    NaN marks a masked token, and is kept.
     """
     T = margins.shape[-1] + 1
-    # The logits minus that of the opt token.
+    # The logits minus the logit of the opt token.
     logits = np.zeros((*margins.shape[:-1], T))
     places = np.broadcast_to(coordinates.others(opt, T)[:, None], margins.shape)
     np.put_along_axis(logits, places, -margins, -1)
@@ -890,7 +906,7 @@ def _flat(history: History) -> dict[str, np.ndarray]:
 def _nested(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the fields of a history by name, from the arrays that `_flat` returned.
 
-    Raises KeyError if the arrays of the path are those of none of PATHS.
+    Raises KeyError if the arrays of the path do not fit any class in PATHS.
     """
     given: dict[str, Any] = {name: {} for name in (*MEASURED_OF_TARGETS, "moments")}
     parts = {}

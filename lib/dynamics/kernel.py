@@ -5,10 +5,10 @@ minus the logit of another token) and the coefficients alpha of W = W_0 + sum_m 
 delta_m z_i^T. In joint training it also contains the scores gamma and the coefficients
 b of u = u_0 + sum_{i,t} b_{it} y_i x_{it}.
 
-The gradient has coefficients c: -grad_W L = sum_m c_m delta_m z_i^T. An iteration
-needs one product with the Gram matrix, k = K c. It gives the norm of the gradient,
-||grad_W L||^2 = c^T k, and both updates, alpha += eta c and g += eta k. No iteration
-can be cheaper than this product.
+The negative gradient has the coefficients c: -grad_W L = sum_m c_m delta_m z_i^T. An
+iteration needs one product with the Gram matrix, k = K c. This product gives the norm
+of the gradient, ||grad_W L||^2 = c^T k, and the two updates alpha += eta c and g += eta
+k. No iteration can be cheaper than this product.
 """
 
 import math
@@ -24,10 +24,11 @@ from lib.dynamics import rules as update_rules
 
 # Columns of the table of rules, as `BuiltIn.numbers` fills them.
 CODE, LOG_SIZE, LOG_CAP, MOMENTUM, DECAY, JOINT = range(6)
-# Samples that a group of runs holds side by side: enough to make the loops over them
-# long, and few enough to fit into the nearest cache.
+# The number of samples that a group of runs holds side by side. It is large enough to
+# make the loops over samples long, and small enough for the samples to fit into the
+# nearest cache.
 LANES = 96
-# The rows of an array that steps move: its value, its last move (for momentum), and the
+# The rows of an array that steps move: the value, the last move (for momentum), and the
 # rounding error of the value, which the next step corrects.
 VALUE, MOVE, CARRY = range(3)
 _log_step = numba.njit(update_rules.log_step)
@@ -39,8 +40,8 @@ def _step(
 ) -> None:
     """Move run r by one step along c (m,), in place.
 
-    The step is the momentum times the last step, plus eta c. The array `moving` is
-    (3, jobs, m), see `_moving`; its row MOVE is not used if the momentum is zero.
+    The step is the momentum times the last step, plus eta c. The array `moving` has the
+    shape (3, jobs, m), see `_moving`. Its row MOVE is not used if the momentum is zero.
     """
     if momentum == 0.0:
         for m in range(c.size):
@@ -55,12 +56,12 @@ def _step(
 def _exact_step(
     r: int, eta: float, c: np.ndarray, momentum: float, moving: np.ndarray
 ) -> None:
-    """Move as `_step` does, but with Kahan's compensated sum.
+    """Move run r as `_step` does, but with Kahan's compensated summation.
 
-    CARRY holds the rounding error of VALUE. Late in training the steps are all nearly
-    equal, and so are their rounding errors, which therefore add up. Without Kahan's
-    sum, the margins and W would differ by 10^-5 after 10^7 steps. That is as much as
-    W's direction differs from its limit.
+    CARRY holds the rounding error of VALUE. Late in training, all steps are nearly
+    equal. So are their rounding errors, which therefore add up. Without Kahan's
+    summation, the stored margins would differ from the margins of W by 10^-5 after 10^7
+    steps. This is as much as the direction of W then differs from its limit.
     """
     for m in range(c.size):
         step = eta * c[m]
@@ -74,26 +75,28 @@ def _exact_step(
 
 
 class Jobs(NamedTuple):
-    """Training runs that are trained side by side, one job per run and rule.
+    """Runs that are trained side by side, one job per run and rule.
 
     Parameters
     ----------
     data : ndarray of int (jobs,)
         For each job, the index of its Gram matrices in K and G, and of its factors.
     K : ndarray (data, m, m)
-        The Gram matrices for W as `gram.pack` returns them: m is n (T-1), rounded up to
-        a multiple of `gram.WIDTH`. It is (data, m, 0) if they are not formed.
+        The Gram matrices for W as `gram.pack` returns them, with m = n (T-1) rounded up
+        to a multiple of `gram.WIDTH`. If they are not formed, the shape is (data, m,
+        0).
     G : ndarray (data, m_u, m_u)
-        The same for a trained head: m_u is n T, rounded up. It is (data, m_u, 0) if
-        they are not formed, and (data, 0, 0) if the head is fixed.
+        The Gram matrices for a trained head, with m_u = n T rounded up. If they are not
+        formed, the shape is (data, m_u, 0). If the head is fixed, it is (data, 0, 0).
     v, w, pairs, first : ndarray
         The fields of `gram.Factors` for K.
     v_head, w_head, pairs_head, first_head : ndarray
         The fields of `gram.Factors` for G.
     margins : ndarray (jobs, n, T-1)
-        Margins at the start, the logit of the opt token minus those of the others.
+        The margins at the start: the logit of the opt token minus the logit of each
+        other token.
     scores : ndarray (jobs, n, T)
-        Scores at the start.
+        The scores at the start.
     rules : ndarray (jobs, 6)
         The rules, with the columns CODE to JOINT.
     head_fixed : bool
@@ -148,7 +151,7 @@ class Records(NamedTuple):
 
 @numba.njit
 def _moving(jobs: int, m: int) -> np.ndarray:
-    """Return zeros (3, jobs, m), with the rows VALUE, MOVE and CARRY."""
+    """Return an array of zeros (3, jobs, m), with the rows VALUE, MOVE and CARRY."""
     return gram.zeros(3 * jobs, m).reshape(3, jobs, m)
 
 
@@ -164,7 +167,7 @@ def _write(
 ) -> None:
     """Write margins and alpha of run r into its record `record`.
 
-    If the head is trained, also write its scores and b. `work` holds the lanes of all
+    If the head is trained, also write the scores and b. `work` holds the lanes of all
     runs; alpha (jobs, m) and b (jobs, m_u) are ordered by token first.
     """
     n = records.margins.shape[2]
@@ -187,7 +190,7 @@ def _gradient(
     c: np.ndarray,
     k: np.ndarray,
 ) -> float:
-    """Return the logarithm of run r's gradient norm, minus the log of the run's scale.
+    """Return the log of the gradient norm of run r, without the scale of this run.
 
     The result is -inf if the gradient is zero. The function also fills c (m,) with the
     coefficients of this gradient, which it reads from `lanes`, and k (m,) with K c.
@@ -219,10 +222,10 @@ def _train_group(
 ) -> None:
     """Train `jobs` side by side, or return early once `signals` say so.
 
-    It fills the jobs' records at the iterations `times` (k,), and leaves records after
-    the end of a run as they are. For each job it writes into `status` (jobs,) how the
-    run ended, and into `ended` (jobs,) when. A diverged run ends at the iteration whose
-    step it did not take.
+    The function fills the records of the jobs at the iterations `times` (k,), and
+    leaves records after the end of a run as they are. For each job, it writes into
+    `status` (jobs,) how the run ended, and into `ended` (jobs,) the iteration at which
+    it ended. A diverged run ends at the iteration from which it could not take a step.
     """
     data = jobs.data
     K = jobs.K
@@ -249,8 +252,8 @@ def _train_group(
     flat_push = gram.zeros(1, m_u)[0]
     k_u = gram.zeros(1, m_u)[0]
     scales = np.zeros((2, count))
-    # These arrays get names before the loop. Inside it, numba would count a reference
-    # each time that one is read from its tuple.
+    # These arrays get names before the loop. Inside the loop, numba would count a
+    # reference each time an array is read from its tuple.
     margins_now = work.margins
     scores_now = work.scores
     c = work.c
@@ -275,7 +278,8 @@ def _train_group(
         signals[STEP] = t
         if signals[STOP] != 0:
             return
-        # One softmax serves all runs of the group; the rest is done run by run.
+        # One softmax call serves all runs of the group; everything else is done run by
+        # run.
         recording = record < times.size and times[record] == t
         softmax.slopes(work, n, logistic, head_fixed, scales)
         for r in range(count):
@@ -314,7 +318,7 @@ def _train_group(
                 logs[2] = log_norm_u
                 logs[3] = log_eta
                 logs[4] = log_eta_u
-            # If the gradient is zero, the step is zero too, not 0/0.
+            # If the gradient is zero, the step is zero as well, rather than 0/0.
             if log_norm > -math.inf:
                 length = log_eta + log_norm
             else:
@@ -371,7 +375,7 @@ def run_jobs(
     times : ndarray of int (k,)
         The iterations to record, ascending. Training ends at the last one.
     records : Records
-        Filled at each of the times, up to the end of each run.
+        The records to fill, at each of the times up to the end of each run.
 
     Returns
     -------
@@ -382,8 +386,8 @@ def run_jobs(
 
     Notes
     -----
-    The jobs are split into groups of nearly equal size, each of which `_train_group`
-    trains. Every thread gets nearly the same number of groups.
+    The jobs are split into groups of nearly equal size, and `_train_group` trains one
+    group. Every thread gets nearly the same number of groups.
     """
     cores = threads.count()
     runs = jobs.data.size

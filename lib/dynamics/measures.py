@@ -14,24 +14,25 @@ from lib.dynamics.rules import real_numbers
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
-# The most numbers in an intermediate array. Larger arrays would get new memory from the
-# system each time.
+# The largest number of entries that an intermediate array should have. For larger
+# arrays, new memory would be requested from the system each time.
 CHUNK = 2**17
-# If a target's part outside the span is smaller than this, relative to its norm, it
-# counts as zero.
+# The part of a target outside the span counts as zero if its norm, divided by the norm
+# of the target, is at most this.
 ROUNDING = 1e-12
 
 
 class Target(Start):
-    """A direction V of W or of the head, in two parts: inside and outside the span.
+    """A target direction V for W or for the head, in two parts.
 
-    `inside` has the shape of W (runs, r, q), or of the head (runs, r), in the
-    coordinates of the path that V is compared with. `outside` (runs,) is a norm.
+    `inside` is the part inside the span of the tokens. It has the shape of W (runs, r,
+    q) or of the head (runs, r), and is in the coordinates of the path with which V is
+    compared. `outside` (runs,) is the norm of the part outside the span.
     """
 
     @property
     def norm(self) -> np.ndarray:
-        """The norm of both parts together, ||V||, (runs,)."""
+        """The norm ||V|| (runs,) of the two parts together."""
         inside = np.linalg.norm(self.inside.reshape(len(self.inside), -1), axis=1)
         return np.hypot(inside, self.outside)
 
@@ -41,12 +42,12 @@ def checked_targets(
     data: TokenSet,
     of_head: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Check targets, and return them as arrays.
+    """Check the targets, and return them as arrays.
 
     Parameters
     ----------
     given : mapping of str to MaxMargin or ndarray, or None
-        The targets. None gives an empty dict.
+        The targets. For None, the result is an empty dict.
     data : TokenSet
         The tokens that are trained on, in the coordinates of the targets.
     of_head : bool, optional
@@ -62,9 +63,10 @@ def checked_targets(
     TypeError
         If the targets are not a mapping, or contain anything but real numbers.
     ValueError
-        If a target has another shape; if in some run its norm is zero, NaN or beyond
-        the range of float64; if a MaxMargin was solved for other tokens, queries or
-        another mask. Its labels, head and selected tokens are not compared.
+        If a target has the wrong shape; if its norm in some run is zero, NaN or beyond
+        the range of float64; if a MaxMargin was solved for other tokens, other queries
+        or another mask. The labels, the head and the selected tokens of a MaxMargin may
+        differ.
     """
     if of_head:
         shape = data.u.shape
@@ -108,14 +110,14 @@ def in_span(
     problem: coordinates.Minimal,
     of_head: bool = False,
 ) -> dict[str, Target]:
-    """Split each target into its part in the span of the tokens, and the rest.
+    """Split each target into its part inside the span of the tokens, and the rest.
 
-    For W this is the span of tokens and queries.
+    For targets of W, this is the span of tokens and queries.
 
     Parameters
     ----------
     targets : mapping of str to ndarray
-        What `checked_targets` returns.
+        The targets that `checked_targets` returned.
     tokens : TokenSet or Minimal
         The tokens that are trained on. The targets are in their coordinates.
     problem : Minimal
@@ -151,21 +153,22 @@ def directions(
     outside: np.ndarray,
     targets: dict[str, Target],
 ) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Measure the norms of vectors, and their directions against targets.
+    """Measure the norms of vectors, and compare their directions with targets.
 
     Parameters
     ----------
     vectors : callable
-        A function that returns the vectors (runs, k, ...) of a slice of k records.
+        A function that takes a slice of k records and returns their vectors (runs, k,
+        ...).
     count : int
         The number of all records.
     outside : ndarray (runs,)
-        The norm of a constant part that belongs to every vector, but is orthogonal to
-        the span and not contained in `vectors`.
+        The norm of a constant part that all vectors of a run share. This part is
+        orthogonal to the span, and `vectors` does not return it.
     targets : dict of str to Target
-        The targets V. Their `inside` has the shape (runs, ...) of a vector. In each
-        run, `outside` may be above zero for a target or for the vectors, but not for
-        both, because the angle between these two parts is not known.
+        The targets V, whose `inside` has the shape (runs, ...) of a vector. In each
+        run, `outside` may be positive for a target or for the vectors, but not for
+        both, because the angle between the two parts outside is not known.
 
     Returns
     -------
@@ -173,7 +176,7 @@ def directions(
         The norms ||v||, which include the part outside the span.
     error, alignment : dict of str to ndarray (runs, count)
         || v/||v|| - V/||V|| || and <v, V>/(||v|| ||V||), by the name of the target.
-        They are NaN for a vector of zero.
+        They are NaN if v is zero.
     """
     runs = outside.size
     outside = outside[:, None]
@@ -197,7 +200,7 @@ def directions(
             unit = np.where(np.isinf(size), np.abs(v).max(-1), 1.0)
             size = unit * np.linalg.norm(v / unit[..., None], axis=-1)
         norm[:, part] = np.hypot(size, outside)
-        # A vector of zero has no direction: NaN.
+        # A zero vector has no direction, so that its entries become NaN.
         scale = np.where(norm[:, part] > 0, norm[:, part], np.nan)
         for name, (unit, rest) in units.items():
             alignment[name][:, part] = (v @ np.swapaxes(unit, 1, 2))[..., 0] / scale
@@ -254,22 +257,22 @@ def of_weights(
     times : ndarray of int (k,)
         The iterations of the records.
     raw : dict
-        What the engine recorded: the path, as Weights or Factors; status, as a code of
-        `lib.compiled.status`, and ended (runs,); log_gap (runs, k); and any other
-        fields of a History. These replace the fields that are computed here.
+        What the engine recorded: the path, as Weights or Factors; status (runs,), as
+        codes of `lib.compiled.status`; ended (runs,); log_gap (runs, k); and possibly
+        other fields of a History. These replace the fields that are computed here.
     head : {"fixed", "joint"}
         Whether the head was trained.
     loss : str
         One of ``attention.LOSSES``.
     targets, head_targets : mapping of str to ndarray
-        The targets of W and of the head, as `checked_targets` returns them. Those of
-        the head are not used if it was fixed.
+        The targets of W and of the head, as `checked_targets` returns them. If the head
+        was fixed, `head_targets` is not used.
 
     Returns
     -------
     History
-        The records, and all that follows from W and u. Fields that neither the engine
-        nor W and u give are NaN; the gradient of the head is one of them.
+        The records of the engine, and all quantities that can be computed from W and u.
+        All other fields are NaN, for example the gradient of the head.
     """
     raw = dict(raw)
     runs, n, T, _ = tokens.shape
@@ -283,7 +286,7 @@ def of_weights(
     to_W = {name: Target(value, zero) for name, value in targets.items()}
     to_u = {name: Target(value, zero) for name, value in head_targets.items()}
 
-    # What follows from W and the head without the tokens.
+    # The quantities that depend on W and the head, but not on the tokens.
     norm, error, alignment = directions(path.weights, k, zero, to_W)
     head_norm = np.full((runs, k), np.nan)
     head_error = {}
@@ -291,7 +294,7 @@ def of_weights(
     if joint:
         head_norm, head_error, head_alignment = directions(path.head, k, zero, to_u)
 
-    # Margins and scores, and the gradient from them.
+    # Margins and scores, and the gradient that is computed from these.
     margins = np.empty((runs, k, n, T - 1))
     head_iterations = k if joint else 1  # a fixed head has the same scores in all
     gaps = np.empty((runs, head_iterations, n, T - 1))

@@ -1,7 +1,7 @@
 """Mirror descent in the compiled loop of `lib.mirror`, with a fixed or a joint head.
 
-Descent runs in the tokens' own coordinates, since mirror descent is not rotation
-equivariant.
+The loop works in the coordinates of the tokens themselves, since mirror descent is not
+equivariant under rotations.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,9 @@ from lib.dynamics import recording
 from lib.dynamics.in_coordinates.rules import MirrorDescent
 from lib.mirror import geometry, kernel
 
-# The most numbers in the rows of all margins of a run. Up to this size the rows stay in
-# the fast cache, and two products with them are faster than a loop over samples.
+# The rows of all margins of a run are formed if they have at most this many entries.
+# Then they stay in the fast cache, and two products with them are faster than a loop
+# over samples.
 FORMED = 2**14
 
 
@@ -36,7 +37,8 @@ def run(
     Parameters
     ----------
     tokens : TokenSet
-        The data sets. Their head u stays fixed, or joint training starts from it.
+        The data sets. The head u that they contain stays fixed, or joint training
+        starts from it.
     rules : mapping of str to MirrorDescent
         The rules. Each step uses all samples; `in_coordinates` trains with batches.
     times : mapping of str to ndarray of int (k,)
@@ -51,23 +53,24 @@ def run(
     Returns
     -------
     dict of str to dict
-        By rule: W (runs, k, d, d_z); u (runs, k, d); status and ended (runs,);
-        loss_rise (runs,), the first iteration with a rise of the loss, or -1; log_gap
-        (runs, k); own_norm and own_head_norm (runs, k), the l_p norms; log_own_gradient
-        and log_own_gradient_head (runs, k), the logs of the dual norms of both
-        gradients, of which the second is -inf for a fixed head. The k of a rule is the
-        number of its `times`.
+        For each rule, a dict of arrays: W (runs, k, d, d_z); u (runs, k, d); status and
+        ended (runs,); loss_rise (runs,), the first iteration at which the loss rose, or
+        -1; log_gap (runs, k); own_norm and own_head_norm (runs, k), the l_p norms of W
+        and u; log_own_gradient and log_own_gradient_head (runs, k), the logarithms of
+        the dual norms of the gradients for W and u. The last one is -inf if the head is
+        fixed. The k of a rule is the number of its `times`.
 
     Raises
     ------
     ValueError
-        If the loss is another one, or if sizes leave the range that `check_sizes`
-        allows.
+        If the loss is neither of these two, or if sizes leave the range that
+        `check_sizes` allows.
 
     Notes
     -----
     A run needs memory for n (T - 1) d numbers. If the rows of all margins are formed,
-    it needs 2 n (T - 1) d d_z more; they are formed up to ``FORMED`` numbers.
+    it needs memory for another 2 n (T - 1) d d_z numbers. The rows are formed if they
+    have at most ``FORMED`` entries.
     """
     problem = rows(tokens, loss, head == "joint")
     flat = W_0.reshape(len(W_0), -1)
@@ -82,8 +85,8 @@ def run(
         ]
     )
 
-    # The jobs are ordered by run, with the rules of a run one after another, so that
-    # each core gets some long jobs. The loop changes these copies in place.
+    # The jobs are ordered by run, with all rules of a run one after another, so that
+    # each core gets some long jobs. The loop changes the following copies in place.
     start, first_head = (np.repeat(array, kinds, 0) for array in (flat, v))
     exponents = np.tile([float(rule.p) for rule in rules.values()], runs)
     with np.errstate(over="ignore"):  # an overflow ends the run as diverged
@@ -97,8 +100,8 @@ def run(
             for array in (start, first_head)
         )
 
-    # The rows (runs, n T, D) are ordered by sample, then by token. The loop needs them
-    # ordered by token, then by sample.
+    # The rows (runs, n T, D) are ordered by sample first, then by token. The loop needs
+    # them ordered by token first, then by sample.
     def by_token(rows: np.ndarray) -> np.ndarray:
         if not rows.size:
             return rows
@@ -139,14 +142,16 @@ def run(
 def _of_rule(
     raw: dict[str, np.ndarray], times: np.ndarray, p: float, shape: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Return the records of one rule, by the names that `run` lists.
+    """Return the records of one rule, under the names that `run` lists.
 
     `raw` has the path (runs, K, d d_z) of W, the head (runs, K, d), and logs (runs, K,
-    3) of the loss gap and the gradients of W and u. It is padded to K records, of which
-    this rule has as many as there are `times`. `shape` is the shape (d, d_z) of W.
+    3) of the loss gap and the gradients of W and u. These arrays are padded to K
+    records; this rule has only as many as there are `times`. `shape` is the shape (d,
+    d_z) of W.
 
-    A run ends as diverged at its first record in which W or u is not finite, or a log
-    is NaN or +inf; from there on its records are NaN. This changes the arrays of `raw`.
+    A run ends as diverged at its first record in which W or u is not finite, or in
+    which a logarithm is NaN or +inf. This record and all later ones are set to NaN, in
+    the arrays of `raw` themselves.
     """
     path, heads, logs = (
         raw[name][:, : len(times)] for name in ("path", "head", "logs")
@@ -184,15 +189,15 @@ def rows(tokens: TokenSet, loss: str, joint: bool) -> kernel.Rows:
     Returns
     -------
     Rows
-        The rows, ordered by sample, then by token. The compiled loop needs the other
-        order, which `run` makes. The rows of margins are only formed if those of a run
-        have at most ``FORMED`` numbers.
+        The rows, ordered by sample first, then by token. The compiled loop needs them
+        ordered by token first; `run` reorders them. The rows of the margins are formed
+        only if the rows of one run have at most ``FORMED`` entries.
 
     Raises
     ------
     ValueError
-        If the loss is another one, or if sizes leave the range that `check_sizes`
-        allows.
+        If the loss is neither of these two, or if sizes leave the range that
+        `check_sizes` allows.
     """
     check_sizes(tokens)
     runs, n, T, d = tokens.shape

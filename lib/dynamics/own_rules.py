@@ -1,4 +1,4 @@
-"""A plain numpy loop for a reader's own rules that return the whole step of W."""
+"""A plain numpy loop for rules of your own that return the whole step of W."""
 
 from typing import Any
 
@@ -45,9 +45,10 @@ def run(
     TypeError
         If a step is not an array of real numbers.
     ValueError
-        If a step has another shape than W; if the first step has NaN in a run whose
-        gradient is finite and not zero; if the sizes of the tokens leave the range that
-        `check_sizes` allows. A NaN in a later step ends the run as diverged.
+        If a step does not have the shape of W; if the first step contains NaN in a run
+        whose gradient is finite and not zero; if the sizes of the tokens leave the
+        range that `check_sizes` allows. A NaN in a later step is no error: it ends the
+        run as diverged.
     """
     check_sizes(tokens)
     shape = W_0.shape
@@ -73,7 +74,7 @@ def run(
         if not alive.any() or t == times[-1]:
             break
 
-        # Take the step in the runs that go on.
+        # Take the step in the runs that have not ended.
         D = _checked(rule, rule.direction(gradient, state), shape)
         known = alive & np.isfinite(gradient).all((1, 2))
         if t == 0 and np.isnan(D[known]).any():
@@ -93,10 +94,10 @@ def run(
 
 
 def _checked(rule: Rule, step: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Check the step that a rule returned; return it as floats (runs, d, d_z).
+    """Check the step that a rule returned, and return it as floats (runs, d, d_z).
 
-    Raises TypeError if it contains anything but real numbers, and ValueError if it has
-    another shape.
+    Raises TypeError if the step contains anything but real numbers, and ValueError if
+    its shape is not `shape`.
     """
     name = f"{type(rule).__name__}.direction"
     D = real_numbers(f"what {name} returned", step)

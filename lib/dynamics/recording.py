@@ -16,10 +16,11 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     Parameters
     ----------
     steps : int
-        The last iteration, zero or above.
+        The last iteration, at least zero.
     count : int, optional
-        At most `count` + 1 iterations are returned. It has to be at least 2 for the
-        last one to be `steps`.
+        The number of iterations from 1 to `steps`, before repetitions are removed; with
+        iteration 0, at most `count` + 1 are returned. For `steps` itself to be among
+        them, `count` has to be at least 2.
 
     Returns
     -------
@@ -81,7 +82,7 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
 
 
 def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Check a start, and return it as floats.
+    """Check a start, and return it as an array of floats.
 
     Parameters
     ----------
@@ -93,13 +94,13 @@ def checked_start(start: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     Returns
     -------
     ndarray
-        The start as floats, a copy.
+        A copy of the start, as floats.
 
     Raises
     ------
     ValueError
-        Unless the start has this shape and finite entries of absolute value at most
-        1e100.
+        If the start has another shape, or an entry that is not finite or exceeds 1e100
+        in absolute value.
     TypeError
         If it contains anything but real numbers.
     """
@@ -124,13 +125,14 @@ def end_where_not_finite(
 ) -> None:
     """End each run as diverged at its first record that is not finite.
 
-    This record and the later ones become NaN. All arrays are changed in place. Records
-    after the end of a run are not checked, since the engines leave them NaN.
+    This record and all later ones are set to NaN. All arrays are changed in place.
+    Records after the end of a run are not checked, since the engines leave NaN there.
 
     Parameters
     ----------
     status, ended : ndarray of int (runs,)
-        How each run ended, as a code of `lib.compiled.status`, and when.
+        How each run ended, as a code of `lib.compiled.status`, and the iteration at
+        which it ended.
     times : ndarray of int (k,)
         The iterations of the records.
     finite : sequence of ndarray (runs, k, ...)
@@ -138,11 +140,12 @@ def end_where_not_finite(
     logs : sequence of ndarray (runs, k, ...)
         Records that are logarithms and may be -inf.
     derived : sequence of ndarray (runs, k, ...), optional
-        Records that follow from others. They become NaN too, but are not checked.
+        Records that are computed from other records. They are set to NaN too, but not
+        checked.
     """
     written = times <= ended[:, None]
     bad = np.zeros_like(written)
-    # For a log, v < inf is False if v is NaN or infinity.
+    # For a logarithm v, v < inf is False if v is NaN or +inf.
     for good in (*(np.isfinite(v) for v in finite), *(v < np.inf for v in logs)):
         bad |= ~good.reshape(*bad.shape, -1).all(-1)
     bad &= written
@@ -178,17 +181,17 @@ def unwritten(
     Parameters
     ----------
     status : int
-        The status that every run has at first, a code of `lib.compiled.status`.
+        The initial status of every run, a code of `lib.compiled.status`.
     runs : int
         Number of runs.
     **shapes : tuple of int
-        The shape that each record has for one run.
+        The shape of each record for one run, by the name of the record.
 
     Returns
     -------
     dict of str to ndarray
-        status and ended, which is zero at first, both int (runs,); and each record,
-        float (runs, ...).
+        The arrays "status" and "ended", of integers (runs,), and each record, of floats
+        (runs, ...). "ended" is filled with zeros.
     """
     records = {name: np.full((runs, *shape), np.nan) for name, shape in shapes.items()}
     return {"status": np.full(runs, status), "ended": np.zeros(runs, int)} | records

@@ -15,16 +15,18 @@ from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule, own_log_step
 
-# The forms of the product with a Gram matrix: by the matrix, or by its factors alone.
+# The forms of the product with a Gram matrix: by the formed matrix, or by its factors
+# alone.
 FORMS = ("gram", "factored")
-# A product with a formed matrix reads its m^2 numbers. A product with its factors
-# costs twice as much per number, plus a fixed cost as large as that of reading 25,000
-# numbers. Both constants were measured on 42 to 5,800 pairs of tokens.
+# A product with a formed matrix reads the m^2 entries of the matrix. A product with the
+# factors costs twice as much per number that it reads, plus a fixed cost that equals
+# the cost of reading 25,000 numbers. These two constants were measured on 42 to 5,800
+# pairs of tokens.
 FACTORED_COST = 2.0
 FACTORED_START = 25_000
 FORMED_COPIES = 4  # copies of a Gram matrix that exist at once while it is formed
 RECORD_COPIES = 4  # copies of the records that exist while a history is derived
-LARGE = 2**22  # the most numbers that an intermediate array holds
+LARGE = 2**22  # the largest number of entries of an intermediate array
 
 
 def cheapest_form(n: int, S: int, r: int, q: int) -> str:
@@ -39,12 +41,12 @@ def cheapest_form(n: int, S: int, r: int, q: int) -> str:
     r : int
         Dimension of the vectors.
     q : int
-        Dimension of the second factor, the vector that all pairs of a sample share.
+        Dimension of the second factor w_i, the vector that all pairs of a sample share.
 
     Returns
     -------
     str
-        "gram" or "factored"; "gram" if both cost the same.
+        "gram" or "factored"; "gram" if the two cost the same.
 
     Examples
     --------
@@ -64,22 +66,23 @@ def cheapest_form(n: int, S: int, r: int, q: int) -> str:
 class GramProduct:
     """The product K c with the Gram matrix K of the outer products v_{it} w_i^T.
 
-    The matrix W = sum_m c_m v_m w_m^T, summed over all m = (i, t), has the margins
-    K c: their entry m is v_m^T W w_m. And c^T K c = ||W||^2. Training needs this
-    product twice: as `Reduced.K` for pairs of tokens, and as `Reduced.G` for tokens
-    times their labels. Either K is formed, or products are computed from the factors v
-    and w; `cheapest_form` says which is cheaper.
+    Let W = sum_m c_m v_m w_m^T, where the sum runs over all m = (i, t). Then entry m of
+    K c is the margin v_m^T W w_m, and c^T K c = ||W||^2. Training needs two such
+    products: `Reduced.K` for pairs of tokens, and `Reduced.G` for tokens times their
+    labels. Either K is formed, or products are computed from the factors v and w;
+    `cheapest_form` says which is cheaper.
 
     Parameters
     ----------
     v : ndarray (runs, n, S, r)
         The vectors v_{it}, S of them in each sample.
     w : ndarray (runs, n, q)
-        The vector w_i, which all v_{it} of sample i are multiplied with.
+        The vector w_i that all v_{it} of sample i share as their second factor.
     first : ndarray of int (runs, n, S)
-        For each vector, the index 0 ... S-1 of the first of its sample that equals it
-        (its own index, if none before it does). Every product copies the entry of this
-        first vector, so that equal vectors have the same entry to the bit.
+        For each vector, the index 0 ... S-1 of the first vector of its sample that
+        equals it; if no earlier vector does, this is its own index. Every product
+        copies the entry of this first vector, so that equal vectors have bitwise equal
+        entries.
     matrix : ndarray (runs, n S, n S)
         The Gram matrix, or (runs, n S, 0) if it is not formed.
     """
@@ -95,7 +98,7 @@ class GramProduct:
     ) -> "GramProduct":
         """Make the product from the first three fields, in one of FORMS.
 
-        The form "gram" forms K, and raises MemoryError if K would not fit.
+        The form "gram" forms K, and raises MemoryError if K would not fit into memory.
         """
         runs, n, S, _ = v.shape
         if form == "factored":
@@ -111,16 +114,17 @@ class GramProduct:
 
     @property
     def formed(self) -> bool:
-        """Whether K itself is stored, not only its factors."""
+        """Whether K itself is stored, and not only its factors."""
         return self.matrix.shape[2] == self.matrix.shape[1]
 
     def __call__(self, c: np.ndarray) -> np.ndarray:
         """Return K c, in the shape of c: the margins of W = sum_m c_m v_m w_m^T.
 
         The coefficients c are (runs, m), or (runs, k, m) for k records, with m = n S.
-        If K is not formed, the product goes through W: b (runs, k, n, r) sums the v of
-        each sample with its coefficients, `low` (runs, k, q, r) is W^T, h (runs, k, n,
-        r) is W w_i for each sample, and the products of v with h are the margins.
+        If K is not formed, the product is computed through W. In each sample, b (runs,
+        k, n, r) is the sum of the vectors v weighted with their coefficients. Then
+        `low` (runs, k, q, r) is W^T, h (runs, k, n, r) is W w_i for each sample, and
+        the margins are the inner products of v with h.
         """
         if self.formed and c.ndim == 2:
             return np.einsum("rij,rj->ri", self.matrix, c)
@@ -142,9 +146,9 @@ class GramProduct:
     def factors(self) -> gram.Factors:
         """Return the arrays from which the compiled loop multiplies with K.
 
-        They are empty if K is formed, because the loop then reads K itself. Otherwise
-        `pairs` is only formed if there are few samples, so that it costs less than
-        products with w, and `first` only if two vectors are equal.
+        If K is formed, all of them are empty, because the loop then reads K itself.
+        Otherwise, `pairs` is formed only if there are so few samples that it costs less
+        than products with w, and `first` is filled only if two vectors are equal.
         """
         runs, n, S, _ = self.v.shape
         if self.formed:
@@ -158,7 +162,7 @@ class GramProduct:
             pairs = self.w @ np.swapaxes(self.w, 1, 2)
         else:
             pairs = np.zeros((runs, n, 0))
-        # The compiled loop orders the pairs by token first, then by sample.
+        # In the compiled loop, the pairs are ordered by token first, then by sample.
         places = (self.first * n + np.arange(n)[:, None]).swapaxes(1, 2)
         first = places.reshape(runs, n * S)
         if (first == np.arange(n * S)).all():
@@ -168,24 +172,25 @@ class GramProduct:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A problem as the training loop sees it; the opt token of a sample comes first.
+    """A problem in the form that the training loop needs, with each opt token first.
 
     Parameters
     ----------
     delta : ndarray (runs, n, T-1, r)
-        Opt token minus the others; zero for a masked token.
+        The opt token of each sample minus each of its other tokens; zero for a masked
+        token.
     signed : ndarray (runs, n, T, r)
-        The tokens times their labels, y_i x_{i,t}. It is empty, with no run, if the
-        head is fixed.
+        The tokens times the labels of their samples, y_i x_{i,t}. If the head is fixed,
+        the array is empty: it has no runs.
     z : ndarray (runs, n, q)
         The queries.
     K : GramProduct
         The product with the Gram matrix of the outer products delta_{it} z_i^T.
     G : GramProduct
-        The product with the Gram matrix of the tokens in `signed`. It has no vectors
-        if the head is fixed.
+        The product with the Gram matrix of the tokens in `signed`. If the head is
+        fixed, it has no vectors.
     margins : ndarray (runs, n, T-1)
-        The margins at the start, `softmax.FAR` for a masked token.
+        The margins at the start; `softmax.FAR` for a masked token.
     scores : ndarray (runs, n, T)
         The scores at the start.
     head_fixed : bool
@@ -193,8 +198,8 @@ class Reduced:
     loss : str
         One of ``attention.LOSSES``.
     hidden : ndarray of bool (runs, n, T-1) or None
-        The pairs of masked tokens, whose margins stay at `softmax.FAR`; None if no
-        token is masked.
+        Whether the other token of a pair is masked, so that its margin stays at
+        `softmax.FAR`; None if no token is masked.
     """
 
     delta: np.ndarray
@@ -212,7 +217,7 @@ class Reduced:
 def reduce(
     tokens: TokenSet, W_0: np.ndarray, head: str, loss: str, form: str | None = None
 ) -> Reduced:
-    """Return a token set in minimal coordinates as the training loop needs it.
+    """Convert a token set in minimal coordinates to the form that training needs.
 
     Parameters
     ----------
@@ -225,7 +230,7 @@ def reduce(
     loss : str
         One of ``attention.LOSSES``.
     form : {"gram", "factored"}, optional
-        The form of both products. Default: for each product the cheaper form.
+        The form of both products. Default: the cheaper form for each product.
 
     Returns
     -------
@@ -256,7 +261,7 @@ def reduce(
         none = np.zeros((runs, 0, 0))
         G = GramProduct(none[..., None], none, none.astype(int), none)
     else:
-        ones = np.ones((runs, n, 1))  # the samples share one head, so w_i = 1 for all
+        ones = np.ones((runs, n, 1))  # all samples share one head, so w_i = 1 for all
         G = GramProduct.of(signed, ones, every, form or cheapest_form(n, T, r, 1))
     return Reduced(
         delta=delta,
@@ -273,11 +278,11 @@ def reduce(
 
 
 def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Give equal vectors the same rows and columns of K, to the bit.
+    """Make the rows and columns of K bitwise equal for equal vectors.
 
-    The matrix product that formed K may have rounded them differently. Here K is
-    (runs, n T, n T), `first` (runs, n, T) is the result of `first_equal`, and the
-    returned matrix has the shape of K.
+    The matrix product that formed K may have rounded these rows and columns
+    differently. Here K is (runs, n T, n T), `first` (runs, n, T) is the result of
+    `first_equal`, and the returned matrix has the shape of K.
     """
     runs, n, T = first.shape
     if (first == np.arange(T)).all():  # no equal vectors: avoid two copies of K
@@ -288,14 +293,14 @@ def _tied(K: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _empty(runs: int, n: int, T: int, k: int, head_fixed: bool):
-    """Return unwritten records of k iterations, as a dict of arrays by name.
+    """Return records of k iterations that are still to be filled, as arrays by name.
 
-    The names and shapes are those of `kernel.Records`, with runs in place of jobs, and
-    status and ended (runs,). A fixed head has no iterations of scores and b. Raises
-    MemoryError if the records would not fit.
+    The names and shapes are those of `kernel.Records`, with runs in place of jobs;
+    status and ended (runs,) are added. For a fixed head, scores and b have no
+    iterations. Raises MemoryError if the records would not fit.
     """
-    # About how many numbers one iteration records: margins and alpha and, unless the
-    # head is fixed, scores and b.
+    # The approximate number of entries that one iteration records: those of margins and
+    # alpha and, unless the head is fixed, those of scores and b.
     if head_fixed:
         head_iterations = 0
         numbers = runs * n * 2 * T
@@ -340,8 +345,9 @@ def run_compiled(
     -------
     list of SimpleNamespace
         The raw records of each rule, in the order of `rules`. They have the fields of
-        `kernel.Records`, complete for a fixed head too, and two more: `status` and
-        `ended`, both (runs,). Entries after the end of a run are NaN.
+        `kernel.Records`, all of which are filled even for a fixed head, and two more:
+        `status` and `ended`, each of shape (runs,). Entries after the end of a run are
+        NaN.
 
     Raises
     ------
@@ -371,7 +377,7 @@ def run_compiled(
     )
     records = kernel.Records(**{name: raw[name] for name in kernel.Records._fields})
     factored = not (problem.K.formed and problem.G.formed)
-    # Several runs occupy all cores already, so that each one gets one BLAS thread.
+    # Several runs occupy all cores already, so that each run gets one BLAS thread.
     shared = factored and len(jobs.data) > 1
     with blas.one_thread() if shared else nullcontext():
         raw["status"], raw["ended"] = kernel.run_jobs(jobs, times, records)
@@ -383,11 +389,11 @@ def run_compiled(
 
 
 def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
-    """Return the filled records as attributes; add those that a fixed head lacks.
+    """Return the filled records as attributes, with those that a fixed head lacks.
 
-    The loop records neither scores nor b for a fixed head. Its scores are the same at
-    all records, (runs, k, n, T), and its coefficients b are zero. Both then are
-    read-only, and are put into `filled` too.
+    The loop records neither scores nor b for a fixed head. Then the scores are the same
+    at all records, and the coefficients b are zero. These two arrays (runs, k, n, T)
+    are read-only views, and are also put into `filled`.
     """
     if problem.head_fixed:
         shape = *filled["margins"].shape[:2], *problem.scores.shape[1:]
@@ -397,9 +403,9 @@ def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
 
 
 def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespace:
-    """Train every run with one rule in plain numpy, by the steps of the kernel.
+    """Train every run with one rule in plain numpy, with the same steps as the kernel.
 
-    Unlike the kernel, it also accepts rules written by the user.
+    Unlike the kernel, this loop also accepts rules that a user has written.
 
     Parameters
     ----------
@@ -420,14 +426,15 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
     TypeError
         If the rule returns a step size that is not a real number.
     ValueError
-        If the rule returns neither one step size nor one per run, or NaN at the first
-        step.
+        If the rule returns neither one step size nor one step size per run, or if it
+        returns NaN at the first step.
     MemoryError
         If the records would not fit.
 
     Notes
     -----
-    The kernel adds the steps of W by Kahan's sum. Here they are added plainly.
+    The kernel adds up the steps of W by Kahan's compensated summation. Here they are
+    added up without compensation.
     """
     runs, n, T = problem.scores.shape
     raw = _empty(runs, n, T, times.size, problem.head_fixed)

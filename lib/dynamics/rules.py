@@ -1,7 +1,7 @@
-r"""Update rules of gradient descent, each a frozen value of its own class.
+r"""Update rules that step along the gradient, each a frozen value of its own class.
 
 The rules of this file move W by W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t
-grad L(W_t). A rule says what the step size eta_t is. It gives log eta_t, since eta_t
+grad L(W_t). A rule determines the step size eta_t. It returns log eta_t, since eta_t
 and the gradient leave the range of float64 long before their product does. The rules
 that see the coordinates of W are in `lib.dynamics.in_coordinates.rules`.
 """
@@ -18,15 +18,16 @@ import numpy as np
 from lib.attention.token_sets import as_array
 
 LOG_2 = math.log(2.0)
-# The numbers by which the compiled loop tells the classes of rules apart.
+# The numbers by which the compiled loop distinguishes the classes of rules.
 GD_CODE, NGD_CODE, POLYAK_CODE = range(3)
 
 
 class _Setting:
-    """A setting that a rule has without naming it, until the rule sets its own.
+    """The default of a setting, for rules that do not define this setting themselves.
 
-    It is read from rules alone, not from their class: otherwise a dataclass that names
-    a field so would take it for the default of that field.
+    It can be read only from a rule, not from the class of the rule. Otherwise a
+    dataclass with a field of this name would take it for the default value of the
+    field.
     """
 
     def __init__(self, default: float, meaning: str) -> None:
@@ -39,40 +40,42 @@ class _Setting:
         return self.default
 
 
-# Without eq=False all rules of a plain class would be equal: they have no fields.
+# Without eq=False, all rules of a plain class would be equal, since they have no
+# fields.
 @dataclass(frozen=True, repr=False, eq=False)
 class Rule:
-    r"""What all update rules share.
+    r"""The base class of all update rules.
 
-    The rules of this library are frozen dataclasses. The `formula` of a rule says in
-    TeX what it does, and its `repr` evaluates to an equal rule if its settings are
-    numbers or texts. A subclass of your own defines one of two methods:
+    The rules of this library are frozen dataclasses. The `formula` of a rule is its
+    update in TeX. If all settings of a rule are numbers or strings, its `repr`
+    evaluates to an equal rule. A subclass of your own defines one of two methods:
 
-    * `log_step` gives log eta_t, and W moves along the gradient. Training then runs in
-      the span of the tokens and is exact at any horizon. If your rule sets `momentum`,
-      it is used as beta.
-    * `direction` gives the whole step of W, W_{t+1} = W_t + D_t. Training then runs in
-      numpy, on W in the coordinates of the tokens, with a fixed head. Nothing is added
-      to this step, even if your rule sets `momentum`.
+    * `log_step` returns log eta_t, and W moves along the gradient. Training then runs
+      in the span of the tokens and stays accurate for any number of iterations. If your
+      rule sets `momentum`, this value is used as beta.
+    * `direction` returns the whole step D_t of W, W_{t+1} = W_t + D_t. Training then
+      runs in numpy, on W in the coordinates of the tokens, with a fixed head. Nothing
+      is added to this step, even if your rule sets `momentum`.
 
     Your subclass may be a frozen dataclass or a plain class that sets its attributes in
-    ``__init__``. Only dataclasses are compared and printed by their settings. In a
-    subclass of a rule such as `NGD`, whose settings are fields, give them to
+    ``__init__``. Only dataclasses are compared and printed by their settings. If you
+    subclass a rule such as `NGD`, whose settings are fields, pass the settings to
     ``super().__init__``.
 
     Attributes
     ----------
     momentum : float
-        The momentum beta; zero for a rule without that setting.
+        The momentum beta; zero for a rule without this setting.
     decay : float
-        The exponent of the factor (t + 1)^-decay; zero for a rule without it. Only the
-        rules of this library use it; a `log_step` of your own includes it or not.
+        The exponent of the factor (t + 1)^-decay; zero for a rule without this setting.
+        Only the rules of this library apply this factor. In a `log_step` of your own,
+        you may apply it yourself.
     max_step : float
-        The cap on the step size; infinite for a rule without one. Only the rules of
-        this library use it, as with `decay`.
+        The cap on the step size; infinite for a rule without this setting. As with
+        `decay`, only the rules of this library apply it.
     joint : bool
-        Whether joint training by NGD divides both gradients by their common norm. All
-        other rules get the common norm in joint training, whatever this says.
+        Whether `NGD` divides both gradients by their common norm in joint training. All
+        other rules always get the common norm in joint training.
 
     Raises
     ------
@@ -81,21 +84,23 @@ class Rule:
         rule that sees the coordinates of W, such as `Adam`, and defines `log_step`; if
         `step_size`, `max_step`, `momentum` or `decay` is not a number.
     ValueError
-        If one of these settings is outside its range: `step_size` has to be positive
-        and finite, `max_step` positive, `momentum` in [0, 1), and `decay` finite, zero
-        or above. Settings of other names are not checked.
+        If one of these settings is outside its range: `step_size` must be positive and
+        finite, `max_step` positive, `momentum` in [0, 1), and `decay` finite and at
+        least zero. Settings with other names are not checked.
 
     Notes
     -----
     A rule is checked when it is made, and again by `train`, since a plain class with an
     ``__init__`` of its own may skip the first check.
 
-    `direction` gets the gradient in float64. Once the opt token leads by about 700 in
-    every logit, the gradient has entries of about e^-700 and underflows to zero, so
-    that the run ends as "stalled". Its squares underflow at half of that lead. So if
-    your direction divides by the norm, divide by the largest entry first; otherwise it
-    becomes infinite, and the run ends as "diverged". Rules with `log_step`, and the
-    rules of this library, do not end there: normalised GD with heavy-ball momentum is
+    `direction` receives the gradient in float64. Once the logit of the opt token
+    exceeds every other logit of its sample by more than about 700, the entries of the
+    gradient, which are about e^-700, underflow to zero, and the run ends as "stalled".
+    The squares of these entries underflow already at half of this difference. So if
+    your direction divides by the norm of the gradient, divide the gradient by its
+    largest entry first. Otherwise the direction becomes infinite, and the run ends as
+    "diverged". Rules with `log_step`, and the rules of this library, go on beyond this
+    point; for example, normalised GD with heavy-ball momentum is
     ``NGD(0.05, momentum=0.95)``.
 
     Examples
@@ -107,7 +112,7 @@ class Rule:
     >>> print(rule.formula)
     \eta_t = \min(\eta\,(t+1)^{-p}/\|\nabla L\|,\ \eta_{\max})
 
-    An optimiser of your own, gradient descent with momentum:
+    Here is an optimiser of your own: gradient descent with momentum.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True, repr=False)
@@ -140,16 +145,18 @@ class Rule:
         t : int
             The iteration.
         log_gap : float or ndarray (runs,)
-            log(L - L*), the logarithm of the loss minus its limit L*; log L in joint
-            training. It is -inf if the loss is at its limit.
+            log(L - L*), the logarithm of the difference between the loss and its limit
+            L*; in joint training, log L. It is -inf if the loss equals its limit.
         log_norm : float or ndarray (runs,)
-            log ||grad L||, in joint training of both gradients together. It is -inf if
-            the gradient is zero. `NGD` without `joint` gets the norm of one gradient.
+            log ||grad L||; in joint training, grad L consists of both gradients. It is
+            -inf if the gradient is zero. In joint training, `NGD` without `joint` gets
+            the norm of one gradient at a time.
 
         Returns
         -------
         float or ndarray (runs,)
-            The logarithm of the step size: one number, or one per run.
+            The logarithm of the step size: one number for all runs, or one number per
+            run.
 
         Raises
         ------
@@ -168,21 +175,21 @@ class Rule:
         ----------
         gradient : ndarray (runs, d, d_z)
             grad_W L in the coordinates of the tokens. It is zero once it is too small
-            for float64. Runs that have ended are still in it.
+            for float64. The array also contains the runs that have ended.
         state : dict
-            Where the rule stores what it needs at later steps. The dict is empty at
-            the first step of each training, and the same dict is passed at every step.
+            A dict in which the rule can store what it needs at later steps. It is empty
+            when training starts, and the same dict is passed at every step.
 
         Returns
         -------
         ndarray (runs, d, d_z)
-            The step. That of a run that has ended is not used.
+            The step. The entries for runs that have ended are not used.
 
         Raises
         ------
         NotImplementedError
-            If the rule has no `direction` of its own. No rule of this library has one,
-            because they are compiled or have a `log_step`.
+            If the rule has no `direction` of its own. No rule of this library has one:
+            each is compiled or has a `log_step`.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no direction in numpy: pass the rule to train, "
@@ -212,7 +219,7 @@ class Rule:
         check_rule(self)
 
     def _check_methods(self) -> None:
-        """Raise TypeError unless the rule has one of the two methods."""
+        """Raise TypeError unless the rule has exactly one of the two methods."""
         name = type(self).__name__
         if not (self.steps_along_gradient or self.has_direction):
             raise TypeError(
@@ -258,7 +265,7 @@ def check_rule(rule: Rule) -> None:
 
 
 def _written(value: Any) -> str:
-    """Return a number or text as an expression that Python evaluates without import.
+    """Return a number or string as an expression that Python evaluates without imports.
 
     Any other setting, such as a function, is returned as its `repr`.
     """
@@ -271,7 +278,7 @@ def _written(value: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class BuiltIn(Rule):
-    """A rule that the compiled loop contains; its `code` selects the formula there."""
+    """A rule that the compiled loop contains, which selects its formula by `code`."""
 
     code: ClassVar[int]
 
@@ -281,13 +288,13 @@ class BuiltIn(Rule):
         return log_step(code, log_size, log_cap, decay, t, log_gap, log_norm)
 
     def numbers(self) -> tuple[float, ...]:
-        """Return the rule as a row of the compiled loop's table.
+        """Return the rule as a row of the table that the compiled loop reads.
 
         Returns
         -------
         tuple of float
-            (code, log step_size, log max_step, momentum, decay, joint). A rule without
-            `step_size` has log step_size = 0, and joint is 0 or 1.
+            (code, log step_size, log max_step, momentum, decay, joint). For a rule
+            without `step_size`, log step_size is 0. The last entry, joint, is 0 or 1.
         """
         log_size = math.log(getattr(self, "step_size", 1.0))
         log_cap = math.log(self.max_step)
@@ -303,7 +310,7 @@ class BuiltIn(Rule):
 
 @dataclass(frozen=True, repr=False)
 class GD(BuiltIn):
-    r"""Gradient descent, with step sizes that may decay.
+    r"""Gradient descent with a constant or decaying step size.
 
     .. math:: \eta_t = \eta\,(t + 1)^{-p}
 
@@ -312,14 +319,14 @@ class GD(BuiltIn):
     step_size : float
         eta, positive and finite.
     momentum : float, optional
-        beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
+        beta in [0, 1): W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad L.
     decay : float, optional
-        p, zero or above. Zero keeps the step size constant.
+        p, at least zero. If it is zero, the step size is constant.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Examples
     --------
@@ -347,29 +354,29 @@ class NGD(BuiltIn):
     Parameters
     ----------
     step_size : float
-        eta, positive and finite: the length of a step without `decay` and `momentum`
-        that the cap does not shorten.
+        eta, positive and finite. Without `decay` and `momentum`, it is the length of
+        every step that the cap does not shorten.
     max_step : float, optional
         eta_max, the cap on the step size, positive.
     momentum : float, optional
-        beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
+        beta in [0, 1): W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t grad L.
     decay : float, optional
-        p, zero or above.
+        p, at least zero. If it is zero, the factor is 1 at all iterations.
     joint : bool, optional
         In joint training, divide both gradients by their common norm (paper A, Eq. 2)
-        instead of each gradient by its own norm (Eq. 13).
+        instead of dividing each gradient by its own norm (Eq. 13).
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    This is paper A's rule: Eq. 2 divides the gradient by its norm, Eq. 4 does so for W
+    This is paper A's rule. Eq. 2 divides the gradient by its norm, Eq. 4 does so for W
     with a fixed head, and Eq. 13 divides each gradient of joint training by its own
-    norm. The cap is described in Appendix C. With `momentum` it is the paper's
-    "NGD-mom", of which we chose the formula.
+    norm. The cap is described in Appendix C of the paper. With `momentum`, the rule
+    stands for the paper's "NGD-mom"; we chose the formula for the momentum ourselves.
 
     Examples
     --------
@@ -409,7 +416,7 @@ class Polyak(BuiltIn):
 
     Notes
     -----
-    This is paper A's Eq. 3. For a fixed head, L* is the loss at the largest scores; in
+    This is paper A's Eq. 3. With a fixed head, L* is the loss at the largest scores. In
     joint training, L* = 0, and grad L consists of both gradients.
 
     Examples
@@ -427,40 +434,43 @@ class Polyak(BuiltIn):
 
 @dataclass(frozen=True, repr=False)
 class Custom(Rule):
-    r"""Your own step size.
+    r"""A step size of your own.
 
     .. math:: \eta_t = f(t,\ L - L^*,\ \|\nabla L\|)
 
     Parameters
     ----------
     law : callable
-        The function f of t, gap = L - L* and norm = ||grad L||. Gap and norm are
+        The function f of t, gap = L - L* and norm = ||grad L||, where gap and norm are
         numbers or arrays (runs,). In training they are arrays, and f returns one number
-        or one per run, zero or above. In joint training L* = 0, and grad L consists of
-        both gradients.
+        for all runs or one number per run, at least zero. In joint training, L* = 0,
+        and grad L consists of both gradients.
     logarithmic : bool, optional
-        Whether `law` works with logarithms instead, log eta_t = f(t, log(L - L*),
-        log ||grad L||). In long runs, gap and norm fall below the smallest float64;
-        only this form still works then.
+        Whether `law` works with logarithms instead: log eta_t = f(t, log(L - L*), log
+        ||grad L||). In long runs, gap and norm fall below the smallest float64, and
+        then only this form still works.
     momentum : float, optional
-        The momentum beta in [0, 1): W moves by m_t = beta m_{t-1} + eta_t grad L.
+        The momentum beta in [0, 1): W_{t+1} = W_t - m_t with m_t = beta m_{t-1} + eta_t
+        grad L.
 
     Raises
     ------
     TypeError
-        If `law` cannot be called; in training, if it returns no real numbers.
+        If `law` cannot be called; in training, if it returns anything but real numbers.
     ValueError
-        If the momentum is outside its range; in training, if the law returns a negative
-        step size, neither one number nor one per run, or NaN at the first step.
+        If the momentum is outside its range; in training, if `law` returns a negative
+        step size, or neither one number nor one number per run, or NaN at the first
+        step.
 
     Notes
     -----
-    A rule can be pickled if its law can: a function defined in a module can be pickled,
-    a lambda cannot. The `repr` of this rule shows the law, but cannot be evaluated.
+    The rule can be pickled if `law` can be: a function that is defined in a module can
+    be pickled, but a lambda cannot. The `repr` of the rule shows `law`, so that this
+    `repr` cannot be evaluated.
 
     Examples
     --------
-    Normalised gradient descent, written twice:
+    Normalised gradient descent can be written in both forms:
 
     >>> from lib import dynamics
     >>> plain = dynamics.Custom(lambda t, gap, norm: 0.1 / norm)
@@ -503,7 +513,7 @@ class Custom(Rule):
 def own_log_step(
     rule: Rule, t: int, log_gap: np.ndarray, log_norm: np.ndarray
 ) -> np.ndarray:
-    """Call a rule's `log_step`, and check what it returns.
+    """Call the `log_step` of a rule, and check the value that it returns.
 
     Parameters
     ----------
@@ -522,7 +532,7 @@ def own_log_step(
     Raises
     ------
     TypeError
-        If the rule returns no real numbers.
+        If the rule returns anything but real numbers.
     ValueError
         If the rule returns neither one number nor one number per run, or if it returns
         NaN at t = 0 for a run with a finite log_gap and log_norm.
@@ -550,22 +560,22 @@ def real_numbers(name: str, value: Any) -> np.ndarray:
     Parameters
     ----------
     name : str
-        The name of the value, for the message of the error.
+        The name of the value, for the error message.
     value : Any
         A number, or an array or tensor of numbers.
 
     Returns
     -------
     ndarray
-        The numbers, integers or floats as they were given. NaN and infinity are
-        accepted; bools are not.
+        The numbers. Integers stay integers, and floats stay floats. NaN and infinity
+        are accepted; booleans are not.
 
     Raises
     ------
     TypeError
         If the value contains anything but real numbers.
     ValueError
-        If it has masked entries, or holds sequences of different lengths.
+        If the value has masked entries, or contains sequences of different lengths.
     """
     numbers = as_array(name, value)
     if numbers.dtype.kind not in "iuf":
@@ -585,28 +595,28 @@ def log_step(
     log_gap: Any,
     log_norm: Any,
 ) -> Any:
-    """Return log eta_t of a built-in rule; the compiled loop uses this function too.
+    """Return log eta_t of a built-in rule. The compiled loop calls this function, too.
 
     Parameters
     ----------
     code : float
         The `code` of the rule's class.
     log_size, log_cap : float
-        The logarithms of the rule's step size and of the cap on it. POLYAK_CODE does
-        not use the first.
+        The logarithms of the rule's step size and of its cap. The rule with POLYAK_CODE
+        does not use `log_size`.
     decay : float
-        The exponent p of the factor (t + 1)^-p, zero or above. POLYAK_CODE does not use
-        it.
+        The exponent p of the factor (t + 1)^-p, at least zero. The rule with
+        POLYAK_CODE does not use it.
     t : int
         The iteration.
     log_gap, log_norm : float or ndarray (runs,)
-        log(L - L*) and log ||grad L||. Only POLYAK_CODE uses the first; GD_CODE uses
-        neither.
+        log(L - L*) and log ||grad L||. Only the rule with POLYAK_CODE uses `log_gap`.
+        The rule with GD_CODE uses neither.
 
     Returns
     -------
     float or ndarray (runs,)
-        log eta_t; one number for GD_CODE.
+        log eta_t, which is one number for GD_CODE.
     """
     shrink = decay * math.log(t + 1.0) if decay > 0 else 0.0
     if code == GD_CODE:

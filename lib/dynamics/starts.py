@@ -1,4 +1,4 @@
-"""Starts W_0 of training, split by the span of tokens and queries."""
+"""Starts W_0 of training, in two parts: inside and outside the tokens' span."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from lib.seeds import gaussian, stream
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Start(Shapes):
-    """W_0 in two parts: inside the span of tokens and queries, and the rest.
+    """W_0 in two parts: one inside the span of tokens and queries, one outside.
 
-    A `Start` does not check its arrays; `train` does.
+    `Start` does not check the arrays it is given; `train` does.
 
     Parameters
     ----------
     inside : ndarray (runs, r, q)
         The part within the span, in minimal coordinates.
     outside : ndarray (runs,)
-        The norm of the part outside the span, zero or above. Training never changes
+        The norm of the part outside the span, at least zero. Training never changes
         this part.
 
     Examples
@@ -68,18 +68,18 @@ def gaussian_start(
 ) -> Start:
     """Draw a W_0 with independent Gaussian entries, in minimal coordinates.
 
-    The part within the span has r q entries N(0, std^2). The norm of the other part is
-    std times a chi variable with d d_z - r q degrees of freedom. So we only need to
-    draw this norm, and the cost does not grow with the dimension.
+    The part inside the span has r q independent entries N(0, std^2). The norm of the
+    part outside is std times a chi variable with d d_z - r q degrees of freedom. We
+    draw only this norm, so that the cost does not grow with the dimension.
 
     Parameters
     ----------
     problem : Minimal
         The problem, from `attention.minimal`.
     std : float
-        The standard deviation of an entry of W_0 (d, d_z), zero or above.
+        The standard deviation of an entry of W_0 (d, d_z), at least zero.
     seeds : sequence of int
-        One seed per run of `problem`. Only `train` checks how many there are.
+        One seed per run of `problem`. The number of seeds is checked only in `train`.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def gaussian_start(
     Raises
     ------
     ValueError
-        If a seed is no whole number, or if there are no seeds.
+        If a seed is not a whole number, or if there are no seeds.
 
     Notes
     -----

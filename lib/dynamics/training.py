@@ -1,4 +1,4 @@
-"""`train`, the one function for all rules: it gives each rule to its engine."""
+"""`train`, the one function for all rules, which sends each rule to its engine."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
@@ -18,7 +18,7 @@ from lib.dynamics.rules import Rule, check_rule
 from lib.dynamics.starts import Start
 from lib.svm.max_margin import MaxMargin
 
-# The names of the engines. They differ in what they see of W.
+# The names of the engines. They differ in the coordinates in which they see W.
 ALONG_GRADIENT, IN_MIRROR, COMPILED, OWN = "gradient", "mirror", "compiled", "own"
 
 
@@ -51,83 +51,89 @@ def train(
 ) -> History | dict[Any, History]:
     r"""Train attention with one or several update rules and record the path.
 
-    It minimises paper A's loss
+    It minimises the loss of paper A,
 
     .. math:: L = \frac1n \sum_i \ell(y_i u^\top X_i^\top \mathrm{softmax}(X_i W z_i))
 
-    over W, or over W and u. Each rule is trained by the engine that suits it:
+    over W, or over W and u. Each rule runs in the engine that suits it:
 
-    * `GD`, `NGD`, `Polyak`, `Custom` and a rule of your own with `log_step`: in
-      coordinates of the span of the tokens, so that the cost does not grow with their
-      dimension; whatever underflows is kept as a logarithm.
+    * `GD`, `NGD`, `Polyak`, `Custom` and a rule of your own with `log_step` run in
+      coordinates of the span of the tokens, so that the cost does not grow with the
+      dimension of the tokens. Quantities that would underflow are stored as logarithms.
     * `MirrorDescent`, and the other rules that see the coordinates of W (`Adam`,
-      `Muon`, ...): compiled, on W in the coordinates of the tokens.
-    * a rule of your own with `direction`: in numpy, on W in the coordinates of the
+      `Muon`, ...), run in a compiled loop, on W in the coordinates of the tokens.
+    * A rule of your own with `direction` runs in numpy, on W in the coordinates of the
       tokens.
 
     Parameters
     ----------
     tokens : TokenSet or Minimal
-        The data sets, one per run. They contain the head u, which stays fixed, or from
-        which joint training starts. Rules that see coordinates need a TokenSet.
+        The data sets, one per run. They contain the head u. It stays fixed, or joint
+        training starts from it. Rules that see coordinates need a TokenSet.
     rules : Rule or mapping of str to Rule
-        Update rules such as ``dynamics.NGD(0.1)``, of any kinds. A mapping gives a dict
-        of histories with the same keys.
+        One update rule, such as ``dynamics.NGD(0.1)``, or several rules by name. The
+        rules of a mapping may be of different classes. For a mapping, the result is a
+        dict of histories with the same keys.
     steps : int or mapping of str to int
-        The number of iterations, for all rules or by the name of the rule.
+        The number of iterations: one number for all rules, or one number for each name.
     record : sequence of int, optional
         The iterations to record, ascending, within 0 ... `steps`. Training ends at the
-        last of them. If the steps are given by name, each rule records those within its
-        own. Default: ``log_spaced(steps)``.
+        last one. If `steps` is a mapping, each rule records those iterations that do
+        not exceed its own number of steps. Default: ``log_spaced(steps)``.
     start : Start or ndarray (runs, d, d_z), optional
-        W_0. Default: zero. Only rules along the gradient accept a Start. An array is in
-        the coordinates of the TokenSet, also if `tokens` is a Minimal.
+        W_0. Default: zero. Only rules along the gradient accept a Start. An array must
+        be in the coordinates of the original TokenSet, even if `tokens` is a Minimal.
     targets : mapping of str to MaxMargin or ndarray, optional
-        Directions to compare W_t with, for example ``{"W_mm": svm.token_svm(tokens)}``.
-        An array has the shape of W: (runs, d, d_z) for a TokenSet, (runs, r, q) for a
-        Minimal.
+        Directions with which W_t is compared, for example
+        ``{"W_mm": svm.token_svm(tokens)}``. An array must have the shape of W: (runs,
+        d, d_z) for a TokenSet, (runs, r, q) for a Minimal.
     head : {"fixed", "joint"}
-        Whether u stays fixed, or is trained together with W. Only rules along the
-        gradient and `MirrorDescent` train it.
+        Whether u stays fixed or is trained together with W. Only rules along the
+        gradient, and `MirrorDescent` on all samples, can train u.
     head_targets : mapping of str to MaxMargin or ndarray, optional
-        Directions to compare u_t with, for example ``{"u_mm": svm.head_svm(tokens)}``.
-        An array has the shape of u: (runs, d) for a TokenSet, (runs, r) for a Minimal.
-        With a fixed head they are checked, but not compared.
+        Directions with which u_t is compared, for example
+        ``{"u_mm": svm.head_svm(tokens)}``. An array must have the shape of u: (runs, d)
+        for a TokenSet, (runs, r) for a Minimal. If the head is fixed, these targets are
+        checked, but u is not compared with them.
     loss : str
-        One of ``attention.LOSSES``; for `MirrorDescent` and the compiled rules that see
-        coordinates one of ``attention.COMPILED_LOSSES``.
+        One of ``attention.LOSSES``. `MirrorDescent` and the other compiled rules that
+        see coordinates accept only ``attention.COMPILED_LOSSES``.
     product : {"gram", "factored"}, optional
         How to multiply with the Gram matrix of the m = n(T-1) pairs of tokens. "gram"
-        forms this matrix once, and each step then costs m^2 numbers. "factored" never
-        forms it, and each step costs n r (T + q) numbers. Both take the same steps up
-        to rounding. Default: the cheaper one. It applies to rules along the gradient.
+        forms this matrix once; each step then reads m^2 numbers. "factored" never forms
+        it; each step then reads n r (T + q) numbers. Up to rounding, the two settings
+        give the same steps. Default: the cheaper one. Only rules along the gradient use
+        this argument.
 
     Returns
     -------
     History or dict of str to History
-        What was recorded: one history for a rule, a dict for a mapping. A run whose
-        gradient is zero ends as "stalled", one that leaves the range of float64 as
-        "diverged"; its later entries are NaN. For ``History.log_gap``, L* is the loss
-        at the largest scores if the head is fixed, and 0 in joint training.
+        What was recorded: one history for a single rule, a dict of histories for a
+        mapping. A run whose gradient is zero ends as "stalled", and a run that leaves
+        the range of float64 ends as "diverged". The entries after its end are NaN. In
+        ``History.log_gap``, L* is the loss at the largest scores if the head is fixed,
+        and 0 in joint training.
 
     Raises
     ------
     ValueError
-        If `loss`, `head` or `product` is unknown; if `steps` is not a whole number or
-        lacks a rule; if `record`, `start` or a target has the wrong shape or order, or
-        numbers that are not finite; if a target is zero, or was solved for other
-        tokens; if the sizes of tokens, queries or head lie outside 1e-100 ... 1e100; if
-        a target and W_0 (or a head target and u_0) both leave the span of tokens and
-        queries, where their angle is not known; if a rule does not accept the given
-        loss, head, start or kind of tokens, has batches larger than n, or blocks that
-        do not divide the rows of W; if a rule of your own returns a step of the wrong
-        shape, or NaN at the first step.
+        If `loss`, `head` or `product` is unknown; if `steps` is not a whole number, or
+        names no number for one of the rules; if `record`, `start` or a target has the
+        wrong shape or order, or contains numbers that are not finite; if a target is
+        zero, or was solved for other tokens; if the sizes of tokens, queries or head
+        lie outside 1e-100 ... 1e100; if a target and W_0 (or a head target and u_0)
+        both have a part outside the span of tokens and queries, because the angle
+        between these two parts is not known; if a rule does not accept the given loss,
+        head, start or type of `tokens`, has batches of more than n samples, or has a
+        number of blocks that does not divide the number of rows of W; if a rule of your
+        own returns a step of the wrong shape, or returns NaN at the first step.
     TypeError
         If `rules` contains anything that is not a Rule; if `tokens` is neither a
         TokenSet nor a Minimal; if targets are not a mapping; if a start, a target, or
         what a rule of your own returns contains anything but real numbers.
     MemoryError
-        If the Gram matrix or the records of rules along the gradient would not fit.
+        If the Gram matrix or the records of rules along the gradient would not fit into
+        memory.
 
     Examples
     --------
@@ -143,8 +149,9 @@ def train(
     NGD 0.0094
     Muon 0.4894
 
-    In these data the token SVMs of p = 1.5, 2 and 3 have one and the same solution. The
-    direction of W turns towards it, with a larger p more slowly:
+    In these data, the token SVMs for p = 1.5, 2 and 3 have the same solution. The
+    direction of W turns towards this solution, and the larger p is, the more slowly it
+    turns:
 
     >>> rules = {p: dynamics.MirrorDescent(p) for p in (1.5, 2.0, 3.0)}
     >>> runs = dynamics.train(
@@ -202,7 +209,8 @@ def train(
 def _engine(rule: Any) -> str:
     """Return the name of a rule's engine.
 
-    Raises TypeError if it is not a Rule, and the errors of a Rule that is made.
+    Raises TypeError if the rule is not a Rule, and otherwise the errors that
+    `check_rule` raises.
     """
     if not isinstance(rule, Rule):
         raise TypeError(
@@ -226,10 +234,11 @@ def _times(
     steps: int | Mapping[Any, int],
     record: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Return the iterations (k,) to record under one rule, none beyond its steps.
+    """Return the iterations (k,) to record for one rule, up to its number of steps.
 
-    Raises ValueError if `steps` is a mapping without this name, or as `record_times`
-    does; also if none of the iterations is within the rule's own steps.
+    Raises ValueError if `steps` is a mapping without this name, if no iteration in
+    `record` is within the rule's own number of steps, and in the cases that
+    `record_times` lists.
     """
     if not isinstance(steps, Mapping):
         return record_times(record, steps)
@@ -275,11 +284,12 @@ def _in_coordinates(
     head: str,
     loss: str,
 ) -> dict[Any, dict[str, Any]]:
-    """Train with the engines that see coordinates; return their records by rule.
+    """Train with the engines that see coordinates, and return the records by rule.
 
     Each record is a dict of arrays by name, with W (runs, k, d, d_z), status and ended
     (runs,), and log_gap (runs, k). `mirror_descent` adds u (runs, k, d), whether or not
-    the head is trained. Raises ValueError if `start` is a Start or has another shape.
+    the head is trained. Raises ValueError if `start` is a Start, or if its shape is not
+    (runs, d, d_z).
     """
     shape = len(tokens.y), tokens.shape[-1], tokens.z.shape[-1]
     if isinstance(start, Start):

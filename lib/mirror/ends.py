@@ -1,4 +1,4 @@
-"""The start of a run of paper C, and the tokens that the run selects."""
+"""How a run of paper C starts, and which tokens it selects."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,8 @@ def gaussian_start(
     tokens : TokenSet
         The data sets, whose sizes give d and d_z.
     seeds : sequence of int
-        One seed per run. Their number is not compared with that of the data sets.
+        One seed per run. The number of seeds is not compared with the number of data
+        sets.
     std : float, default 1.0
         Standard deviation of every entry.
 
@@ -46,14 +47,14 @@ def gaussian_start(
 def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     """Return the token of every sample that attention at W selects.
 
-    alpha_i = argmax_t of the softmax weights of sample i.
+    This is the token alpha_i = argmax_t of the softmax weights of sample i.
 
     Parameters
     ----------
     tokens : TokenSet
         The data sets, one per run.
     W : ndarray (runs, d, d_z)
-        The attention weights.
+        The attention matrix of every run.
 
     Returns
     -------
@@ -63,12 +64,12 @@ def selected_tokens(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     Raises
     ------
     ValueError
-        If two tokens of a sample share the largest logit, or if its logits are NaN. The
-        message names run and sample.
+        If two tokens of a sample share the largest logit, or if the logits of a sample
+        are NaN. The message names the run and the sample.
 
     Examples
     --------
-    A random W selects any token, a trained W the opt tokens:
+    A random W may select any token; a trained W selects the opt tokens:
 
     >>> from lib import attention, dynamics, mirror
     >>> data = attention.two_examples()

@@ -1,8 +1,8 @@
 """The geometry of l_p mirror descent: potential, mirror map, Bregman divergence.
 
-Paper C defines them in its Definition 1. The potential is psi(W) = ||W||_{p,p}^p / p
-with 1 < p < inf, and 1/p + 1/q = 1. Everything is computed entry by entry; the last
-axis of an array holds the entries of W.
+Definition 1 of paper C introduces all three. The potential is psi(W) = ||W||_{p,p}^p /
+p with 1 < p < inf, and 1/p + 1/q = 1. Everything is computed entry by entry; the last
+axis of an array contains the entries of W.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from lib.attention.coordinates import lp_norm as norm
 
 
 def check_exponent(p: float) -> float:
-    """Return p as a float, if the mirror map is one to one for this p.
+    """Return p as a float if the mirror map is one-to-one for this p.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def to_mirror(W: np.ndarray, p: float) -> np.ndarray:
     Returns
     -------
     ndarray (...)
-        The mirror images of the weights. 0 stays 0.
+        The mirror images of the weights. An entry of 0 stays 0.
 
     Raises
     ------
@@ -103,10 +103,10 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     Parameters
     ----------
     W : ndarray (..., D)
-        First argument. Its entries may be zero.
+        The first argument. Its entries may be zero.
     V : ndarray (..., D)
-        Second argument. Its entries may be zero. Leading axes broadcast against those
-        of W.
+        The second argument. Its entries may be zero. Its leading axes broadcast against
+        those of W.
     p : float
         Exponent, 1 < p < inf.
 
@@ -122,12 +122,13 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
 
     Notes
     -----
-    This is paper C's Definition 1. The three terms of each entry cancel if W is near V:
-    the result then keeps only absolute accuracy.
+    This is Definition 1 of paper C. If W is near V, the three terms of each entry
+    cancel, and the result is accurate only in absolute terms, not relative to its size.
 
     Examples
     --------
-    For p = 2 it is half the squared distance; for other p it is not symmetric:
+    For p = 2, the divergence is half the squared distance. For other p, it is not
+    symmetric:
 
     >>> from lib.mirror import geometry
     >>> W = np.array([1.0, 2.0])
@@ -140,42 +141,43 @@ def bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
     2.333
     """
     p = check_exponent(p)
-    # <nabla psi(V), V> is |V|^p, summed over the entries. Together with -psi(V), which
-    # is -|V|^p/p, this is the middle term.
+    # <nabla psi(V), V> is the sum of |V|^p over the entries. The middle term is this
+    # sum plus -psi(V), which is the sum of -|V|^p/p.
     terms = np.abs(W) ** p / p + (p - 1) / p * np.abs(V) ** p - to_mirror(V, p) * W
     return terms.sum(-1)
 
 
 def directional_bregman(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
-    """Compute the divergence of each iterate's direction from that of an SVM's V.
+    """Compute the divergence between the directions of each iterate and an SVM's V.
 
     D_psi(V / ||V||_{p,p}, W / ||W||_{p,p}) = 1 - <nabla psi(W / ||W||), V / ||V||>.
 
     Parameters
     ----------
     W : ndarray (..., D)
-        Iterates, for example a path (k, D).
+        The iterates, for example a path (k, D).
     V : ndarray (D,) or (..., D)
-        The direction that solves the SVM, of any length. Leading axes broadcast against
-        those of W: for paths (runs, k, D) of several runs, V is (runs, 1, D).
+        The direction that solves the SVM. Its length does not matter. Its leading axes
+        broadcast against those of W: for paths (runs, k, D) of several runs, V needs
+        the shape (runs, 1, D).
     p : float
         Exponent, 1 < p < inf.
 
     Returns
     -------
     ndarray (...)
-        The divergence of every iterate, NaN where W = 0 or W is not finite.
+        The divergence for every iterate. It is NaN if W = 0 or W is not finite.
 
     Raises
     ------
     ValueError
-        If a vector of `V` is zero or not finite, or if the shapes do not fit, or unless
-        1 < p < inf.
+        If a vector of `V` is zero or not finite, if the shapes do not fit, or unless 1
+        < p < inf.
 
     Notes
     -----
-    The formula is that of the authors' code of paper C. Its right-hand side holds for
-    vectors of norm 1.
+    The formula comes from the code by the authors of paper C. Its right-hand side
+    equals the divergence for vectors of norm 1.
 
     Examples
     --------

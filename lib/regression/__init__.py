@@ -1,8 +1,8 @@
-"""Paper B: softmax regression, its minima, and preconditioned descent to them.
+"""Paper B: softmax regression, its minima, and preconditioned descent to these minima.
 
 From a covariance, sizes and seeds, the functions compute losses, gradients, the
-regulariser, the spectral start, and histories of descent. Open `problem` first: it
-contains the law of the data and its loss.
+regulariser, the spectral start, and histories of descent. Open `problem` first, which
+contains the law of the data and the loss.
 """
 
 from lib.regression.descent import (

@@ -1,9 +1,10 @@
-"""Descent on paper B's layer: update rules, sources of gradients, one loop for all.
+"""Descent on paper B's layer: update rules, sources of gradients, and one loop.
 
 A source is a function of (t, A, B) that returns the gradients of the loss for all runs.
-Here t is the iteration; a source that draws samples goes on to new ones at every call.
-The loss is that of `minibatches`, of the `population`, or the mean over fresh batches
-(`oracle`). Layers are torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
+Here t is the iteration. A source that draws samples draws new ones at every call. Three
+sources are built here: `minibatches` uses the loss on random batches, `population` uses
+the population loss, and `oracle` uses the expected loss on a fresh batch. Layers are
+torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,34 +24,34 @@ from lib.regression.problem import (
 )
 from lib.representation import Shapes
 
-# Types of torch's tensors. torch takes a second to load, so that it is imported only
-# where descent needs it.
+# Any stands for a tensor of torch. Since torch takes a second to load, it is imported
+# only inside the functions that need it.
 Source = Callable[[int, Any, Any], tuple[Any, Any]]
 PRECONDITIONERS = ("left", "left_right", "none")
-LARGEST = 1e8  # an entry of A or B beyond it counts as divergence
+LARGEST = 1e8  # a run with a larger entry in A or B counts as diverged
 
 
 @dataclass(frozen=True)
 class PreconditionedRule:
     """A rule of preconditioned gradient descent, such as Algorithm 1 of paper B.
 
-    A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, with g = grad(L^ + R^), or
-    g = grad L^ if not `regularised`.
+    A <- A - eta g_A P_r and B <- B - eta P_l g_B P_r, with g = grad(L^ + R^), or with g
+    = grad L^ if `regularised` is False.
 
     Parameters
     ----------
     step_size : float
-        Step size eta, finite and above 0.
+        The step size eta, finite and positive.
     preconditioner : {"left", "left_right", "none"}
         With "left" (paper B, Algorithm 1), P_l = Sigma^^{-1} and P_r = I. With
-        "left_right", both are Sigma^^{-1}. With "none", both are I.
+        "left_right", P_l = P_r = Sigma^^{-1}. With "none", P_l = P_r = I.
     regularised : bool, default True
-        Whether the gradient of the regulariser R^ is added to that of L^.
+        Whether the gradient of the regulariser R^ is added to the gradient of L^.
 
     Raises
     ------
     ValueError
-        If `preconditioner` is unknown, or `step_size` is not finite or not above 0.
+        If `preconditioner` is unknown, or if `step_size` is not finite and positive.
 
     Examples
     --------
@@ -78,17 +79,17 @@ def sgd(step_size: float) -> PreconditionedRule:
     Parameters
     ----------
     step_size : float
-        Step size, finite and above 0.
+        The step size, finite and positive.
 
     Returns
     -------
     PreconditionedRule
-        The rule without preconditioner and without regulariser.
+        A rule without preconditioner and without regulariser.
 
     Raises
     ------
     ValueError
-        If `step_size` is not finite or not above 0.
+        If `step_size` is not finite and positive.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def sgd(step_size: float) -> PreconditionedRule:
 
 
 def library(optimiser: Callable, **options: Any) -> Callable[[float], Callable]:
-    """Build rules that move the layer by a torch optimiser on L^.
+    """Build rules that minimise L^ by a torch optimiser.
 
     Parameters
     ----------
@@ -114,8 +115,9 @@ def library(optimiser: Callable, **options: Any) -> Callable[[float], Callable]:
     Returns
     -------
     callable
-        A function of a step size that returns a rule for `descend`. Such a rule is a
-        function from a list of matrices to the optimiser that moves them.
+        A function that takes a step size and returns a rule for `descend`. Such a rule
+        is a function that takes a list of matrices and returns the optimiser that moves
+        them.
 
     Examples
     --------
@@ -136,31 +138,33 @@ def minibatches(
 ) -> Source:
     """Build a source of in-sample gradients (Eq. 1) on random batches.
 
-    Every iteration draws `batch` samples anew, without replacement, for all rules.
+    Every iteration draws `batch` new samples, without replacement. All rules share
+    them.
 
     Parameters
     ----------
     X : ndarray (seeds, n, d)
-        Covariates of every seed's data set.
+        The covariates of the data set of every seed.
     Y : ndarray (seeds, n, k)
-        Responses.
+        The responses.
     batch : int
         Number of samples per iteration, between 1 and n.
     of_seeds : sequence of int
-        Seeds of the draws, one per data set.
+        The seeds of the random draws, one per data set.
 
     Returns
     -------
     callable
-        A source for `descend`: from t, A and B to the gradients in A and in B. Every
-        call draws the next batch, whatever t is. A and B are tensors on the CPU.
+        A source for `descend`: a function of t, A and B that returns the gradients with
+        respect to A and B. Every call draws the next batch, whatever t is. A and B must
+        be tensors on the CPU.
 
     Raises
     ------
     ValueError
-        If `batch` does not lie between 1 and n, or if there is not one seed per data
-        set. A call raises it if samples of its batch are not finite, or shapes do not
-        fit.
+        If `batch` does not lie between 1 and n, or if the number of seeds is not the
+        number of data sets. A call of the source raises it if samples of the batch are
+        not finite, or if shapes do not fit.
 
     Notes
     -----
@@ -204,7 +208,7 @@ def minibatches(
 
 
 def population(problem: Regression) -> Source:
-    """Build a source of gradients for infinitely many samples.
+    """Build a source of gradients of the population loss.
 
     Parameters
     ----------
@@ -214,8 +218,8 @@ def population(problem: Regression) -> Source:
     Returns
     -------
     callable
-        A source for `descend`: from t, A and B to the gradients of the population loss
-        in A and in B. They do not depend on t.
+        A source for `descend`: a function of t, A and B that returns the gradients of
+        the population loss with respect to A and B. They do not depend on t.
 
     Examples
     --------
@@ -231,10 +235,10 @@ def population(problem: Regression) -> Source:
 
 
 def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> Source:
-    """Build a source of the expected in-sample gradient E grad L^, without bias.
+    """Build a source of unbiased estimates of the expected gradient E grad L^.
 
-    The expectation is over a fresh batch of n samples. It is estimated from one query
-    in each of `draws` batches.
+    Here L^ is the in-sample loss, and the expectation is taken over a fresh batch of n
+    samples. It is estimated from one query in each of `draws` batches.
 
     Parameters
     ----------
@@ -245,30 +249,32 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
     draws : int
         Number of batches per estimate, at least 1.
     of_seeds : sequence of int
-        Seeds of the draws, one for each seed of the layers.
+        The seeds of the random draws, one for each seed of the layers.
 
     Returns
     -------
     callable
-        A source for `descend`: from t, A and B to estimates of the expected gradients
-        in A and in B. Every rule and seed gets new draws at every call, whatever t is.
+        A source for `descend`: a function of t, A and B that returns estimates of the
+        expected gradients with respect to A and B. Every rule and every seed gets new
+        batches at every call, whatever t is.
 
     Raises
     ------
     ValueError
-        If `n` or `draws` is below 1. A call raises it if the layers have another number
-        of seeds than `of_seeds`.
+        If `n` or `draws` is below 1. A call of the source raises it if the number of
+        seeds of the layers is not the length of `of_seeds`.
 
     Notes
     -----
-    This is the expectation in paper B's Section 3.1. The noise eps is averaged out
-    exactly. Two control variates reduce the variance of the rest: the gradient for
-    infinitely many keys, whose mean is grad L, and its first-order change with the
-    other keys, whose mean is zero.
+    This is the expectation in Section 3.1 of paper B. The noise eps is averaged out
+    exactly. Two control variates reduce the variance that remains. One is the gradient
+    for infinitely many keys, whose mean is grad L. The other one is the first-order
+    change of the gradient with the keys other than the query, whose mean is zero.
 
     Examples
     --------
-    For large batches the expected gradient is that of the population:
+    For large batches, the expected gradient is close to the gradient of the population
+    loss:
 
     >>> import torch
     >>> from lib import regression
@@ -315,16 +321,16 @@ def oracle(problem: Regression, n: int, draws: int, of_seeds: Sequence[int]) -> 
 def _beyond_population(
     problem: Regression, A: Any, B: Any, n: int, draws: int, stream: Any
 ) -> tuple[Any, Any]:
-    """Estimate E grad L^ - grad L of one layer; return its parts (k, d) and (d, d).
+    """Estimate E grad L^ - grad L for one layer; return its parts (k, d) and (d, d).
 
     The layer is A (k, d) and B (d, d), and `stream` is torch's random generator.
 
-    The estimate is the mean over `draws` batches of n keys of (gradient - its limit -
-    its first-order change). The limit, for infinitely many keys, and the first-order
-    change with the keys other than the query, of mean zero, are control variates.
+    The estimate is the mean, over `draws` batches of n keys, of the gradient minus its
+    limit for infinitely many keys minus its first-order change with the keys other than
+    the query. This limit and this change, whose mean is zero, are control variates.
 
     In whitened coordinates, keys g (d, draws, n) are standard normal, x = Sigma^{1/2}
-    g, and key 0 is the query. Logits are g^T u. Under the weights e^{g^T u} a key has
+    g, and key 0 is the query. Logits are g^T u. Under the weights e^{g^T u}, a key has
     mean u and covariance I.
     """
     import torch
@@ -336,8 +342,8 @@ def _beyond_population(
     u = query @ B @ root  # (draws, d)
     target = query @ M.T  # (draws, k)
 
-    # Softmax weights (draws, n) up to a common factor; except for the query's, they
-    # have mean 1.
+    # Softmax weights (draws, n) up to a common factor. Except for the weight of the
+    # query, their mean is 1.
     log_normaliser = (u * u).sum(1, keepdim=True) / 2
     e = torch.exp(_dot(g, u) - log_normaliser)
     total = e.sum(1, keepdim=True)
@@ -353,8 +359,8 @@ def _beyond_population(
     limit_error = u @ root @ A.T - target
     limit_v = limit_error @ A @ root
 
-    # The first-order change of the gradient with the other keys, through c and through
-    # pull.
+    # The first-order change of the gradient with the other keys, which acts through c
+    # and through pull.
     e[:, 0] = 0.0  # only the other keys from here on
     mean_weight = e.mean(1, keepdim=True)
     delta_c = _mean(e, g) - u * mean_weight
@@ -364,7 +370,7 @@ def _beyond_population(
     delta_pull = delta_pull - limit_v * mean_weight
     delta_pull = delta_pull + delta_c @ root @ A.T @ A @ root
 
-    # What remains of the gradients in A and in B, whitened on the right.
+    # What remains of the gradients with respect to A and B, whitened on the right.
     beyond_A = error.T @ c
     beyond_A = beyond_A - limit_error.T @ (u + delta_c)
     beyond_A = beyond_A - A @ root @ delta_c.T @ u
@@ -373,9 +379,9 @@ def _beyond_population(
 
 
 def _dot(g: Any, w: Any) -> Any:
-    """Return the products (draws, n) of every draw's keys with its own vector.
+    """Return the inner products (draws, n) of the keys of each draw with its vector.
 
-    The keys are g (d, draws, n), and the vectors w (draws, d).
+    The keys are g (d, draws, n), and the vectors are w (draws, d).
     """
     logits = g[0] * w[:, :1]
     for j in range(1, len(g)):
@@ -399,12 +405,13 @@ class RegressionHistory(Shapes):
     iterations : ndarray of int (K,)
         The recorded iterations, ascending.
     A : ndarray (seeds, K, k, d)
-        Value matrices, NaN from divergence on.
+        The value matrices; NaN from the divergence on.
     B : ndarray (seeds, K, d, d)
-        Key-query matrices, NaN from divergence on.
+        The key-query matrices; NaN from the divergence on.
     diverged : ndarray of int (seeds,)
-        The first iteration at which an |entry| of A or B exceeded 1e8 or was NaN, or
-        -1. From it on, A and B are NaN in the record.
+        The first iteration at which an entry of A or B exceeded 1e8 in absolute value
+        or was NaN; -1 if there was none. From this iteration on, the recorded A and B
+        are NaN.
 
     Examples
     --------
@@ -429,7 +436,7 @@ class RegressionHistory(Shapes):
     diverged: np.ndarray
 
     def excess(self, problems: Sequence[Regression]) -> np.ndarray:
-        """Compute the excess loss L(Z_t) - min L along the way.
+        """Compute the excess loss L(Z_t) - min L along the path.
 
         Parameters
         ----------
@@ -439,13 +446,14 @@ class RegressionHistory(Shapes):
         Returns
         -------
         ndarray (seeds, K)
-            The excess loss of every seed's problem at the recorded iterations, NaN from
-            divergence on.
+            The excess loss on the problem of every seed, at the recorded iterations;
+            NaN from the divergence on.
 
         Raises
         ------
         ValueError
-            If there is not one problem per seed, or its sizes do not fit the layers.
+            If the number of problems is not the number of seeds, or if the sizes of a
+            problem do not fit the layers.
         """
         layers = zip(problems, self.A, self.B, strict=True)
         return np.stack([excess_loss(*each) for each in layers])
@@ -459,42 +467,44 @@ def descend(
     steps: int,
     record: Sequence[int],
 ) -> dict[str, RegressionHistory]:
-    """Train every rule from its start on every seed, all on the gradients of a source.
+    """Train by every rule, on every seed, with gradients from one source.
 
     Parameters
     ----------
     source : callable
-        Where gradients come from: `population`, `minibatches` or `oracle`.
+        The source of the gradients, made by `population`, `minibatches` or `oracle`.
     rules : mapping of str to PreconditionedRule or callable
         The rules by name. A callable takes a list of matrices and returns the torch
         optimiser that moves them; `library` makes such rules.
     starts : mapping of str to tuple of ndarray
-        The start of every rule by name, A_0 (seeds, k, d) and B_0 (seeds, d, d), of
-        floats. All rules have starts of one shape; those of other names are not used.
+        The start of every rule by name: A_0 (seeds, k, d) and B_0 (seeds, d, d), of
+        floats. The starts of all rules must have the same shape. Starts with other
+        names are not used.
     covariance : ndarray (seeds, d, d)
-        The Sigma^ of regulariser and preconditioner.
+        The Sigma^ in the regulariser and in the preconditioner.
     steps : int
         Number of iterations.
     record : sequence of int
-        The iterations to record, between 0 and `steps`, at least one of them. They are
-        recorded in ascending order, and once each.
+        The iterations to record, between 0 and `steps`; at least one. Each is recorded
+        once, in ascending order.
 
     Returns
     -------
     dict of str to RegressionHistory
-        The history of every rule. A run that diverges stops; the others go on.
+        The history of every rule. If a run diverges, it stops, and all other runs
+        continue.
 
     Raises
     ------
     ValueError
-        If a rule has no start, or starts differ in shape; if `record` leaves 0 ...
-        `steps`; if a covariance is not finite, symmetric and positive definite. The
-        source may raise errors of its own.
+        If a rule has no start, or if starts differ in shape; if an iteration in
+        `record` is outside 0 ... `steps`; if a covariance is not finite, symmetric and
+        positive definite. The source may raise errors of its own.
 
     Examples
     --------
-    On the population loss, with one step size, the preconditioned rule ends nearer to
-    the minimum than plain gradient descent:
+    On the population loss and with the same step size, the preconditioned rule ends
+    with a smaller excess loss than plain gradient descent:
 
     >>> from lib import regression
     >>> problem = regression.random_regression(seed=0, d=2, k=3)
@@ -560,11 +570,11 @@ def descend(
 def _mover(
     rule: PreconditionedRule | Callable, A: Any, B: Any, covariance: np.ndarray
 ) -> Callable[[Any, Any], None]:
-    """Build the function of gradients that takes a rule's step, in place.
+    """Build the function that takes gradients and makes a rule's step, in place.
 
-    It moves A (seeds, k, d) and B (seeds, d, d), which are views of the loop's layers.
-    The function takes the gradients of both, in the same shapes. `covariance` is
-    (seeds, d, d).
+    The step moves A (seeds, k, d) and B (seeds, d, d), which are views of the loop's
+    layers. The returned function takes the gradients with respect to A and B, in the
+    same shapes. `covariance` has the shape (seeds, d, d).
     """
     import torch
 
@@ -575,8 +585,8 @@ def _mover(
         def step(g_A: Any, g_B: Any) -> None:
             """Let the torch optimiser take its step."""
             for matrix, g in zip(matrices, [*g_A.unbind(), *g_B.unbind()], strict=True):
-                # optimisers that decompose matrices raise on NaN, so that a diverged
-                # run no longer moves
+                # Optimisers that decompose matrices raise an error for NaN, so a
+                # diverged run is no longer moved.
                 if bool(matrix.isfinite().all()):
                     matrix.grad = g
                 else:

@@ -1,7 +1,7 @@
 """Paper B's in-sample gradients (Eq. 1), compiled.
 
-Four queries are treated at a time, with the keys in the cache. Partial sums are added
-in the same order for any number of threads.
+The kernel processes four queries at a time, while the keys stay in the cache. Partial
+sums are added in the same order for any number of threads.
 """
 
 import math
@@ -14,8 +14,8 @@ from lib.compiled.threads import STOP
 from lib.regression.problem import real
 
 QUERIES = 128  # the number of queries in one piece of work
-# Up to this bound on |logits|, e^(logit - bound) cannot underflow, so that the largest
-# logit need not be found.
+# If |logits| are bounded by at most this, e^(logit - bound) cannot underflow, so that
+# the largest logit need not be found.
 SAFE = 300.0
 PARALLEL = 200_000  # from this many attention weights on, several threads are faster
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must stay NaN
@@ -24,7 +24,8 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # not nnan: a diverged run must 
 def _check(X: np.ndarray, Y: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
     """Raise ValueError if shapes do not fit or samples are not finite.
 
-    The check is that of their sum, so that entries whose sum leaves float64 fail too.
+    The check is applied to the sum of the samples, so that it also fails if all entries
+    are finite but their sum is not.
     """
     m, d = X.shape[-2:]
     k = A.shape[-2]
@@ -45,16 +46,16 @@ def _check(X: np.ndarray, Y: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
 
 
 def _flat(value: np.ndarray) -> np.ndarray:
-    """Return (..., rows, columns) as (all, rows, columns); copy only if necessary."""
+    """Reshape (..., rows, columns) to (all, rows, columns); copy only if necessary."""
     return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
 
 
 def _padded_keys(X: np.ndarray) -> np.ndarray:
     """Return the samples (sets, m, d) as the kernel's keys (sets, D, m).
 
-    The first d rows are the coordinates of the samples. Then follow a row of ones, for
-    sums and shifts, and rows of zeros. They make D a multiple of four, because the
-    kernel reads four rows at a time.
+    The first d rows are the coordinates of the samples. They are followed by a row of
+    ones, for sums and shifts, and by rows of zeros. The zeros make D a multiple of
+    four, because the kernel reads four rows at a time.
     """
     sets, m, d = X.shape
     D = d + 1 + -(d + 1) % 4
@@ -69,7 +70,8 @@ def empirical_gradients(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the in-sample gradients of paper B's Eq. 1 in closed form.
 
-    With P the softmax weights, c_j = sum_i P_ji x_i, e_j = A c_j - y_j, v_j = A^T e_j:
+    Let P be the softmax weights, c_j = sum_i P_ji x_i, e_j = A c_j - y_j and v_j = A^T
+    e_j. Then
 
         grad_A L^ = 1/m sum_j e_j c_j^T,
         grad_B L^ = 1/m sum_j x_j (sum_i P_ji (v_j^T (x_i - c_j)) x_i)^T.
@@ -77,7 +79,7 @@ def empirical_gradients(
     Parameters
     ----------
     X : ndarray (..., m, d)
-        Samples x_j, which are both queries and keys.
+        The samples x_j. Each is both a query and a key.
     Y : ndarray (..., m, k)
         Responses y_j.
     A : ndarray (..., k, d)
@@ -88,26 +90,26 @@ def empirical_gradients(
     Returns
     -------
     grad_A : ndarray (..., k, d)
-        Gradient in A.
+        The gradient with respect to A.
     grad_B : ndarray (..., d, d)
-        Gradient in B.
+        The gradient with respect to B.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, if samples are not finite or so large that their sum is
-        not, or if an array holds anything but real numbers.
+        If shapes do not fit; if samples are not finite, or so large that their sum is
+        not finite; or if an array contains anything but real numbers.
 
     Notes
     -----
-    Leading axes of the layers broadcast against those of the samples, so several layers
-    may share a data set. The leading axes of X and Y must be equal. A layer that is not
-    finite has gradients that are NaN.
+    The leading axes of the layers broadcast against the leading axes of the samples, so
+    that several layers may share a data set. The leading axes of X and Y must be equal.
+    For a layer that is not finite, the gradients are NaN.
 
     Examples
     --------
-    With B = 0 every query attends to all keys alike, c_j is their mean, and the
-    gradient in A is that of a regression on this mean:
+    With B = 0, every query attends to all keys equally. So c_j is the mean of the keys,
+    and the gradient with respect to A is that of a regression on this mean:
 
     >>> from lib import regression
     >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
@@ -125,7 +127,8 @@ def empirical_gradients(
     sets = X.shape[:-2]
     m = X.shape[-2]
 
-    # The leading axes of all arrays, flattened, are the runs, which may share data.
+    # The flattened leading axes of all arrays are the runs. Several runs may share a
+    # data set.
     lead = np.broadcast_shapes(sets, A.shape[:-2], B.shape[:-2])
     set_numbers = np.arange(math.prod(sets)).reshape(sets)
     set_of_run = np.array(np.broadcast_to(set_numbers, lead)).ravel()
@@ -134,7 +137,7 @@ def empirical_gradients(
     X = _flat(X)
     Y = _flat(Y)
     keys = _padded_keys(X)
-    radius = np.sqrt(np.einsum("smd,smd->sm", X, X).max(-1))  # of every data set
+    radius = np.sqrt(np.einsum("smd,smd->sm", X, X).max(-1))  # per data set
 
     # One partial sum for each piece of QUERIES queries.
     runs = len(A)
@@ -148,7 +151,7 @@ def empirical_gradients(
         (*data, part * tasks // parts, (part + 1) * tasks // parts)
         for part in range(parts)
     ]
-    if parts == 1:  # handing it to another thread would take longer
+    if parts == 1:  # handing the work to another thread would take longer
         _some(*calls[0], threads.new_signals()[0])
     else:
         threads.call_each(_some, calls)
@@ -170,11 +173,11 @@ def _some(
     end: int,
     signals: np.ndarray,
 ) -> None:
-    """Fill the partial sums of the tasks from `first` to before `end`.
+    """Fill the partial sums of the tasks from `first` up to, but not including, `end`.
 
     Task run * pieces + piece is one piece of QUERIES queries of one run. The function
-    returns early once `signals` say so. `partial_sums` are arrays (runs, pieces,
-    k, d) and (runs, pieces, d, d), which are zero before.
+    returns early once `signals` say so. `partial_sums` are arrays (runs, pieces, k, d)
+    and (runs, pieces, d, d), which must be zero at first.
     """
     X, keys, radius, Y = samples
     (A, B) = layers
@@ -196,11 +199,11 @@ def _some(
 def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
     """Add to `sums` the gradients of QUERIES queries from `first` on.
 
-    They are the sums over these queries, not divided by m, of the gradients of one data
-    set and one layer. The function is not split, because the compiler would add in
-    another order.
+    What is added is the sum of the gradients over these queries, for one data set and
+    one layer, not divided by m. The function is not split into smaller ones, because
+    the compiler would then add in another order.
 
-    Four queries x are treated at a time, one in each lane:
+    Four queries x are processed at a time, one in each lane:
 
     * w = (B^T x, bound), whose products with the keys are the logits;
     * e, the exponentials of the logits;
@@ -229,7 +232,8 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
     for j in range(first, last, 4):
         # The directions w, whose products with the keys are the logits.
         for lane in range(4):
-            # Lanes beyond the last query repeat it, and add nothing to the sums.
+            # Lanes beyond the last query repeat this query, and add nothing to the
+            # sums.
             x = X[min(j + lane, last - 1)]
             length = 0.0
             for q in range(d):
@@ -238,10 +242,10 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
                     t += x[p] * B[p, q]
                 w[lane, q] = t
                 length += t * t
-            # Subtract the bound on |x^T B x_i|, so that no logit is above zero.
+            # Subtract the bound on |x^T B x_i|, so that no logit is positive.
             w[lane, d] = -radius * np.sqrt(length)
 
-        # The softmax weights, up to their total.
+        # The softmax weights, before the division by their total.
         _combine(w, keys, logits)
         for lane in range(4):
             if not -w[lane, d] <= SAFE:  # NaN as well
@@ -253,7 +257,7 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
                     logits[lane, i] -= largest
         exponentials.exp(logits.reshape(-1), e.reshape(-1))
 
-        # The attended means c, and their total.
+        # The attended means c, and the totals of the weights.
         _moments(e, keys, d + 1, c)
         for lane in range(4):
             total[lane] = c[lane, d]
@@ -268,7 +272,7 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
                     t += A[p, q] * c[lane, q]
                 error[p] = t * counts
 
-            # v = A^T error with its shift, and the gradient in A.
+            # v = A^T error with its shift, and the gradient with respect to A.
             v[lane, d] = 0.0
             for q in range(d):
                 t = 0.0
@@ -284,7 +288,7 @@ def _piece(samples: tuple, layer: tuple, first: int, sums: tuple) -> None:
             for i in range(m):
                 e[lane, i] *= logits[lane, i]
 
-        # The gradient in B.
+        # The gradient with respect to B.
         _moments(e, keys, d, h)
         for lane in range(4):
             x = X[min(j + lane, last - 1)]

@@ -1,8 +1,9 @@
 """The global minima of paper B's regularised population loss, and their surroundings.
 
-With M Sigma^{1/2} = U D V^T the minima form the manifold {(U D^{1/2} R Sigma^{-1/2};
-Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Two norms measure distance, both
-through the extended covariance Sbar = diag(I_k, Sigma):
+Let M Sigma^{1/2} = U D V^T. Then the minima form the manifold {(U D^{1/2} R
+Sigma^{-1/2}; Sigma^{-1/2} V D^{1/2} R Sigma^{-1/2}) : R orthogonal}. Distances are
+measured in one of two norms, which are defined by the extended covariance Sbar =
+diag(I_k, Sigma):
 
 * "left": <Z, Z'> = tr(Z^T Sbar Z') (paper B, Theorem 1.3);
 * "left_right": <Z, Z'> = tr(Z^T Sbar Z' Sigma) (ours: the factorisation of Tu et al.
@@ -32,18 +33,18 @@ NORMS = ("left", "left_right")
 class _Constants(NamedTuple):
     """One-point convexity and smoothness near the manifold, in one norm.
 
-    With Delta = Z - Z_pi and the gradient in the norm's inner product,
-    <grad, Delta> >= convexity ||Delta||^2 and ||grad|| <= smoothness ||Delta||, within
-    `radius` of the manifold.
+    Let Delta = Z - Z_pi, and let grad be the gradient in the inner product of the norm.
+    Within distance `radius` of the manifold, <grad, Delta> >= convexity ||Delta||^2 and
+    ||grad|| <= smoothness ||Delta||.
 
     Parameters
     ----------
     radius : float
         Distance from the manifold up to which both bounds hold.
     convexity : float
-        Factor of the lower bound.
+        The factor in the lower bound.
     smoothness : float
-        Factor of the upper bound.
+        The factor in the upper bound.
     """
 
     radius: float
@@ -71,8 +72,8 @@ class Manifold(Shapes):
 
     Notes
     -----
-    That M has full rank is not checked. If it has not, the radius and the convexity of
-    `constants` are zero.
+    The class does not check that M has full rank. If M does not, the radius and the
+    convexity that `constants` returns are zero.
 
     Examples
     --------
@@ -107,7 +108,7 @@ class Manifold(Shapes):
 
     @cached_property
     def _svd(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """U (k, d), D (d,), descending, and V (d, d) with M Sigma^{1/2} = U D V^T."""
+        """U (k, d), descending D (d,), and V (d, d), with M Sigma^{1/2} = U D V^T."""
         U, D, Vt = np.linalg.svd(self.M @ self._root, full_matrices=False)
         return U, D, Vt.T
 
@@ -131,7 +132,7 @@ class Manifold(Shapes):
         Parameters
         ----------
         R : ndarray (d, d), optional
-            Orthogonal matrix, which is not checked. Default: the identity.
+            An orthogonal matrix; orthogonality is not checked. Default: the identity.
 
         Returns
         -------
@@ -148,7 +149,7 @@ class Manifold(Shapes):
         Parameters
         ----------
         Y : ndarray (..., k + d, d)
-            Coordinates, in which the minima are K R.
+            The coordinates in which the minima are K R.
 
         Returns
         -------
@@ -163,7 +164,7 @@ class Manifold(Shapes):
         return np.concatenate([Z[..., :k, :], root @ Z[..., k:, :]], -2)
 
     def weighted(self, Z: np.ndarray, norm: str) -> np.ndarray:
-        """Weight a layer so that its Frobenius norm is ||Z|| in the named norm.
+        """Weight a layer such that its Frobenius norm becomes ||Z|| in the named norm.
 
         Parameters
         ----------
@@ -234,9 +235,9 @@ class Manifold(Shapes):
         -----
         "left_right" is an orthogonal Procrustes problem: R = u v^T from the singular
         value decomposition of K^T Sbar^{1/2} Z Sigma^{1/2}. "left" has no closed form.
-        From the rotation of "left_right" the stationary point of Lemma 1 is found,
-        which is the nearest one if Z is near the manifold. Far from it, the result may
-        be another stationary point.
+        There, a search from the rotation of "left_right" finds the stationary point of
+        Lemma 1. This point is the nearest minimum if Z is near the manifold. Far from
+        the manifold, the result may be another stationary point.
         """
         _check_norm(norm)
         u, _, vt = np.linalg.svd(self._K.T @ self.weighted(Z, "left_right"))
@@ -246,7 +247,7 @@ class Manifold(Shapes):
         return self.point(R)
 
     def _stationary(self, W: np.ndarray, R: np.ndarray) -> np.ndarray:
-        """Return the rotation near R where ||W - K R Sigma^{-1/2}||^2 is stationary.
+        """Find a rotation near R at which ||W - K R Sigma^{-1/2}||^2 is stationary.
 
         Rotations are varied by the Cayley transform of a skew matrix.
         """
@@ -268,7 +269,7 @@ class Manifold(Shapes):
             return (pulled - pulled.T)[i, j]
 
         near, _ = leastsq(lambda entries: rest(entries).ravel(), np.zeros(len(i)))
-        polished = root(slope, near, tol=1e-15).x  # one more step gives the last digits
+        polished = root(slope, near, tol=1e-15).x  # gains the last digits
         return turned(
             min(near, polished, key=lambda entries: np.abs(slope(entries)).max())
         )
@@ -276,7 +277,7 @@ class Manifold(Shapes):
     def distance(self, Z: np.ndarray, norm: str = "left") -> float:
         """Compute ||Z - Z_pi||, the distance of one layer from the manifold.
 
-        Z_pi is what `project` finds.
+        Z_pi is the minimum that `project` finds.
 
         Parameters
         ----------
@@ -310,9 +311,9 @@ class Manifold(Shapes):
         radius : float
             Distance from the manifold up to which both bounds hold.
         convexity : float
-            Factor of <grad, Delta> >= convexity ||Delta||^2, with Delta = Z - Z_pi.
+            The factor in <grad, Delta> >= convexity ||Delta||^2, with Delta = Z - Z_pi.
         smoothness : float
-            Factor of ||grad|| <= smoothness ||Delta||.
+            The factor in ||grad|| <= smoothness ||Delta||.
 
         Raises
         ------
@@ -321,8 +322,9 @@ class Manifold(Shapes):
 
         Notes
         -----
-        Paper B, Eqs. 3 and 4; the constants are ours. With sigma the singular values of
-        M Sigma^{1/2} and lambda the eigenvalues of Sigma:
+        The bounds are those of paper B, Eqs. 3 and 4; we derived the constants. Let
+        sigma denote the singular values of M Sigma^{1/2}, and lambda the eigenvalues of
+        Sigma:
 
         * "left_right": radius^2 = 4/5 sigma_d, convexity sigma_d / 2,
           smoothness 5.3 sigma_1;
@@ -388,13 +390,13 @@ def estimate(X: np.ndarray, Y: np.ndarray) -> Manifold:
     Returns
     -------
     Manifold
-        The minima that the samples predict.
+        The manifold of minima for the estimates Sigma^ and M^.
 
     Raises
     ------
     ValueError
-        If Sigma^ is singular, as for n < d; if k < d; if X and Y have different numbers
-        of rows; if they do not hold finite real numbers.
+        If Sigma^ is singular, as it is for n < d; if k < d; if X and Y have different
+        numbers of rows; if X or Y contains anything but finite real numbers.
 
     Examples
     --------
@@ -423,7 +425,7 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Compute the spectral start of paper B's Algorithm 1 from samples.
 
     A_0 = U^ D^^{1/2} Sigma^^{-1/2} and B_0 = Sigma^^{-1/2} V^ D^^{1/2} Sigma^^{-1/2},
-    with the singular value decomposition U^ D^ V^^T of M^ Sigma^^{1/2}.
+    where U^ D^ V^^T is the singular value decomposition of M^ Sigma^^{1/2}.
 
     Parameters
     ----------
@@ -442,18 +444,18 @@ def spectral_start(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray
     Raises
     ------
     ValueError
-        If Sigma^ is singular, as for n < d; if k < d; if X and Y have different numbers
-        of rows; if they do not hold finite real numbers.
+        If Sigma^ is singular, as it is for n < d; if k < d; if X and Y have different
+        numbers of rows; if X or Y contains anything but finite real numbers.
 
     Notes
     -----
-    Paper B, Algorithm 1. The start is the point R = I of the estimated manifold of
-    minima.
+    This is the start of Algorithm 1 in paper B. It is the point with R = I on the
+    estimated manifold of minima.
 
     Examples
     --------
-    From samples without noise the start is a minimum, up to the error of the estimated
-    covariance:
+    If the samples have no noise, the start is a minimum up to the error of the
+    estimated covariance:
 
     >>> from lib import regression
     >>> problem = regression.random_regression(seed=0, d=2, k=3, noise=0.0)
@@ -517,7 +519,7 @@ def gradient(problem: Regression, Z: np.ndarray) -> np.ndarray:
 def dual_norm(
     manifold: Manifold, gradient: np.ndarray, norm: str = "left"
 ) -> np.ndarray:
-    """Compute ||g||_* of a Euclidean gradient: sup of <g, Delta> over ||Delta|| = 1.
+    """Compute ||g||_*, the supremum of <g, Delta> over all Delta with ||Delta|| = 1.
 
     Parameters
     ----------
@@ -540,7 +542,7 @@ def dual_norm(
 
     Examples
     --------
-    For Sigma = I both norms and their duals are the Frobenius norm:
+    For Sigma = I, the two norms and their duals equal the Frobenius norm:
 
     >>> from lib.regression import manifold
     >>> minima = manifold.Manifold(Sigma=np.eye(2), M=np.eye(2))
@@ -558,12 +560,12 @@ def dual_norm(
 def modes(
     problem: Regression, preconditioner: str = "left"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the rates at which descent contracts around a minimum, and their directions.
+    """Find the rates and directions at which descent contracts around a minimum.
 
-    The minimum is the one whose rotation is the identity. The rates and directions are
-    the eigenvalues lambda and eigenvectors of the linearised P grad F, with P the
-    preconditioner and F the loss plus the regulariser. The preconditioner "left"
-    multiplies the rows of B by Sigma^{-1} from the left. The preconditioner
+    The minimum is the one whose rotation is the identity. The rates are the eigenvalues
+    lambda of the linearised P grad F, and the directions are its eigenvectors. Here P
+    is the preconditioner, and F is the loss plus the regulariser. The preconditioner
+    "left" multiplies the rows of B by Sigma^{-1} from the left. The preconditioner
     "left_right" also multiplies all rows by Sigma^{-1} from the right.
 
     Parameters
@@ -576,10 +578,11 @@ def modes(
     Returns
     -------
     rates : ndarray (modes,)
-        Rates lambda, ascending, without the d (d - 1) / 2 rotations, whose rate is
-        zero. So there are (k + d) d - d (d - 1) / 2 modes.
+        The rates lambda, ascending. The d (d - 1) / 2 directions along the rotations,
+        whose rate is zero, are left out. So there are (k + d) d - d (d - 1) / 2 modes.
     directions : ndarray (modes, k + d, d)
-        The direction of every mode, A above B, of Frobenius norm 1 and either sign.
+        The direction of every mode, with A above B. Its Frobenius norm is 1, and its
+        sign is arbitrary.
 
     Raises
     ------
@@ -590,11 +593,11 @@ def modes(
     -----
     With the step size eta, each iteration on the population loss multiplies a mode of
     Z_t - Z_pi by 1 - eta lambda. So the excess loss finally falls like (1 - eta
-    lambda_min)^{2t} if eta is at most 2 / (lambda_min + lambda_max); with longer steps
-    the mode of lambda_max is the slowest. The linear map is found by central
-    differences at this minimum, to which the spectral start is near. With "left_right"
-    all minima have these rates. With "left" and "none" they depend on the rotation,
-    unless Sigma is a multiple of I.
+    lambda_min)^{2t} if eta is at most 2 / (lambda_min + lambda_max). With a larger step
+    size, the mode of lambda_max is the slowest one. The linear map is computed by
+    central differences at the minimum with rotation I, which is near the spectral
+    start. With "left_right", all minima have the same rates. With "left" and "none",
+    the rates depend on the rotation, unless Sigma is a multiple of I.
 
     Examples
     --------
@@ -625,8 +628,8 @@ def modes(
         slope[:, k:] = inverse @ slope[:, k:]
     if preconditioner == "left_right":
         slope = slope @ inverse
-    # P times the Hessian is similar to a symmetric matrix, so its eigenvalues are real;
-    # imaginary parts are rounding.
+    # P times the Hessian is similar to a symmetric matrix, so that its eigenvalues are
+    # real. Imaginary parts are rounding errors.
     rates, vectors = np.linalg.eig(slope.reshape(len(slope), -1).T)
     order = np.argsort(rates.real)[d * (d - 1) // 2 :]
     return rates.real[order], vectors.real.T[order].reshape(-1, k + d, d)

@@ -1,9 +1,10 @@
-"""Paper B's problem: one softmax self-attention layer trained to do linear regression.
+"""Paper B's problem: a softmax self-attention layer trained to do linear regression.
 
 Covariates x ~ N(0, Sigma), responses y = M x + eps with eps ~ N(0, noise^2 I). The
 layer Z = (A; B) has the value matrix A (k, d) and the key-query matrix B (d, d); the
-logit of key x_i for query x_j is x_j^T B x_i. Losses and gradients of the population
-take numpy arrays or torch tensors A (..., k, d), B (..., d, d) and return the same.
+logit of key x_i for query x_j is x_j^T B x_i. The functions for losses and gradients of
+the population take A (..., k, d) and B (..., d, d) as numpy arrays or as torch tensors,
+and return values of the same kind.
 """
 
 import math
@@ -17,7 +18,7 @@ import numpy as np
 from lib import seeds
 from lib.representation import Shapes
 
-# We read A3 as follows: this moment of e^{x^T B x} is finite at all minima.
+# We read assumption A3 as follows: E e^{c x^T B x} is finite at all minima for this c.
 SELF_MOMENT = 1.0
 
 
@@ -30,9 +31,10 @@ class Regression(Shapes):
     Parameters
     ----------
     Sigma : ndarray (d, d)
-        Covariance of x, symmetric and positive definite (A1).
+        Covariance of x, symmetric and positive definite (assumption A1).
     M : ndarray (k, d)
-        Map from covariates to responses, of full column rank and with k >= d (A2).
+        Map from covariates to responses, with k >= d and full column rank (assumption
+        A2).
     noise : float
         Standard deviation of each entry of eps, finite and at least 0.
 
@@ -45,12 +47,12 @@ class Regression(Shapes):
     Warns
     -----
     UserWarning
-        If A3 fails. Only a proof of paper B needs A3.
+        If assumption A3 fails. Only a proof in paper B needs A3.
 
     Notes
     -----
-    We read A3 as ``largest_moment > 1``, that is sigma_1(M Sigma^{1/2}) < 1/4. Paper B
-    leaves the constant in A3 blank, so that this one is our choice.
+    We read A3 as ``largest_moment > 1``, that is, sigma_1(M Sigma^{1/2}) < 1/4. Paper B
+    leaves the constant in A3 blank, so that the value 1 is our choice.
 
     Examples
     --------
@@ -122,30 +124,30 @@ class Regression(Shapes):
 
     @property
     def largest_moment(self) -> float:
-        """The c below which E e^{c x^T B x} is finite at all minima.
+        """The largest c such that E e^{c' x^T B x} is finite at all minima for c' < c.
 
-        It equals 1 / (2 sigma_1^{1/2}). From this c on, the moment is infinite at some
-        minimum.
+        It equals 1 / (2 sigma_1^{1/2}). For every c' >= c, the moment is infinite at
+        some minimum.
 
         Notes
         -----
         The moment is finite if and only if 2 c lambda_max(sym(Sigma^{1/2} B
-        Sigma^{1/2})) < 1, and sigma_1^{1/2} is the largest such eigenvalue on the
-        manifold of minima. We read A3 as ``largest_moment > 1``, that is sigma_1 < 1/4.
-        Paper B leaves this constant blank, so that it is our choice.
+        Sigma^{1/2})) < 1, and sigma_1^{1/2} is the largest value of lambda_max on the
+        manifold of minima. We read A3 as ``largest_moment > 1``, that is, sigma_1 <
+        1/4. Paper B leaves the constant in A3 blank, so that the value 1 is our choice.
         """
         return 0.5 / math.sqrt(self.singular_values[0])
 
     def assumptions(self) -> dict[str, tuple[float, bool]]:
-        """Return the number behind each of A1, A2 and A3, and whether it holds.
+        """Return the deciding number of A1, A2 and A3, and whether each of them holds.
 
         Returns
         -------
         dict of str to tuple of (float, bool)
-            The keys are "A1", "A2" and "A3". For each assumption, the tuple has its
-            number, and whether it holds. The number of "A1" is
-            lambda_min(Sigma), that of "A2" is sigma_d of M Sigma^{1/2}, and that of
-            "A3" is `largest_moment`.
+            The keys are "A1", "A2" and "A3". Each tuple contains the number that
+            decides the assumption, and whether the assumption holds. The number of "A1"
+            is lambda_min(Sigma), the number of "A2" is sigma_d of M Sigma^{1/2}, and
+            the number of "A3" is `largest_moment`.
         """
         smallest = np.linalg.eigvalsh(self.Sigma)[0]
         sigma_d = self.singular_values[-1]
@@ -156,12 +158,13 @@ class Regression(Shapes):
         }
 
     def premises(self) -> str:
-        """Say in words what `assumptions` returns.
+        """Describe in words what `assumptions` returns.
 
         Returns
         -------
         str
-            One line with the three numbers and whether all three assumptions hold.
+            One line that states the three numbers and whether all three assumptions
+            hold.
         """
         held = self.assumptions()
         smallest, sigma_d, moment = (number for number, _ in held.values())
@@ -194,14 +197,14 @@ class Regression(Shapes):
 
 
 def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
-    """Return the symmetric square root of a covariance.
+    """Compute the symmetric square root of a covariance.
 
     Parameters
     ----------
     Sigma : ndarray (d, d)
         The covariance.
     name : str
-        What error messages call it.
+        The name to use in error messages.
 
     Returns
     -------
@@ -211,8 +214,8 @@ def covariance_root(Sigma: np.ndarray, name: str) -> np.ndarray:
     Raises
     ------
     ValueError
-        If `Sigma` is not a square matrix, not finite, not symmetric or not positive
-        definite, each up to rounding. The message contains `name`.
+        If `Sigma` is not a square matrix or not finite, or if it is not symmetric or
+        not positive definite up to rounding. The message contains `name`.
 
     Examples
     --------
@@ -248,23 +251,25 @@ def random_regression(
     """Draw a problem from two Gaussian matrices.
 
     Sigma = (1 - floor) S S^T / ||S S^T|| + floor I, and M = signal M_0 / ||M_0
-    Sigma^{1/2}||, with S and M_0 standard normal and spectral norms.
+    Sigma^{1/2}||. The entries of S and M_0 are standard normal, and both norms are
+    spectral norms.
 
     Parameters
     ----------
     seed : int
-        Seed of the draw.
+        The seed of the random draw.
     d : int
         Number of inputs.
     k : int
         Number of outputs.
     signal : float, default 0.2
-        Largest singular value of M Sigma^{1/2}, above 0.
+        Largest singular value of M Sigma^{1/2}, positive.
     noise : float, default 0.045
         Standard deviation of the noise in each response, finite and at least 0.
     floor : float, default 0.35
-        Lower bound on the eigenvalues of Sigma, 0 < floor <= 1; the norm of Sigma is 1.
-        So the condition number of Sigma is at most 1 / floor. The range is not checked.
+        Lower bound on the eigenvalues of Sigma, 0 < floor <= 1. Since the norm of Sigma
+        is 1, the condition number of Sigma is at most 1 / floor. The range of `floor`
+        is not checked.
 
     Returns
     -------
@@ -280,11 +285,11 @@ def random_regression(
     Warns
     -----
     UserWarning
-        If A3 fails, that is for signal >= 1/4.
+        If A3 fails, that is, if signal >= 1/4.
 
     Notes
     -----
-    Paper B, Appendix A; the scaling is ours.
+    The problem is that of paper B, Appendix A; we chose the scaling.
 
     Examples
     --------
@@ -312,7 +317,7 @@ def gaussian_start(
     Parameters
     ----------
     seed : int
-        Seed of the draw.
+        The seed of the random draw.
     d : int
         Number of inputs.
     k : int
@@ -347,14 +352,15 @@ def gaussian_start(
 
 
 def real(name: str, value: Any) -> Any:
-    """Return an array as float64, and a torch tensor of floats as it is.
+    """Convert an array to float64, and return a torch tensor of floats unchanged.
 
-    Sums and products of small integers could overflow without a warning.
+    Without this conversion, sums and products of small integers could overflow without
+    a warning.
 
     Parameters
     ----------
     name : str
-        What error messages call it.
+        The name to use in error messages.
     value : array_like or Tensor
         The numbers.
 
@@ -366,8 +372,8 @@ def real(name: str, value: Any) -> Any:
     Raises
     ------
     ValueError
-        If `value` holds anything but real numbers, or if a tensor holds anything but
-        floats.
+        If `value` contains anything but real numbers, or if it is a tensor of anything
+        but floats.
 
     Examples
     --------
@@ -406,7 +412,7 @@ def _layer(A: Any, B: Any, d: int, k: int | None = None) -> tuple[Any, Any]:
 
 
 def population_loss(problem: Regression, A: Any, B: Any) -> Any:
-    """Compute the loss for infinitely many samples.
+    """Compute the population loss, that is, the loss for infinitely many samples.
 
     L(Z) = 1/2 ||A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}||_F^2 + k noise^2 / 2.
 
@@ -427,16 +433,17 @@ def population_loss(problem: Regression, A: Any, B: Any) -> Any:
     Raises
     ------
     ValueError
-        If a shape does not fit, or an array holds anything but real numbers.
+        If a shape does not fit, or if an array contains anything but real numbers.
 
     Notes
     -----
-    Paper B, Theorem 1. The loss is 1/2 E ||y - A E'[x' e^{x^T B x'}] / E'[e^{x^T B
-    x'}]||^2 (Eq. 2), in which the ratio equals Sigma B^T x.
+    The formula is that of paper B, Theorem 1. The loss is defined as 1/2 E ||y - A
+    E'[x' e^{x^T B x'}] / E'[e^{x^T B x'}]||^2 (Eq. 2), where the ratio equals Sigma B^T
+    x.
 
     Examples
     --------
-    With A = 0 the layer predicts 0, and the loss is E ||y||^2 / 2:
+    With A = 0, the layer predicts 0, and the loss is E ||y||^2 / 2:
 
     >>> from lib import regression
     >>> problem = regression.Regression(
@@ -450,7 +457,7 @@ def population_loss(problem: Regression, A: Any, B: Any) -> Any:
 
 
 def excess_loss(problem: Regression, A: Any, B: Any) -> Any:
-    """Compute L(Z) - min L without the rounding of the subtraction.
+    """Compute L(Z) - min L without the rounding error of a subtraction.
 
     Parameters
     ----------
@@ -464,16 +471,16 @@ def excess_loss(problem: Regression, A: Any, B: Any) -> Any:
     Returns
     -------
     ndarray or Tensor (...)
-        Excess loss of every layer, 0 at a minimum.
+        The excess loss of every layer. It is 0 at a minimum.
 
     Raises
     ------
     ValueError
-        If a shape does not fit, or an array holds anything but real numbers.
+        If a shape does not fit, or if an array contains anything but real numbers.
 
     Examples
     --------
-    A start from many samples is nearly optimal; a random one is not:
+    The spectral start from many samples is nearly optimal, but a random start is not:
 
     >>> from lib import regression
     >>> problem = regression.random_regression(seed=0, d=2, k=3)
@@ -492,7 +499,8 @@ def excess_loss(problem: Regression, A: Any, B: Any) -> Any:
 def _residual(problem: Regression, A: Any, B: Any) -> tuple[Any, Any, Any]:
     """Return E = (A Sigma B^T - M) Sigma^{1/2} (..., k, d), Sigma and Sigma^{1/2}.
 
-    All three are of A's kind, numpy arrays or torch tensors of A's dtype on the CPU.
+    All three are of the same kind as A: numpy arrays, or torch tensors on the CPU with
+    A's dtype.
     """
     A, B = _layer(A, B, problem.d, problem.k)
     parts = problem.Sigma, problem.root, problem.M
@@ -505,10 +513,10 @@ def _residual(problem: Regression, A: Any, B: Any) -> tuple[Any, Any, Any]:
 
 
 def population_gradients(problem: Regression, A: Any, B: Any) -> tuple[Any, Any]:
-    """Compute the gradients of the loss for infinitely many samples.
+    """Compute the gradients of the population loss.
 
-    With the residual E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2}, whose norm is in the
-    loss,
+    Let E = A Sigma B^T Sigma^{1/2} - M Sigma^{1/2} be the residual whose norm occurs in
+    the loss. Then
 
         grad_A L = E Sigma^{1/2} B Sigma,
         grad_B L = Sigma^{1/2} E^T A Sigma.
@@ -525,22 +533,22 @@ def population_gradients(problem: Regression, A: Any, B: Any) -> tuple[Any, Any]
     Returns
     -------
     grad_A : ndarray or Tensor (..., k, d)
-        Gradient in A.
+        The gradient with respect to A.
     grad_B : ndarray or Tensor (..., d, d)
-        Gradient in B.
+        The gradient with respect to B.
 
     Raises
     ------
     ValueError
-        If a shape does not fit, or an array holds anything but real numbers.
+        If a shape does not fit, or if an array contains anything but real numbers.
 
     Notes
     -----
-    The formulas of the gradients are ours.
+    We derived these formulas ourselves.
 
     Examples
     --------
-    The gradient predicts how the loss changes along a small step:
+    The gradient predicts the change of the loss along a small step:
 
     >>> from lib import regression
     >>> problem = regression.random_regression(seed=0, d=2, k=3)
@@ -558,14 +566,14 @@ def population_gradients(problem: Regression, A: Any, B: Any) -> tuple[Any, Any]
 
 
 def regulariser(Sigma: Any, A: Any, B: Any) -> Any:
-    """Compute the penalty on an imbalance between A and B.
+    """Compute the regulariser, which penalises an imbalance between A and B.
 
     R(Z) = 1/8 ||Sigma^{1/2} (A^T A - B^T Sigma B) Sigma^{1/2}||_F^2.
 
     Parameters
     ----------
     Sigma : ndarray or Tensor (..., d, d)
-        The covariance, or its estimate X^T X / n. It has to be symmetric, which is not
+        The covariance, or its estimate X^T X / n. It must be symmetric, which is not
         checked.
     A : ndarray or Tensor (..., k, d)
         Value matrices.
@@ -580,16 +588,16 @@ def regulariser(Sigma: Any, A: Any, B: Any) -> Any:
     Raises
     ------
     ValueError
-        If a shape does not fit, or an array holds anything but real numbers.
+        If a shape does not fit, or if an array contains anything but real numbers.
 
     Notes
     -----
-    Paper B's formula is blank. With this one, grad(L + R) takes the form of Eqs. 5 and
-    6.
+    In paper B, the formula of R is left blank. With the formula here, grad(L + R) takes
+    the form of Eqs. 5 and 6.
 
     Examples
     --------
-    R vanishes if A^T A = B^T Sigma B, and grows like the fourth power of an imbalance:
+    R vanishes if A^T A = B^T Sigma B. If B = 0, it grows like the fourth power of A:
 
     >>> from lib import regression
     >>> eye = np.eye(2)
@@ -617,7 +625,7 @@ def regulariser_gradients(Sigma: Any, A: Any, B: Any) -> tuple[Any, Any]:
     Parameters
     ----------
     Sigma : ndarray or Tensor (..., d, d)
-        The covariance, or its estimate X^T X / n. It has to be symmetric, which is not
+        The covariance, or its estimate X^T X / n. It must be symmetric, which is not
         checked.
     A : ndarray or Tensor (..., k, d)
         Value matrices.
@@ -627,18 +635,18 @@ def regulariser_gradients(Sigma: Any, A: Any, B: Any) -> tuple[Any, Any]:
     Returns
     -------
     grad_A : ndarray or Tensor (..., k, d)
-        Gradient in A.
+        The gradient with respect to A.
     grad_B : ndarray or Tensor (..., d, d)
-        Gradient in B.
+        The gradient with respect to B.
 
     Raises
     ------
     ValueError
-        If a shape does not fit, or an array holds anything but real numbers.
+        If a shape does not fit, or if an array contains anything but real numbers.
 
     Examples
     --------
-    If A is too large, descent shrinks A and grows B:
+    If A is too large compared with B, descent shrinks A and enlarges B:
 
     >>> from lib import regression
     >>> one = np.eye(1)

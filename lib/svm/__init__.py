@@ -1,8 +1,8 @@
-"""The max-margin problems whose solutions training must reach, solved with proof.
+"""The max-margin problems whose solutions training must approach, solved with proof.
 
-In: a `TokenSet`, the selected tokens, a norm. Out: a `MaxMargin` with norm, duals,
-margins and the measured duality gap; or `Infeasible` with its certificate. Open
-`max_margin` first.
+The solvers take a `TokenSet`, the selected tokens and a norm. They return a `MaxMargin`
+with the norm, the duals, the margins and the measured duality gap, or raise
+`Infeasible` with a certificate. Open `max_margin` first.
 """
 
 from lib.svm.frobenius import ACCURACY, Infeasible

@@ -3,8 +3,9 @@
 The dual problem has one unknown per constraint: max_{beta >= 0} 1^T beta - beta^T K
 beta / 2, where K is the Gram matrix of the constraints. Its optimality conditions are
 beta >= 0, K beta >= 1 and beta^T (K beta - 1) = 0. The constraints with beta > 0
-support W. Pivoting guesses this support, solves on it, and exchanges the constraints
-that violate a condition.
+support W. Pivoting guesses this set of constraints (the *support*), solves on it with
+equality, and then moves every constraint that violates a condition into or out of the
+support.
 """
 
 import contextlib
@@ -20,40 +21,43 @@ import lib.compiled  # noqa: F401  # where numba keeps what is compiled below
 from lib.attention.coordinates import constraint_rows
 from lib.svm import large
 
-# A constraint that is longer than the shortest one by more than this factor has to
-# reach slightly more than margin 1.
+# A constraint a_m whose norm exceeds that of the shortest one by more than this factor
+# has to reach slightly more than margin 1.
 BAD = 1e4
-# The required excess over margin 1, per unit of the relative length of the constraint:
-# 1e5 times the rounding error.
+# The required excess over margin 1, divided by the relative length of the constraint.
+# It is about 1e5 times the rounding error.
 MORE = 1e-11
 ROUNDING = np.finfo(float).eps
-# Largest relative duality gap and constraint violation of a returned solution.
+# The largest relative duality gap and constraint violation that a returned solution may
+# have.
 ACCURACY = 1e-9
-# A combination of constraints counts as zero if it is this small relative to its terms.
+# A combination of constraints counts as zero if its norm, divided by the sum of the
+# norms of its terms, is smaller than this.
 DEPENDENT = 1e-10
-OF_SUPPORT = 2**24  # the most entries that the rows of a support may have: 128 MB
+OF_SUPPORT = 2**24  # entries that the rows of a support may have at most: 128 MB
 LARGER = 1e-7  # a dual above this share of the largest one belongs to the support
-OF_ONE_QUERY = 1000  # up to this many constraints of one query are checked alone
+OF_ONE_QUERY = 1000  # at most this many constraints of one query are checked
 SLACK = 1e-12  # a constraint violated by less than this, relative to b, is satisfied
 PATIENCE = 10  # pivoting gives up after this many exchanges without progress
-# Plain loops compute this many columns of a Cholesky factor at a time; matrix products
-# compute the effect of the columns before them.
+# Plain loops compute this many columns of a Cholesky factor at a time. Matrix products
+# apply the effect of all earlier columns.
 BLOCK = 48
 
 
 class Infeasible(ValueError):
     """Error with the proof that no W (or v) reaches positive margins in a run.
 
-    The certificate is the proof (Farkas), whatever the norm. It is non-negative, sums
-    to one, and sum certificate_m a_m = 0, with a_{i,t} = (x_{i,s_i} - x_{i,t}) z_i^T
-    for the tokens and a_i = y_i x_{i,s_i} for the head. If the constraints <a_m, W> >=
-    1 held, their sum with these weights would be 0 >= 1.
+    The proof is a Farkas certificate, which holds for every norm. The certificate is
+    non-negative, its entries sum to one, and sum certificate_m a_m = 0. Here a_{i,t} =
+    (x_{i,s_i} - x_{i,t}) z_i^T for the token SVM and a_i = y_i x_{i,s_i} for the head
+    SVM. If the constraints <a_m, W> >= 1 held, their sum with these weights would be 0
+    >= 1.
 
     Parameters
     ----------
     problem : str
-        The problem, ``"token SVM"`` or ``"head SVM"``. It is part of the message. This
-        and the other parameters are also attributes of the error.
+        The problem, ``"token SVM"`` or ``"head SVM"``, which the message names. All
+        parameters are also attributes of the error.
     run : int
         The index of the run without a solution.
     certificate : ndarray (n, T-1) or (n,)
@@ -62,13 +66,13 @@ class Infeasible(ValueError):
         The norm of sum certificate_m a_m, divided by sum certificate_m ||a_m||. No W of
         norm 1 has all <a_m, W> above residual ||a_m||.
     one_query : bool, default False
-        Whether two samples or more have a positive certificate, and all of them have
+        Whether the certificate is positive on two or more samples, all of which have
         the same query. It is False for a head SVM.
 
     Examples
     --------
     Two samples have the same tokens and the same query, but different opt tokens. Half
-    of one constraint and half of the other sum to zero.
+    of the one constraint plus half of the other one is zero.
 
     >>> from lib import attention, svm
     >>> X = np.array([np.eye(2), np.eye(2)])
@@ -136,11 +140,11 @@ class Constraints(NamedTuple):
     """The constraints <a_m, W> >= 1 of one run, with a_m = delta_{i,t} z_i^T.
 
     Here delta is (n, S, d) and z is (n, d_z), so that there are n S pairs (i, t).
-    `shape` is the shape of a certificate. The a_m contain a factor `stretch` (n S,), at
-    most 1, see `Scaled`: a margin that reaches it was at least 1 without this factor.
-    A pair with a masked token has delta = 0 and is no constraint. `shown` lists the
-    indices of the m pairs that are constraints (None: all pairs). Rows, duals and
-    margins contain only these.
+    `shape` is the shape of a certificate. Each a_m contains a factor `stretch` (n S,)
+    of at most 1, see `Scaled`. If the margin of a constraint reaches this factor, it is
+    at least 1 without the factor. A pair with a masked token has delta = 0 and is no
+    constraint. `shown` lists the indices of the m pairs that are constraints (None: all
+    pairs). Rows, duals and margins have entries for these m pairs only.
     """
 
     problem: str
@@ -153,11 +157,11 @@ class Constraints(NamedTuple):
 
     @property
     def asked(self) -> np.ndarray:
-        """The stretch of each constraint, (m,): what its margin has to reach."""
+        """The value (m,) that the margin of each constraint must reach: its stretch."""
         return self.of_shown(self.stretch)
 
     def of_shown(self, values: np.ndarray) -> np.ndarray:
-        """Return the constraints' part (m, ...) of values (n S, ...) of all pairs."""
+        """Select the values (m, ...) of the constraints from those of all n S pairs."""
         if self.shown is None:
             return values
         return values[self.shown]
@@ -191,7 +195,8 @@ class Constraints(NamedTuple):
     def infeasible(self, x: np.ndarray, residual: float) -> Infeasible:
         """Return the error to raise, from a certificate of the stretched rows.
 
-        It is x (m,) >= 0, not zero, with sum x_m a_m = 0 up to the relative `residual`.
+        This certificate is x (m,) >= 0. It is not zero, and sum x_m a_m = 0 up to the
+        relative `residual`.
         """
         weights = self.everywhere(x * self.asked, 0.0)
         certificate = (weights / weights.sum()).reshape(self.shape)
@@ -211,10 +216,11 @@ def solve(
 ) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None]:
     """Solve one run.
 
-    Returns the dual solution beta (m,), the margins (m,), the method's name, and W (d,
-    d_z). W is None if the `weights` that follow from beta are just as exact. Raises
-    Infeasible if there is no solution, RuntimeError if neither a solution within
-    ACCURACY nor a certificate was found, and MemoryError if the problem would not fit.
+    Returns the dual solution beta (m,), the margins (m,), the name of the method, and W
+    (d, d_z). In place of W it returns None if the W that `weights` computes from beta
+    is just as accurate. Raises Infeasible if there is no solution, RuntimeError if
+    neither a solution within ACCURACY nor a certificate was found, and MemoryError if
+    the problem would not fit.
     """
     delta = constraints.delta
     z = constraints.z
@@ -263,10 +269,11 @@ def _without_gram(
 ) -> tuple[np.ndarray, np.ndarray, str, np.ndarray | None] | None:
     """Solve one run by the methods of `large`; return what `solve` returns, or None.
 
-    The result is None if the methods with the Gram matrix of all constraints should be
-    used: because they are cheaper for this size, or because `large` found neither a
-    solution within ACCURACY nor a proof, and there are at most `large.MOST_PIVOTING`
-    pairs. Raises the errors of `solve`.
+    The result is None if the caller should use the methods with the Gram matrix of all
+    constraints. This is so if they are cheaper for this size. It is also so if the
+    methods of `large` found neither a solution within ACCURACY nor a proof that there
+    is none, and if there are at most `large.MOST_PIVOTING` pairs. Raises the errors of
+    `solve`.
     """
     delta = constraints.delta
     z = constraints.z
@@ -314,11 +321,11 @@ def _refuse_one_query(
 ) -> None:
     """Raise Infeasible if samples with the same query z contradict one another.
 
-    Of W only the vector W z acts on these samples, so that the problem is a small one.
-    If queries are first tokens, texts that begin with the same word share their query.
-    At most OF_ONE_QUERY constraints of a query are checked, and only if they are more
-    than its unknowns, so that some contradictions are not found here. `length` (m,) are
-    the norms of the constraints.
+    W acts on these samples only through the vector W z, so that the problem is small.
+    Queries can coincide: if the query is the first token, texts that begin with the
+    same word share a query. At most OF_ONE_QUERY constraints of a query are checked,
+    and only if there are more of them than entries in W z. So some contradictions are
+    not found here. `length` (m,) are the norms of the constraints.
     """
     _, group = np.unique(rows.z, axis=0, return_inverse=True)
     group = group.ravel()
@@ -330,7 +337,8 @@ def _refuse_one_query(
         few = np.linspace(0, sample.size - 1, min(sample.size, OF_ONE_QUERY))
         sample, token = sample[few.astype(int)], token[few.astype(int)]
         unit = rows.delta[sample, token]
-        # With fewer rows than unknowns there is a w, unless the rows are dependent.
+        # With at most as many rows as unknowns a w exists, unless the rows are
+        # dependent.
         if len(unit) > unit.shape[1]:
             nearest = _least_distance(unit, np.ones(len(unit)))
             weights, _ = _null_combination(unit, nearest)
@@ -342,7 +350,7 @@ def _refuse_one_query(
 def _proved_by(
     constraints: Constraints, length: np.ndarray, rows: large.Rows, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (beta, margins), both (m,), from the duals x (n, S) of the unit rows.
+    """Compute beta (m,) and the margins (m,) from the duals x (n, S) of the unit rows.
 
     `length` (m,) are the norms of the constraints. The result is None if x is not a
     solution within ACCURACY.
@@ -361,15 +369,16 @@ def _proved_on(
     x: np.ndarray,
     bases: list[np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
-    """Return (beta, margins, W), solved on the rows with positive duals x (n, S).
+    """Solve on the rows with positive duals x (n, S), and return (beta, margins, W).
 
-    Use it if a W computed from the duals has lost digits, because terms cancel. A W
-    computed from the rows loses fewer, see `_on_rows`. If the support of x leads to no
-    solution, active sets on these rows find a support of their own. beta, margins and
-    `length`, the norms of the constraints, are (m,); W is (d, d_z) or None if beta
-    gives it as exactly. `bases` are those of `thin`, or None if the rows are in the
-    coordinates of the constraints. The result is None if no solution within ACCURACY
-    was found.
+    It is meant for a W that has lost digits because it was computed from duals, whose
+    terms cancel. A W that is computed from the rows loses fewer digits, see `_on_rows`.
+    If the support of x yields no solution, non-negative least squares, an active-set
+    method, looks for another support among these rows. beta, margins and `length`, the
+    norms of the constraints, are (m,). W is (d, d_z), or None if the W computed from
+    beta is just as accurate. `bases` are the bases that `thin` returned, or None if the
+    rows are in the coordinates of the constraints. The result is None if no solution
+    within ACCURACY was found.
     """
     found = _on_support(rows, x)
     if found is not None:
@@ -395,12 +404,13 @@ def _proved_on(
 def _on_support(
     rows: large.Rows, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the least w (r, q) on the support of x (n, S), and its duals (n, S).
+    """Return the w (r, q) of least norm on the support of x (n, S), and its duals.
 
-    Rows on the wrong side enter or leave the support, as long as their number falls.
-    The duals stay as near to x as they can, so that dependent rows share their weight
-    as they do in x. The result is None if there is no progress, or if the rows of the
-    support would be too large.
+    The duals have the shape (n, S), too. Rows that violate an optimality condition
+    enter or leave the support, as long as the number of such rows falls. Among the
+    duals that give this w, we choose those nearest to x, so that dependent rows share
+    their weight as they do in x. The result is None if the number stops falling, or if
+    the rows of the support would have too many entries.
     """
     support = x > LARGER * x.max()
     fewest = x.size + 1
@@ -410,7 +420,7 @@ def _on_support(
         if held is None:
             return None
         places, unit = held
-        # The least w with u_m w = b_m, for a largest set of independent rows.
+        # The w of least norm with u_m w = b_m, for a largest set of independent rows.
         Q, R, order = qr(unit.T, mode="economic", pivoting=True, check_finite=False)
         diagonal = np.abs(R.diagonal())
         rank = np.count_nonzero(diagonal > DEPENDENT * diagonal[0])
@@ -426,7 +436,8 @@ def _on_support(
             near = near * ((pulled @ w) / (pulled @ pulled))
         missing = w - near @ unit
         near[kept] += solve_triangular(R, Q.T @ missing, check_finite=False)
-        # The rows on the wrong side: violated outside the support, or with dual < 0.
+        # The wrong rows: those outside the support that are violated, and those inside
+        # it whose dual is negative.
         slack = rows.margins(w.reshape(shape)) - rows.b
         wrong = ~support & (slack < -large.MISSED)
         wrong[places] |= near < -LARGER * near.max()
@@ -446,8 +457,9 @@ def _raise_if_null(
 ) -> None:
     """Raise Infeasible if the combination of rows with weights x (n, S) is zero.
 
-    It tries x itself, then the weights that `_nearest_null` moves x to. `length` (m,)
-    are the norms of the constraints. If neither combination is zero, it returns.
+    It tries x itself, and then the weights to which `_nearest_null` moves x. `length`
+    (m,) are the norms of the constraints. If neither combination is zero, the function
+    returns.
     """
     for found in (lambda: x, lambda: _nearest_null(rows, x)):
         null = found()
@@ -464,9 +476,9 @@ def _held(
 ) -> tuple[tuple, np.ndarray] | None:
     """Return the indices of the k entries of x that are not zero, with their rows.
 
-    x (n, S) holds duals >= 0 or truth values. The indices are two arrays (k,), of
-    samples and of tokens; the rows are (k, r q). The result is None if x is
-    zero, or if the rows would have more than `most` entries.
+    x (n, S) holds duals >= 0 or booleans. The indices are two arrays of shape (k,), one
+    of samples and one of tokens. The rows have the shape (k, r q). The result is None
+    if x is zero, or if the rows would have more than `most` entries.
     """
     places = np.nonzero(x)
     sample = places[0]
@@ -478,11 +490,11 @@ def _held(
 
 
 def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
-    """Move weights with which the sum of rows is nearly zero to ones that make it zero.
+    """Move weights whose weighted sum of rows is nearly zero to ones whose sum is zero.
 
-    The weights x (n, S) are at least zero. Returns weights (n, S) of sum 1. If x is
-    zero or its rows have more than `large.ENTRIES` entries, x itself is returned,
-    unscaled. The caller has to check whether the weighted sum is now zero.
+    The weights x (n, S) are at least zero. Returns weights (n, S) that add up to 1. If
+    x is zero, or if its rows have more than `large.ENTRIES` entries, it returns x
+    itself, unscaled. The caller has to check whether the weighted sum is now zero.
     """
     held = _held(rows, x)
     if held is None:
@@ -496,12 +508,12 @@ def _nearest_null(rows: large.Rows, x: np.ndarray) -> np.ndarray:
 def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
     """Return the duals (n, S) of the least w with <row, w> >= b on the held rows.
 
-    A row is held if its dual in x (n, S) is above LARGER times the largest.
-    Non-negative least squares finds the duals: it works with active sets, which
-    dependent rows do not disturb. The result is x itself if no dual is positive or the
-    rows held have too many entries, and zero if the solver reached its limit. If the
-    rows contradict one another, it is x or very large duals, so the caller has to check
-    it.
+    A row is held if its dual in x (n, S) is above LARGER times the largest dual.
+    Non-negative least squares finds the duals. It is an active-set method, which
+    dependent rows do not disturb. The result is x itself if no dual is positive or if
+    the held rows have too many entries. It is zero if the solver reached its limit of
+    iterations. If the rows contradict one another, the result is x or consists of very
+    large duals, so the caller has to check it.
     """
     held = _held(rows, np.where(x > LARGER * x.max(), x, 0.0))
     if held is None:
@@ -521,8 +533,8 @@ def _least_on(rows: large.Rows, x: np.ndarray) -> np.ndarray:
 def _gram(delta: np.ndarray, z: np.ndarray):
     """Compute the Gram matrix <a_p, a_p'> of all pairs p = (i, t), (n S, n S).
 
-    Here a_p = delta_{i,t} z_i^T, with delta (n, S, d) and z (n, d_z). The pairs of
-    masked tokens are among them.
+    Here a_p = delta_{i,t} z_i^T, with delta (n, S, d) and z (n, d_z). Pairs with a
+    masked token are included.
     """
     n, S, d = delta.shape
     flat = delta.reshape(n * S, d)
@@ -549,11 +561,11 @@ def weights(beta: np.ndarray, delta: np.ndarray, z: np.ndarray) -> np.ndarray:
 def _proved(
     K: np.ndarray, beta: np.ndarray | None, length: np.ndarray, constraints: Constraints
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (beta, margins), both (m,), if beta solves within ACCURACY, else None.
+    """Return (beta, margins), or None if beta is not a solution within ACCURACY.
 
-    The margins are those of the W that follows from beta; see `_within_accuracy`. K is
-    the Gram matrix (m, m) of the constraints, and `length` (m,) are their norms. A beta
-    of None gives None.
+    Both have the shape (m,). The margins are those of the W that follows from beta; see
+    `_within_accuracy`. K is the Gram matrix (m, m) of the constraints, and `length`
+    (m,) are their norms. If beta is None, so is the result.
     """
     if beta is None:
         return None
@@ -568,10 +580,11 @@ def _proved(
 
 @numba.njit(cache=True)
 def _within_accuracy(beta: np.ndarray, margins: np.ndarray, stretch: np.ndarray):
-    """Return whether all margins reach their stretch and the duality gap is closed.
+    """Return whether every margin reaches its stretch and the duality gap is closed.
 
-    Both are checked within ACCURACY, relative to the stretch and to beta^T margins. All
-    arguments are (m,). NaN gives False.
+    The margins may miss the stretch by ACCURACY times the stretch, and the gap may be
+    ACCURACY times beta^T margins. All arguments are (m,). If one contains NaN, the
+    result is False.
     """
     value = (beta * margins).sum()
     is_closed = abs((stretch * beta).sum() - value) <= ACCURACY * value
@@ -581,17 +594,17 @@ def _within_accuracy(beta: np.ndarray, margins: np.ndarray, stretch: np.ndarray)
 def _proximal(
     K: np.ndarray, length: np.ndarray, constraints: Constraints
 ) -> tuple[tuple[np.ndarray, np.ndarray] | None, np.ndarray]:
-    """Find the dual solution for any K, also for a singular one.
+    """Find the dual solution for any K, even if K is singular.
 
-    Returns what `_proved` returns, and the x (m,) below. If `_proved` gave None, x is a
-    guess of weights with sum x_m a_m / length_m = 0.
+    Returns the result of `_proved`, and the x (m,) defined below. If the result of
+    `_proved` is None, x is a guess of weights with sum x_m a_m / length_m = 0.
 
     Let the rows be a_m / length_m, and b = min length / length. Then x solves min_{x >=
     0} ||sum x_m a_m / length_m||^2 + (b^T x - 1)^2 (Lawson and Hanson, 1974, ch. 23).
     This problem has a solution whether or not a W exists. If a W exists, beta = x / (1
-    - b^T x) up to units. Otherwise the sum is zero and b^T x = 1. Each step adds rho
-    ||x - last||^2 to the objective: this keeps the matrix regular, and vanishes as the
-    steps converge.
+    - b^T x) up to units. Otherwise sum x_m a_m / length_m is zero and b^T x = 1. Each
+    step adds rho ||x - last||^2 to the objective, where last is the x of the step
+    before. This term keeps the matrix regular, and vanishes as the steps converge.
     """
     b = length.min() / length
     bounded = K / np.outer(length, length) + np.outer(b, b)
@@ -613,7 +626,7 @@ def _proximal(
             beta = x / (length.min() * length * slack)
             if (proved := _proved(K, beta, length, constraints)) is not None:
                 return proved, x
-    # If W is large, 1 - b^T x loses digits; but the support of x is still correct.
+    # If W is large, 1 - b^T x loses digits, but the support of x is still correct.
     beta = block_pivoting(K, support=support)
     return _proved(K, beta, length, constraints), x
 
@@ -627,9 +640,9 @@ def _on_rows(
     constraints.
 
     Let s be the largest margin that a W of norm 1 can attain if all constraints have
-    norm 1.
-    Computed from the duals, whose terms cancel, the margins of the solution have an
-    error of eps/s^2. Computed from the rows, they have an error of eps/s.
+    norm 1. If the margins of the solution are computed from the duals, whose terms
+    cancel, they have an error of eps/s^2. If they are computed from the rows, they have
+    an error of eps/s.
     """
     shortest = length.min()
     asked = shortest / length
@@ -658,9 +671,9 @@ def _on_rows(
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Find the x >= 0 (m,) that minimises ||sum x_m rows_m||^2 + (asked^T x - 1)^2.
 
-    The rows are (m, D), asked is (m,). The result is positive on the rows that support
-    the w of least norm with rows w >= asked (Lawson and Hanson). It is zero if the
-    solver reached its limit of iterations.
+    The rows have the shape (m, D), and asked has the shape (m,). The result is positive
+    on the rows that support the w of least norm with rows w >= asked (Lawson and
+    Hanson). It is zero if the solver reached its limit of iterations.
     """
     stacked = np.vstack([rows.T, asked])
     with contextlib.suppress(RuntimeError):  # raised after maxiter iterations
@@ -683,10 +696,11 @@ def thin(delta: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
 def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
     """Move weights x >= 0 (m,) to the nearest ones with rows^T x = 0.
 
-    Rows whose weight would not stay positive are left out, and the others are moved
-    again. The rows (m, D) have norm 1. Returns weights (m,) of sum 1, and ||rows^T x||
-    for them. If the moved weights are no better, these are the given ones. If x is
-    zero, it returns x and infinity.
+    A row whose weight would not stay positive is left out, and the remaining weights
+    are moved again. The rows (m, D) have norm 1. Returns weights (m,) that add up to 1,
+    and the value of ||rows^T x|| for them. If the moved weights do not lower this
+    value, the given weights are returned, scaled to sum 1. If x is zero, it returns x
+    and infinity.
     """
     if not x.any():
         return x, np.inf
@@ -708,7 +722,7 @@ def _null_combination(unit_rows: np.ndarray, x: np.ndarray):
 
 
 def _lower_median(values: np.ndarray) -> float:
-    """Return the smaller of the two middle entries of `values` (m,), or the middle."""
+    """Return the median of `values` (m,); of two middle values, the smaller one."""
     middle = (len(values) - 1) // 2
     return np.partition(values, middle)[middle]
 
@@ -719,16 +733,17 @@ def block_pivoting(
     """Find the beta >= 0 with K beta >= b and beta^T (K beta - b) = 0.
 
     K (m, m) is symmetric positive definite, b is (m,) and 1 by default; m >= 1.
-    `support` (m,) is a mask of bools, the first guess of where beta > 0; by default it
-    has the half of the indices with the smallest row sums of K. The method is that of
-    Judice and Pires (1994): solve on the support, and exchange all indices on the wrong
-    side at once. If this stops making progress, non-negative least squares takes over.
+    `support` (m,) is a boolean mask, the first guess of the indices with beta > 0. By
+    default it contains the half of the indices with the smallest row sums of K. The
+    method is that of Judice and Pires (1994): it solves on the support, and moves all
+    indices that violate a condition into or out of the support at once. If this stops
+    making progress, non-negative least squares takes over.
 
-    Off the support K beta >= b holds up to SLACK times the largest |b|. On it, equality
-    holds up to the rounding of the solve, about eps times the condition number of K.
-    Returns beta (m,), or None if a part of K that was factorised is not positive
-    definite. Raises RuntimeError if non-negative least squares reaches its limit of
-    iterations.
+    Off the support, K beta >= b holds up to SLACK times the largest |b|. On the
+    support, K beta = b holds up to the rounding error of the solve, about eps times the
+    condition number of K. Returns beta (m,), or None if a part of K that was factorised
+    is not positive definite. Raises RuntimeError if non-negative least squares reaches
+    its limit of iterations.
     """
     if b is None:
         b = np.ones(len(K))
@@ -792,11 +807,11 @@ def _positive(L: np.ndarray):
 
 @numba.njit(cache=True)
 def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
-    """Exchange indices of `support` (m,), in place, until none is on the wrong side.
+    """Exchange indices of `support` (m,), in place, until none violates a condition.
 
-    Returns (beta, ended). If `ended` is True, beta is the solution (m,), or empty
-    because K (m, m) is not positive definite on a support. If it is False, progress
-    stopped, and beta is empty.
+    Returns (beta, ended). If `ended` is True, beta (m,) is the solution, or it is empty
+    because K (m, m) is not positive definite on one of the supports. If `ended` is
+    False, the exchanges stopped making progress, and beta is empty.
     """
     m = len(b)
     largest = 0.0
@@ -839,7 +854,7 @@ def _exchanged(K: np.ndarray, b: np.ndarray, support: np.ndarray):
 def _solve_on(
     K: np.ndarray, b: np.ndarray, inside: np.ndarray, beta: np.ndarray
 ) -> bool:
-    """Solve K x = b on the indices `inside`, into beta (m,).
+    """Solve K x = b on the indices `inside`, and write x to these entries of beta (m,).
 
     The other entries of beta stay as they are. Returns False if this part of K is not
     positive definite.
@@ -865,19 +880,20 @@ def _solve_on(
 
 
 class Scaled(NamedTuple):
-    """The factors of the constraints in the units in which they are solved.
+    """The factors of the constraints, in the units that the solver uses.
 
     The solver sees stretch_m 2^-exponent a_m in place of a_m = delta_{i,t} z_i^T. Only
-    the products <a_m, W> matter. So each factor is divided by a power of two, which
-    causes no rounding. What remains is one unit for W, that of the shortest constraint.
+    the products <a_m, W> matter. So each factor of a_m is divided by a power of two,
+    which causes no rounding. What remains is one common unit for W, which is set by the
+    shortest constraint.
 
     The fields are the factors delta (runs, n, S, d) and z (runs, n, d_z); `exponent`
-    (runs,), the power of two in the size of the shortest a_m; `stretch` (runs, m), at
-    most 1; and `ratio` (runs,), the longest a_m divided by the shortest. Here the sizes
-    ||a|| are estimated from the largest entries.
+    (runs,), the binary exponent of the norm of the shortest a_m; `stretch` (runs, m),
+    at most 1; and `ratio` (runs,), the norm of the longest a_m divided by the norm of
+    the shortest a_m. Here the norms ||a|| are estimated from the largest entries.
 
-    If ||a_m|| / min ||a|| exceeds BAD, rounding could exceed the margin. Then the
-    constraint <a_m, W> >= 1 is replaced by <a_m, W> >= 1 / stretch_m, where 1 /
+    If ||a_m|| / min ||a|| exceeds BAD, the rounding error could exceed the margin. Then
+    the constraint <a_m, W> >= 1 is replaced by <a_m, W> >= 1 / stretch_m, where 1 /
     stretch_m = 1 + MORE ||a_m|| / min ||a||. This raises the norm of W by at most MORE
     ||W_1||, where W_1 is the solution for constraints of norm 1.
     """
@@ -895,8 +911,9 @@ def scaled(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Compute the fields of `Scaled` for delta_{i,t} = x_{i,selected} - x_{i,t}.
 
-    X is (runs, n, S+1, d), `selected` (runs, n) is the index of a token in each sample,
-    and z is (runs, n, d_z). Returns the fields in the order of `Scaled`.
+    X is (runs, n, S+1, d), `selected` (runs, n) holds the index of the selected token
+    of each sample, and z is (runs, n, d_z). Returns the fields in the order of
+    `Scaled`.
     """
     runs, n, T, d = X.shape
     S = T - 1
@@ -943,8 +960,8 @@ def scaled(
 def _normalised(x: np.ndarray):
     """Divide x in place by a power of two, so that its largest |entry| is in [0.5, 1).
 
-    Returns the largest |entry| before the division, and the exponent of the power. They
-    are 0 and 0 if x is zero.
+    Returns the largest |entry| before the division, and the exponent of the power of
+    two. If x is zero, both are 0.
     """
     largest = 0.0
     for k in range(len(x)):

@@ -1,17 +1,17 @@
 """Token SVMs with many constraints, without the Gram matrix of all constraints.
 
 Let the m constraints be <a_m, W> >= 1 with a_m = delta_{i,t} z_i^T, and let D = r q be
-the number of unknowns in W. Two methods need only the tokens.
+the number of unknowns in W. Two methods work on the tokens and queries directly.
 
-* `descent` ("dual descent") changes the duals of one sample after the other and
-  updates W with them, until few duals are positive. Then it solves on these exactly. It
-  cannot prove that no W exists.
-* `interior_point` has the D unknowns of W and one more. It finds W or proves that
-  there is none. It is the faster method if there are many more constraints than
-  unknowns, unless D^3 is large.
+* `descent` ("dual descent") changes the duals of one sample after the other, and
+  updates W along with them, until no constraint is violated by much. Then it solves
+  exactly on the constraints with a positive dual. It cannot prove that no W exists.
+* `interior_point` ("interior point") has the D unknowns of W and one more unknown. It
+  finds W or proves that there is none. It is the faster one of the two methods if there
+  are many more constraints than unknowns, unless D^3 is large.
 
-Both work with rows of norm 1: <u_m, w> >= b_m with u_m = a_m / ||a_m|| and b_m = min
-||a|| / ||a_m||, so that W = w / min ||a||.
+Both methods work with rows of norm 1: the constraints are <u_m, w> >= b_m with u_m =
+a_m / ||a_m|| and b_m = min ||a|| / ||a_m||, so that W = w / min ||a||.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ from lib import memory
 from lib.seeds import stream
 
 # Up to FEW constraints, pivoting on their Gram matrix is the cheapest method. Up to
-# MOST_PIVOTING, it may be tried if the methods here have failed.
+# MOST_PIVOTING constraints, pivoting is tried if the methods of this file have failed.
 FEW = 700
 MOST_PIVOTING = 6000
-# The methods are chosen by operations per second, measured on one core.
+# These operations per second, measured on one core, decide which method is tried first.
 SCALAR_RATE = 2e9  # in plain loops
 MATRIX_RATE = 4e10  # in matrix products
-STEPS = 15  # steps of the interior point that most problems need
-MOST_UNKNOWNS = 8192  # most for the interior point, whose matrix has this size
+STEPS = 15  # steps that the interior point needs on most problems
+MOST_UNKNOWNS = 8192  # for the interior point, whose matrix has this many rows
 PASSES = 300  # passes of dual coordinate descent over the samples, at most
 INNER = 5  # passes over the duals of one sample, at most, before the next sample
 ROUGH = 1e-3  # largest violation at which descent ends and the exact solve begins
@@ -43,41 +43,41 @@ PATIENCE = 10  # exchanges without progress, at most
 RIDGE = 1e-10  # added to the diagonal of a singular Gram matrix of unit rows
 # Bytes that need no check, which would take longer than a small problem.
 ALWAYS_THERE = 1e7
-REFINED = 3  # solves of one system; each one corrects the error of those before
+REFINED = 3  # solves of one system; each one corrects the error of the ones before
 MISSED = 1e-12  # a constraint violated by less than this counts as satisfied
 ITERATIONS = 50  # iterations of the interior point, at most
 CLOSED = 1e-12  # relative gap at which the interior point ends
-# Rounding may stop the gap above CLOSED. From a relative gap of NEARLY on, the interior
-# point also ends after STALLED iterations without a smaller gap.
+# Rounding may keep the gap above CLOSED. Once the relative gap is below NEARLY, the
+# interior point also ends after STALLED iterations in a row without a smaller gap.
 NEARLY = 1e-6
 STALLED = 3
-# If a combination of unit rows is smaller than FIRST_TRY, we try to move its weights to
-# ones that give zero. We try again once the combination has shrunk by a factor of
-# TRY_AGAIN.
+# If the norm of a combination of unit rows is smaller than FIRST_TRY, we try to move
+# its weights to ones whose combination is zero. We try again once the combination has
+# shrunk by a factor of TRY_AGAIN.
 FIRST_TRY = 1e-3
 TRY_AGAIN = 1e-2
-PROGRESS = 0.3  # these moves end if one leaves more than this share of the norm
-STIFF = 1e14  # weight of reaching zero, relative to the weight of moving little
+PROGRESS = 0.3  # these moves end once one leaves more than this share of the norm
+STIFF = 1e14  # penalty on a combination that is not zero, relative to that on moving
 NULL = 1e-11  # a smaller combination of unit rows, with weights of sum 1, is zero
 TOWARDS = 0.995  # share of the way to the boundary that a step goes
 _REORDER = {"reassoc", "contract", "nsz"}  # the compiler may reorder sums
-ENTRIES = 2**22  # the most entries of an intermediate array
+ENTRIES = 2**22  # largest number of entries that an intermediate array may have
 
 
 def methods(n: int, S: int, r: int, q: int) -> tuple[str, ...]:
-    """Choose the methods for a problem's size, in the order in which to try them.
+    """Choose the methods for a problem of this size, in the order in which to try them.
 
     Parameters
     ----------
     n, S, r, q : int
-        The number of samples, of constraints per sample, and the dimensions of tokens
-        and queries.
+        The number of samples, the number of constraints per sample, the dimension of
+        the tokens and the dimension of the queries.
 
     Returns
     -------
     tuple of str
-        One or both of "dual descent" and "interior point". It is empty if pivoting on
-        the Gram matrix of all constraints is the cheapest.
+        One or both of "dual descent" and "interior point". The tuple is empty if
+        pivoting on the Gram matrix of all constraints is cheaper than both methods.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def unit_rows(delta: np.ndarray, z: np.ndarray, length: np.ndarray) -> Rows:
     delta : ndarray (n, S, r)
         Differences of tokens. Only pairs with a masked token have a difference of zero.
     z : ndarray (n, q)
-        Queries, none zero.
+        The queries, none of which is zero.
     length : ndarray (n, S)
         The norms of delta_{it} z_i^T.
 
@@ -156,7 +156,7 @@ def unit_rows(delta: np.ndarray, z: np.ndarray, length: np.ndarray) -> Rows:
 
 
 def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Run a method and yield the results it found, the most exact one first.
+    """Run a method and yield the results that it found, the most accurate one first.
 
     Parameters
     ----------
@@ -170,14 +170,14 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
     verdict : {"solved", "infeasible", "undecided"}
         What the duals are meant to prove.
     x : ndarray (n, S)
-        If "solved", the duals x >= 0 of w = sum x u; the last ones of the interior
-        point are right only up to a factor, and their support counts. Otherwise weights
-        x >= 0 for which the combination of rows is zero ("infeasible") or nearly zero
+        If "solved", the duals x >= 0 of w = sum x u. The last ones that the interior
+        point yields are correct only up to a factor; use their support. Otherwise,
+        weights x >= 0 whose combination of rows is zero ("infeasible") or nearly zero
         ("undecided").
 
     Notes
     -----
-    Nothing here is proved: the caller has to measure what each candidate reaches.
+    Nothing here is proved: the caller has to measure the accuracy of each candidate.
     """
     if method == "dual descent":
         found = descent(rows)
@@ -202,9 +202,9 @@ def candidates(rows: Rows, method: str) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def descent(rows: Rows) -> np.ndarray | None:
-    """Solve the dual by descent, then exactly on its support.
+    """Solve the dual by coordinate descent, then exactly on the support that it found.
 
-    The samples are visited in an order that is random, and the same in every call.
+    The samples are visited in random orders, which are the same in every call.
 
     Parameters
     ----------
@@ -214,8 +214,8 @@ def descent(rows: Rows) -> np.ndarray | None:
     Returns
     -------
     ndarray (n, S) or None
-        The duals x >= 0 of w = sum x u. None if no support was found; a solution may
-        exist all the same.
+        The duals x >= 0 of w = sum x u. None if no support was found, even though a
+        solution may exist.
     """
     n, S, r = rows.delta.shape
     q = rows.z.shape[1]
@@ -228,7 +228,7 @@ def descent(rows: Rows) -> np.ndarray | None:
 
 
 def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | None:
-    """Solve on a support, and exchange constraints on the wrong side until none is.
+    """Solve on a support, and exchange constraints until none is on the wrong side.
 
     A constraint of the support is on the wrong side if its dual is negative. Any other
     constraint is on the wrong side if it is violated.
@@ -238,8 +238,9 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
     rows : Rows
         The constraints.
     x : ndarray (n, S)
-        Approximate duals. If the support has more constraints than w has unknowns, the
-        constraints with the larger duals stay in it.
+        Approximate duals. If the support has more constraints than w has unknowns, only
+        the constraints with the largest duals stay in it, as many as there are
+        unknowns.
     support : ndarray of bool (n, S)
         The first support.
 
@@ -247,7 +248,8 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
     -------
     ndarray (n, S) or None
         The duals x >= 0. None if the exchanges made no more progress or did not end, if
-        the support became empty, or if its Gram matrix stayed singular with a ridge.
+        the support became empty, or if its Gram matrix was singular even after a ridge
+        was added.
     """
     n, S, r = rows.delta.shape
     unknowns = r * rows.z.shape[1]
@@ -281,8 +283,8 @@ def exchange(rows: Rows, x: np.ndarray, support: np.ndarray) -> np.ndarray | Non
             W = rows.weights(found.reshape(n, S))
             slack = rows.margins(W).ravel() - asked
             missing = -slack[inside]
-        # Some duals of equal constraints are zero up to rounding: allow slightly
-        # negative ones.
+        # If constraints are equal, some of their duals are zero up to rounding, so
+        # allow slightly negative duals.
         wrong = np.where(support, found < -MISSED * found.max(), slack < -MISSED)
         count = np.count_nonzero(wrong)
         if count == 0:
@@ -314,9 +316,10 @@ def _residuals(
 ) -> float:
     """Fill `out` (S,) with b - delta image; return the sample's largest violation.
 
-    Here delta (S, r) has the sample's differences of tokens, image (r,) is W z, b (S,)
-    has the right-hand sides, and x (S,) the duals, which are zero or above. A
-    constraint with x > 0 has to hold with equality, the others as an inequality.
+    Here delta (S, r) holds the sample's differences of tokens, image (r,) is W z, b
+    (S,) holds the right-hand sides, and x (S,) holds the duals, which are at least
+    zero. A constraint with x > 0 has to hold with equality, every other constraint as
+    an inequality.
     """
     violation = 0.0
     for t in range(b.size):
@@ -339,11 +342,12 @@ def _settle(
     x: np.ndarray,
     moved: np.ndarray,
 ) -> None:
-    """Move the duals x (S,) of one sample in place, until the moves are below `enough`.
+    """Move the duals x (S,) of one sample in place, until all moves are below `enough`.
 
-    It makes at most INNER passes, and keeps x >= 0. `residual` (S,) is updated along
-    with x, and `moved` (S,) is filled with the total change of x. `gram` (S, S) is the
-    Gram matrix of the sample's rows. The rows have norm 1, so that its diagonal is 1.
+    It makes at most INNER passes over the duals, and keeps x >= 0. `residual` (S,) is
+    updated along with x, and `moved` (S,) is filled with the total change of x. `gram`
+    (S, S) is the Gram matrix of the sample's rows. The rows have norm 1, so that its
+    diagonal is 1.
     """
     moved[:] = 0.0
     for _ in range(INNER):
@@ -385,11 +389,12 @@ def _descend(
 ) -> None:
     """Move x (n, S) and W (r, q) by dual coordinate descent, one sample at a time.
 
-    Both are changed in place. `grams` (n, S, S) are the Gram matrices of the samples'
-    rows. Each pass visits the samples in the order of a row of `orders` (passes, n). It
-    skips samples that had no violation at their last visit. Only the first pass, every
-    tenth pass, and the pass after a tenth one visit all samples. The descent ends after
-    such a full pass without a violation of ROUGH or more, or after the last pass.
+    x and W are changed in place. `grams` (n, S, S) are the Gram matrices of the
+    samples' rows. Each pass visits the samples in the order of one row of `orders`
+    (passes, n), and skips samples that had no violation at their last visit. Only three
+    kinds of passes visit all samples: the first pass, every tenth pass, and the pass
+    after a tenth one. The descent ends after the first of these full passes in which no
+    violation reached ROUGH, or after the last pass.
     """
     n, S, r = delta.shape
     image = np.empty(r)
@@ -415,14 +420,14 @@ def _descend(
 
 
 def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
-    """Find W by an interior point, or prove that there is none.
+    """Find W by an interior-point method, or prove that there is none.
 
     It solves min ||v||^2 / 2 + (tau - 1)^2 / 2 subject to <u_m, v> >= tau b_m, which
     always has a solution. If tau > 0, then w = v / tau solves the SVM. If tau = 0, the
     sum of the rows, weighted with the duals, is zero (Lawson and Hanson, 1974, ch. 23).
-    The method is Mehrotra's predictor-corrector. Each step solves a linear system with
-    the matrix I + sum theta_m u_m u_m^T. One matrix product builds it, since the rows
-    are outer products.
+    The method is Mehrotra's predictor-corrector method. Each step solves a linear
+    system with the matrix I + sum theta_m u_m u_m^T. One matrix product builds this
+    matrix, since the rows u_m are outer products.
 
     Parameters
     ----------
@@ -432,12 +437,14 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
     Returns
     -------
     verdict : {"solved", "infeasible", "undecided"}
-        What was found.
+        Whether the function found a solution, a proof that there is none, or neither.
     x : ndarray (n, S)
-        The duals of v, or the weights of a combination of rows that is zero. If
-        "undecided", the duals at the iteration with the smallest gap.
+        If "solved", the duals of v. If "infeasible", the weights of a combination of
+        rows that is zero. If "undecided", the duals at the iteration with the smallest
+        gap.
     support : ndarray of bool (n, S)
-        Whether the dual exceeds the slack, as it does for constraints that support w.
+        Whether the dual of a constraint exceeds its slack, as it does if the constraint
+        supports w.
     """
     rows = _principal(rows)
     n, S, r = rows.delta.shape
@@ -475,8 +482,8 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
         gap = _gap(rows, point, x, pulled)
         if gap <= CLOSED:
             return "solved", x, x > slack
-        # If queries are nearly equal, the duals are so large that their rounding keeps
-        # the gap above CLOSED.
+        # If queries are nearly equal, the duals are so large that their rounding errors
+        # keep the gap above CLOSED.
         stalled += 1
         if gap < smallest or smallest == np.inf:
             smallest = gap
@@ -501,14 +508,16 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             """Solve Newton's equations for the steps of point, slack and duals.
 
-            `complementary` (n, S) is what slack times dual should lose to first order.
+            `complementary` (n, S) is the amount by which slack times dual should fall,
+            to first order.
             """
             right = of_duals((-complementary - x * primal) / slack) - dual
             step = cho_solve((factor, True), right, check_finite=False)
             of_slack = of_rows(step) + primal
             return step, of_slack, (-complementary - x * of_slack) / slack
 
-        # Mehrotra: the longer a step can be without centring, the less it needs.
+        # Mehrotra's rule: the longer the step without centring can be, the less
+        # centring the final step needs.
         _, of_slack, of_x = direction(slack * x)
         length = min(_length(slack, of_slack), _length(x, of_x))
         left = ((slack + length * of_slack) * (x + length * of_x)).sum() / m
@@ -524,9 +533,10 @@ def interior_point(rows: Rows) -> tuple[str, np.ndarray, np.ndarray]:
 def _principal(rows: Rows) -> Rows:
     """Rotate tokens and queries to their principal axes; the duals do not change.
 
-    The error of a Cholesky factor does not depend on the units of the unknowns. Nearly
-    equal queries have one large common component and small differences. In principal
-    axes these lie along different coordinates, so that the differences stay exact.
+    The relative error of a Cholesky factor does not depend on the units of the
+    unknowns. Nearly equal queries have one large common component and small
+    differences. In principal axes the common component and the differences lie along
+    different coordinates, so that the differences stay accurate.
     """
     _, tokens_axes = np.linalg.eigh(np.einsum("ntj,ntk->jk", rows.delta, rows.delta))
     _, query_axes = np.linalg.eigh(rows.z.T @ rows.z)
@@ -534,13 +544,14 @@ def _principal(rows: Rows) -> Rows:
 
 
 def _gap(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> float:
-    """Return the relative distance between two bounds on ||w||, w the SVM's solution.
+    """Return the relative distance between two bounds on ||w||, with w the solution.
 
-    The upper bound is ||v|| divided by the least margin/b, the lower one is sum x b /
-    ||sum x u||, over the rows u. `point` (r q + 1,) is (v, tau), the iterate of
-    `interior_point`, x (n, S) >= 0 are the duals, and `pulled` (r q + 1,) is (sum x u,
-    -sum x b). Pairs with a masked token, which have b < 0, do not count. The gap is
-    infinite if tau <= 0 or if some margin of the others is not positive.
+    The upper bound is ||v|| divided by the smallest value of margin/b. The lower bound
+    is sum x b / ||sum x u||, where the sums run over the rows u. `point` (r q + 1,) is
+    (v, tau), the iterate of `interior_point`, x (n, S) >= 0 are the duals, and `pulled`
+    (r q + 1,) is (sum x u, -sum x b). Pairs with a masked token, which have b < 0, do
+    not count. The gap is infinite if tau <= 0 or if the margin of any other pair is not
+    positive.
     """
     if point[-1] <= 0:
         return np.inf
@@ -557,10 +568,10 @@ def _gap(rows: Rows, point: np.ndarray, x: np.ndarray, pulled: np.ndarray) -> fl
 def _onto_null(rows: Rows, normal: "_NormalMatrix", x: np.ndarray) -> np.ndarray | None:
     """Move the weights x (n, S) of a small combination of rows to ones that give zero.
 
-    Each round moves the weights just far enough that the combination vanishes, larger
-    weights further than small ones. Weights that become negative are set to zero, which
-    the next round corrects for. Returns weights (n, S), or None if a round makes too
-    little progress.
+    Each round moves the weights just far enough that the combination vanishes, and
+    moves large weights further than small ones. It sets weights that became negative to
+    zero, and the next round corrects for this. Returns weights (n, S), or None if a
+    round makes too little progress.
     """
     x = np.where(rows.b > 0, x, 0.0)
     last = np.inf
@@ -587,8 +598,8 @@ def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> np.ndarray | No
     """Return the lower Cholesky factor, or None if the matrix is not positive definite.
 
     Only the lower triangles of the matrix and of the factor have a meaning. With
-    `overwrite` a matrix in Fortran order is lost, even if the result is None. NaN is
-    not noticed: the factor then contains NaN.
+    `overwrite`, a matrix in Fortran order is overwritten even if the result is None.
+    The function does not check for NaN: if the matrix contains NaN, so may the factor.
     """
     try:
         factor, _ = cho_factor(
@@ -600,7 +611,7 @@ def _cholesky(matrix: np.ndarray, *, overwrite: bool = False) -> np.ndarray | No
 
 
 def _length(value: np.ndarray, step: np.ndarray) -> float:
-    """Return the largest factor a <= 1 with value + a step >= 0; the value is >= 0."""
+    """Return the largest factor a <= 1 with value + a step >= 0, given value >= 0."""
     down = step < 0
     if not down.any():
         return 1.0
@@ -611,9 +622,9 @@ class _NormalMatrix:
     """The matrix I + sum theta_m (u_m; -b_m) (u_m; -b_m)^T, built fast for any theta.
 
     In the block that belongs to W, entry (j k, j' k') is a sum over samples: z_k z_k'
-    times sum_t theta_t delta_tj delta_tj'. So the block is one product of an (r r / 2,
-    n) with an (n, q q / 2) matrix. This takes T times fewer operations than a sum over
-    the rows.
+    times sum_t theta_t delta_tj delta_tj'. So the block is the product of an (r r / 2,
+    n) matrix and an (n, q q / 2) matrix, up to the order of its entries. This saves a
+    factor of order S in operations, compared with a sum over all n S rows.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -631,8 +642,8 @@ class _NormalMatrix:
     def factor(self, theta: np.ndarray, tau: float = 1.0) -> np.ndarray | None:
         """Return the Cholesky factor (r q + 1, r q + 1) for theta (n, S), or None.
 
-        The result is None if the matrix is not positive definite. With tau = 0 the last
-        row and column are those of the identity.
+        The result is None if the matrix is not positive definite. With tau = 0, the
+        last row and the last column equal those of the identity matrix.
         """
         delta, z, b = self.rows
         n, _, r = delta.shape
@@ -649,9 +660,9 @@ class _NormalMatrix:
             triangles = squares[:, first, second]  # (chunk, r (r + 1) / 2)
             product += triangles.T @ self.queries[samples]
 
-        # The block in the matrix, of which only the upper triangle is filled. Its
-        # transpose is a lower triangle in LAPACK's memory order, which therefore needs
-        # no copy.
+        # Write the block into the matrix, of which only the upper triangle is filled.
+        # The transpose of this matrix is a lower triangle in LAPACK's memory order, so
+        # that LAPACK needs no copy.
         matrix = np.empty((r * q + 1, r * q + 1))
         row, entry = matrix.strides
         strides = (q * row, row, q * entry, entry)
@@ -681,7 +692,7 @@ def memory_of(n: int, S: int, r: int, q: int, method: str) -> float:
     Returns
     -------
     float
-        The bytes, as a rough estimate: 8 for each number of the largest arrays.
+        A rough estimate of the bytes: 8 for each entry of the largest arrays.
     """
     m = n * S
     tokens = 4 * n * S * r
@@ -694,7 +705,7 @@ def memory_of(n: int, S: int, r: int, q: int, method: str) -> float:
 
 
 def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:
-    """Raise MemoryError for a problem that would not fit, before it allocates memory.
+    """Raise MemoryError if a problem would not fit, before memory is allocated for it.
 
     Parameters
     ----------
@@ -706,8 +717,9 @@ def check_memory(n: int, S: int, r: int, q: int, method: str) -> None:
     Raises
     ------
     MemoryError
-        If the method needs more memory than is available. The message states both
-        amounts, and roughly the number of samples that would fit, at least 1.
+        If the method needs more memory than is available. The message states the memory
+        that is needed, the memory that is available, and roughly the number of samples
+        that would fit, which is at least 1.
     """
     needed = memory_of(n, S, r, q, method)
     if needed <= ALWAYS_THERE:

@@ -1,10 +1,10 @@
 """Token SVM and head SVM, whose solutions training must approach, with certificates.
 
-It is one problem in many norms: min ||W|| subject to <a_m, W> >= 1, with a_m =
-(x_{i,s_i} - x_{i,t}) z_i^T for the tokens and a_m = y_i x_{i,s_i} for the head. In
-every norm, duals beta >= 0 prove a solution: with N* the dual norm, 1^T beta / N*(sum
-beta_m a_m) is a lower bound on ||W||, and `gap` is the relative distance between this
-bound and the norm of W.
+Each is the problem min ||W|| subject to <a_m, W> >= 1, in a norm of your choice. The
+token SVM has a_m = (x_{i,s_i} - x_{i,t}) z_i^T, and the head SVM has a_m = y_i
+x_{i,s_i}. In every norm, duals beta >= 0 prove how good a solution is: with N* the dual
+norm, 1^T beta / N*(sum beta_m a_m) is a lower bound on the least norm. The `gap` is the
+relative distance between this bound and the norm of W.
 """
 
 from collections.abc import Callable
@@ -23,17 +23,19 @@ from lib.svm import frobenius, norms
 from lib.svm.frobenius import ACCURACY, Constraints, Infeasible
 from lib.svm.norms import Blocks, known, norm_of
 
-# Largest relative duality gap and violation in norms other than Frobenius.
+# The largest relative duality gap and the largest constraint violation that a returned
+# solution may have in a norm other than Frobenius.
 ACCURACY_OTHER_NORMS = 1e-7
-# The largest power of two in the norm of W. The duals have the size of its square,
-# which is still a float64.
+# The norm of W may be at most about two to this power. The duals are as large as the
+# square of the norm, which float64 can still represent.
 LARGEST_EXPONENT = 480
-# The largest problems in other norms. An l_p norm with 4,500 constraints takes 16 to
-# 30 s, and the time grows with their cube. A cone program with 1,800 constraints in 400
-# unknowns, which are 720,000 entries, takes 8 to 11 s.
+# The largest problems that are accepted in norms other than Frobenius. With 4,500
+# constraints, an l_p norm takes 16 to 30 s, and the time grows with the cube of the
+# number of constraints. A cone program with 1,800 constraints in 400 unknowns, whose
+# matrix has 720,000 entries, takes 8 to 11 s.
 MOST_CONSTRAINTS = 10_000
 MOST_ENTRIES = 10_000_000
-UNSHARED = 2**18  # multiplications of a product that OpenBLAS never shares out
+UNSHARED = 2**18  # multiplications in a product that OpenBLAS keeps on one thread
 _thread_pools = lru_cache(ThreadpoolController)  # the search for libraries is slow
 
 
@@ -54,26 +56,27 @@ class MaxMargin(Shapes):
         The dual variables beta >= 0 of min ||W||^2 / 2. In the Frobenius norm
         W = sum beta_{i,t} delta_{i,t} z_i^T. In every norm 1^T beta = ||W||^2.
     margins : ndarray, same shape as duals
-        The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), at least 1 up to
-        `accuracy`. A masked token has none: its margin is NaN, its dual is zero, and it
-        is not in the support.
+        The margins delta_{i,t}^T W z_i (head: y_i v^T x_{i,s_i}), which are at least 1
+        up to `accuracy`. A masked token has no constraint: its margin is NaN, its dual
+        is zero, and its entry in `support` is False.
     support : ndarray of bool, same shape as duals
-        The constraints that support W: those with a positive dual. In a cone program,
-        which has no zero duals, those whose dual, divided by the largest dual, exceeds
-        the slack of the constraint.
+        Whether a constraint supports W, that is, whether its dual is positive. The
+        solver of cone programs returns no dual that is exactly zero. There a constraint
+        counts as supporting if its dual, divided by the largest dual, exceeds its
+        slack.
     gap : ndarray (runs,)
         The relative duality gap | ||W|| - lower bound | / ||W||, with the lower bound
         from the duals. Rounding may put the bound slightly above ||W||, so we take the
         absolute value.
     accuracy : float
-        The bound on gap and violation that every run satisfies.
+        A bound on the gap and on the violation, which every run satisfies.
     solver : tuple of str
         The method that solved each run.
     tokens : TokenSet
         The tokens of the problem. W is in their coordinates.
     _weights : callable
         A function without arguments that builds W (runs, d, d_z), or (runs, d, 1) for a
-        head SVM. It is called when W is first asked for.
+        head SVM. It is called when W is read for the first time.
 
     Examples
     --------
@@ -105,12 +108,12 @@ class MaxMargin(Shapes):
     accuracy: float
     solver: tuple[str, ...]
     tokens: TokenSet
-    # Records are compared without it, since two functions are never equal.
+    # A comparison of two records skips this field, since two functions are never equal.
     _weights: Callable[[], np.ndarray] = field(compare=False)
 
     @property
     def margin(self) -> np.ndarray:
-        """The largest margin that a W (or v) of norm 1 has, 1/norm.
+        """The largest margin that a W (or v) of norm 1 can have, which is 1/norm.
 
         Returns
         -------
@@ -126,8 +129,8 @@ class MaxMargin(Shapes):
         Returns
         -------
         ndarray (runs,)
-            How far the smallest margin of the run is below 1. Masked tokens do not
-            count.
+            By how much the smallest margin of each run falls below 1. Masked tokens do
+            not count.
         """
         smallest = np.nanmin(self.margins.reshape(len(self.margins), -1), 1)
         return np.maximum(0.0, 1.0 - smallest)
@@ -164,28 +167,29 @@ def token_svm(
     selected: np.ndarray | None = None,
     norm: str | float | Blocks = "frobenius",
 ) -> MaxMargin:
-    """Solve for the smallest W under which the selected token of every sample wins.
+    """Find the W of least norm under which the selected token wins in every sample.
 
     W_mm = argmin ||W||  subject to  (x_{i,s_i} - x_{i,t})^T W z_i >= 1 for all i and t
-    != s_i, with s_i = ``selected[i]``. The solver is chosen by the m = n (T - 1)
-    constraints and the D unknowns of W.
+    != s_i, with s_i = ``selected[i]``. The choice of the solver depends on the number m
+    = n (T - 1) of constraints and on the number D of unknowns in W.
 
     Parameters
     ----------
     tokens : TokenSet or Minimal
         The data sets, one per run. For a Minimal, W is in minimal coordinates.
     selected : ndarray of int (runs, n), optional
-        The token s_i that has to win in each sample. Default: the opt tokens.
+        The token s_i that must win in each sample, by having the largest logit.
+        Default: the opt tokens.
     norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
-        The norm to minimise. A number p with 1 <= p <= inf is the entrywise norm
-        ||W||_{p,p}.
+        The norm to minimise. A number p with 1 <= p <= inf stands for the entrywise
+        norm ||W||_{p,p}.
 
     Returns
     -------
     MaxMargin
         The solution ``.W``, its ``.norm`` and ``.duals``, and the duality ``.gap``,
-        which proves it. Gap and violation are at most ``ACCURACY`` in the Frobenius
-        norm and ``ACCURACY_OTHER_NORMS`` in the others.
+        which proves it. The gap and the violation are at most ``ACCURACY`` in the
+        Frobenius norm, and at most ``ACCURACY_OTHER_NORMS`` in every other norm.
 
     Raises
     ------
@@ -194,14 +198,15 @@ def token_svm(
         certificate, which holds for every norm.
     ValueError
         If `selected` has the wrong shape, type or range; if `norm` is unknown; if
-        `tokens` is a Minimal and the norm depends on the coordinates; if sizes exceed
-        float64; if there are more constraints than the norm's solver can handle; if the
-        parts of a Blocks do not fit W.
+        `tokens` is a Minimal and the norm depends on the coordinates; if a difference
+        of tokens, the norm of W or a dual would leave the range of float64; if there
+        are more constraints than the norm's solver can handle; if the parts of a Blocks
+        do not fit W.
     TypeError
         If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
-        If the norm needs cvxpy, which is not installed: the nuclear, the spectral, the
-        l_1, the l_inf and the block-wise norms do.
+        If cvxpy is not installed and the norm needs it. The nuclear, the spectral, the
+        l_1, the l_inf and the block-wise norms need it.
     MemoryError
         If the problem would not fit into memory. The message says which size would.
     RuntimeError
@@ -209,18 +214,20 @@ def token_svm(
 
     Notes
     -----
-    "frobenius" is W-SVM of paper A. An exponent p is Definition 2 of paper C. "nuclear"
-    is Att-SVM* of arXiv 2308.16898: training K and Q leads there. W need not be unique
-    in the nuclear, spectral, l_1, l_inf and block-wise norms; its norm is. The l_p
-    norms with p != 2 and `Blocks` depend on the coordinates: give a TokenSet in the
-    model's own, not a Minimal.
+    With "frobenius", the problem is W-SVM of paper A. With an exponent p, it is the
+    problem of Definition 2 of paper C. With "nuclear", it is Att-SVM* of arXiv
+    2308.16898, to which training of K and Q leads. In the nuclear, spectral, l_1, l_inf
+    and block-wise norms W need not be unique, but its norm is. The l_p norms with p !=
+    2 and `Blocks` depend on the coordinates. For these norms, pass a TokenSet in the
+    coordinates of the model, not a Minimal.
 
-    In the Frobenius norm up to 700 constraints are solved by pivoting on their Gram
-    matrix. More are solved by dual coordinate descent, sample by sample, with an exact
-    solve on its support, or by an interior point on the unknowns of W, whichever is
-    cheaper: 19,000 constraints take 0.15 s with D = 256 and 1 to 4 s with D = 4,096.
-    An l_p norm takes up to 10,000 constraints (4,500 take half a minute), and a cone
-    program for the other norms up to m D = 10,000,000.
+    In the Frobenius norm, a problem with up to 700 constraints is solved by pivoting on
+    their Gram matrix. For a larger problem, the cheaper of two methods is tried first.
+    One is dual coordinate descent over the samples, followed by an exact solve on the
+    support that it found. The other one is an interior-point method in the unknowns of
+    W. A problem with 19,000 constraints takes 0.15 s with D = 256 and 1 to 4 s with D =
+    4,096. An l_p norm allows up to 10,000 constraints; 4,500 constraints take half a
+    minute. The other norms need a cone program, which allows up to m D = 10,000,000.
 
     Examples
     --------
@@ -247,7 +254,7 @@ def token_svm(
     selected = checked_selection(tokens, selected)
     X = tokens.X
     hidden = hidden_pairs(tokens, selected)
-    # A masked token is replaced by the selected one. The difference is then zero, and
+    # Replace each masked token by the selected one. Their difference is then zero, and
     # changes neither the spans nor the scales.
     if hidden is not None:
         chosen = np.take_along_axis(X, selected[..., None, None], 2)
@@ -261,7 +268,7 @@ def token_svm(
 def head_svm(
     tokens: TokenSet | Minimal, selected: np.ndarray | None = None, p: float = 2
 ) -> MaxMargin:
-    """Solve for the smallest head that classifies the selected tokens with margin 1.
+    """Find the head v of least norm that classifies the selected tokens with margin 1.
 
     v_mm = argmin ||v||_p  subject to  y_i v^T x_{i,s_i} >= 1 for all i, with
     s_i = ``selected[i]``.
@@ -271,7 +278,7 @@ def head_svm(
     tokens : TokenSet or Minimal
         The data sets, one per run. For a Minimal, v is in minimal coordinates.
     selected : ndarray of int (runs, n), optional
-        The token s_i of each sample that the head sees. Default: the opt tokens.
+        The token s_i that the head receives from each sample. Default: the opt tokens.
     p : float
         The exponent of the norm, 1 <= p <= inf.
 
@@ -279,8 +286,9 @@ def head_svm(
     -------
     MaxMargin
         The solution ``.W``, here v (runs, d), its ``.norm`` and ``.duals``, and the
-        duality ``.gap``, which proves it. Gap and violation are at most ``ACCURACY``
-        for p = 2 and ``ACCURACY_OTHER_NORMS`` for other exponents.
+        duality ``.gap``, which proves it. The gap and the violation are at most
+        ``ACCURACY`` for p = 2, and at most ``ACCURACY_OTHER_NORMS`` for every other
+        exponent.
 
     Raises
     ------
@@ -289,8 +297,9 @@ def head_svm(
         certificate, which holds for every norm.
     ValueError
         If `selected` has the wrong shape, type or range; if `p` is not a number of at
-        least 1; if `tokens` is a Minimal and p != 2; if sizes exceed float64; if there
-        are more constraints than the norm's solver can handle.
+        least 1; if `tokens` is a Minimal and p != 2; if a token, the norm of v or a
+        dual would leave the range of float64; if there are more constraints than the
+        norm's solver can handle.
     TypeError
         If `tokens` is neither a TokenSet nor a Minimal.
     ImportError
@@ -302,15 +311,16 @@ def head_svm(
 
     Notes
     -----
-    The sources are paper A (u-SVM) and paper C. The problem is the token SVM with
-    delta_i = y_i x_{i,s_i} and z_i = 1. For p = 1 and p = inf, v need not be unique;
-    its norm is. The norms with p != 2 depend on the coordinates: give a TokenSet in the
-    model's own, not a Minimal.
+    The problem comes from paper A, where it is called u-SVM, and from paper C. It is
+    the token SVM with delta_i = y_i x_{i,s_i} and z_i = 1. For p = 1 and p = inf, v
+    need not be unique, but its norm is. The norms with p != 2 depend on the
+    coordinates. For these norms, pass a TokenSet in the coordinates of the model, not a
+    Minimal.
 
     Examples
     --------
-    One token (2, 1) has to reach margin 1. A larger exponent spreads v over the
-    entries.
+    One token (2, 1) has to reach margin 1. The larger the exponent is, the more evenly
+    v is spread over its entries.
 
     >>> from lib import attention, svm
     >>> data = attention.token_set(X=[[[2, 1], [0, 0]]], y=[1], opt=[0])
@@ -326,17 +336,18 @@ def head_svm(
     # (runs, n, 1, d)
     chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
     signed = tokens.y[..., None, None] * chosen
-    # A second token of zero: the difference of the two tokens is y_i x_{i,s_i}.
+    # Add a second token, which is zero, so that the difference of the two tokens is y_i
+    # x_{i,s_i}.
     pairs = np.concatenate([signed, np.zeros_like(signed)], 2)
     parts = pairs, np.zeros_like(selected), np.ones((*selected.shape, 1))
     return _solve("head SVM", tokens, parts, p, selected.shape)
 
 
 def _in_coordinates(tokens: TokenSet | Minimal, norm: str | float | Blocks):
-    """Return the token set itself, or that of a Minimal.
+    """Return the token set that was given, or the token set inside a Minimal.
 
-    The norm is one that `known` returned, or a Blocks. Raises ValueError if the tokens
-    are a Minimal and the norm depends on the coordinates.
+    The norm is a value that `known` returned, or a Blocks. Raises ValueError if the
+    tokens are a Minimal and the norm depends on the coordinates.
     """
     if not isinstance(tokens, Minimal):
         return token_set_of(tokens)
@@ -390,8 +401,8 @@ def _solve(
 
     The `parts` are the arguments of `frobenius.scaled`; `shape` is the shape of the
     duals. `hidden` (runs, n (T - 1)) is True for pairs that are no constraints; None
-    means that there are none. The first run that fails raises its error, as `token_svm`
-    says.
+    means that every pair is a constraint. The first run that fails raises one of the
+    errors that `token_svm` lists.
     """
     runs: list[dict] = []
     units = frobenius.Scaled(*frobenius.scaled(*map(np.ascontiguousarray, parts)))
@@ -400,16 +411,16 @@ def _solve(
             f"X holds tokens whose difference exceeds {np.finfo(float).max:.1e}: "
             "divide them by a power of two, which only multiplies W by it"
         )
-    # Limit BLAS to one thread, since a second one gains little. Small products use only
-    # one thread anyway, so that they need no limit.
+    # Limit BLAS to one thread, since a second one gains little. Small products run on
+    # one thread anyway, so that no limit is needed for them.
     delta = units.delta[0]
     small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
     with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
         for run, factors in enumerate(
             zip(units.delta, units.z, units.stretch, strict=True)
         ):
-            # The Frobenius norm decides feasibility, and the others start at its
-            # solution.
+            # The Frobenius norm decides feasibility, and the solvers of all other norms
+            # start from its solution.
             shown = None if hidden is None else np.flatnonzero(~hidden[run])
             constraints = Constraints(problem, run, shape[1:], *factors, shown)
             duals, margins, solver, W = frobenius.solve(constraints)
@@ -457,8 +468,9 @@ def _solve(
 def _weights(units: frobenius.Scaled, runs: list[dict]) -> np.ndarray:
     """Return W (runs, d, d_z), the matrix whose margins were measured.
 
-    `runs` are the solutions of the scaled runs. A run's W is the one that its solver
-    returned or, if it returned none, W from the duals; then it is put back to scale.
+    `runs` are the solutions of the scaled runs. For each run we take the W that its
+    solver returned or, if the solver returned none, compute W from the duals. Then we
+    undo the scaling.
     """
     every_W = []
     for run, delta, z in zip(runs, units.delta, units.z, strict=True):
@@ -475,7 +487,7 @@ def _other_norm(
     norm: Any,
     beta: np.ndarray,
 ) -> dict:
-    """Solve one scaled run in another norm than Frobenius.
+    """Solve one scaled run in a norm other than Frobenius.
 
     It starts from beta (m,), the duals of the Frobenius norm. Returns a dict with the
     name of the `solver`, W (d, d_z), its `norm`, the `duals`, `margins` and `support`
@@ -494,7 +506,8 @@ def _other_norm(
         dual = norms.DUAL[norm]
     else:
         dual = norm / (norm - 1)
-    # A rotation does not change the nuclear and spectral norms: solve within the spans.
+    # Rotations change neither the nuclear nor the spectral norm, so solve within the
+    # spans of the differences and of the queries.
     turned = isinstance(norm, str)
     if turned:
         delta, z, token_basis, query_basis = frobenius.thin(delta, z)
@@ -551,8 +564,9 @@ def _check_size(
 ) -> None:
     """Raise ValueError if a problem in a norm other than Frobenius would take hours.
 
-    A cone program (`conic`) is measured by constraints times unknowns, and Newton's
-    method by constraints alone.
+    The limit for a cone program (`conic`) is on the number of constraints times the
+    number of unknowns. The limit for Newton's method is on the number of constraints
+    alone.
     """
     count = len(constraints.asked)
     if conic:
@@ -574,8 +588,8 @@ def _check_size(
 def feasible(tokens: TokenSet) -> TokenSet | None:
     """Select the runs whose token SVM has a solution.
 
-    It solves the token SVM of the opt tokens in the Frobenius norm. Whether it has a
-    solution does not depend on the norm.
+    The function solves the token SVM of the opt tokens in the Frobenius norm. Whether
+    this SVM has a solution does not depend on the norm.
 
     Parameters
     ----------
@@ -590,9 +604,10 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     Raises
     ------
     ValueError
-        If the sizes of a run exceed float64.
+        If a difference of tokens, the norm of a solution or a dual would leave the
+        range of float64.
     TypeError
-        If `tokens` is no TokenSet.
+        If `tokens` is not a TokenSet.
     MemoryError
         If a problem would not fit into memory.
     RuntimeError
@@ -601,7 +616,7 @@ def feasible(tokens: TokenSet) -> TokenSet | None:
     Examples
     --------
     In run 1 both samples have the same tokens and the same query, but different opt
-    tokens. No W can select both.
+    tokens. No W can select both opt tokens.
 
     >>> from lib import attention, svm
     >>> X = np.tile(np.eye(2), (2, 2, 1, 1))

@@ -1,11 +1,11 @@
 """Norms other than Frobenius: cone programs, and l_p norms by weighted Frobenius SVMs.
 
 The nuclear, spectral, l_1 and l_inf norms and the norms by blocks need cone programs.
-The minimal norm is unique, but several W may reach it: an interior-point method then
-ends in the middle of them. We give Clarabel the dual problem, max_{beta >= 0} 1^T beta
-subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of the equation for S. On
-hard instances Clarabel stops at gaps near 1e-7 if it is given min ||W||, and reaches
-1e-10 if it is given the dual.
+The minimal norm is unique, but several W may reach it. An interior-point method then
+ends in the middle of the set of these W. We give Clarabel the dual problem, max_{beta
+>= 0} 1^T beta subject to N*(S) <= 1 and S = A^T beta; W is the multiplier of the
+equation for S. On hard instances, Clarabel stops at relative gaps near 1e-7 if it is
+given min ||W||, but reaches 1e-10 if it is given the dual problem.
 
 For 1 < p < inf, min ||w||_p^p / p subject to A w >= 1 has the smooth dual max_{beta >=
 0} 1^T beta - ||s||_q^q / q with s = A^T beta, 1/p + 1/q = 1, w = |s|^{q-1} sgn(s).
@@ -13,9 +13,11 @@ Newton's method expands it around a pair (w, s), with weights D = (q-1) |w|^{2-p
 
     beta >= 0,   K beta >= 1 - A (w - D s),   complementary,   K = A D A^T,
 
-which is the dual of a token SVM in a weighted Frobenius norm. The step is taken in beta
-for p <= 2 and in w for p > 2: the other one of the pair then follows by a power of at
-least one, and no sign is overshot. Large exponents are approached in stages from 2.
+which is the dual of a token SVM in a weighted Frobenius norm. For p <= 2 the step is
+taken in beta, which determines s, and w follows from s. For p > 2 the step is taken in
+w, and s follows from w. Either way, the second vector of the pair is a power of the
+first one with an exponent of at least one, so that no sign is overshot. A large
+exponent is approached from 2 in stages.
 """
 
 import contextlib
@@ -34,8 +36,8 @@ from lib.svm.frobenius import BAD, block_pivoting
 
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
 TOLERANCE = 1e-10
-# The dual of each norm. All but "frobenius", which is solved as p = 2, need a cone
-# program.
+# The dual of each norm. All of these norms need a cone program, except "frobenius",
+# which is solved as p = 2.
 DUAL: dict = {"frobenius": "frobenius", "spectral": "nuclear", "nuclear": "spectral"}
 DUAL |= {1.0: np.inf, np.inf: 1.0}
 GOAL = 1e-13  # relative duality gap at which Newton's method stops
@@ -43,11 +45,11 @@ GOAL = 1e-13  # relative duality gap at which Newton's method stops
 
 @dataclass(frozen=True)
 class Blocks:
-    """Norm of a matrix by its blocks: the largest norm of the parts, or their sum.
+    """Norm of a matrix by blocks: the largest norm of a block, or the sum of the norms.
 
     ||W|| = max_b N(W_b), or sum_b N(W_b) if `summed`. Here W_b are the `count` parts of
-    W, of equal size, and N = `inner`. The dual norm is the sum of N*(W_b) over the
-    parts, or its maximum if `summed`.
+    W, which have equal sizes, and N = `inner`. The dual norm is the sum of N*(W_b) over
+    the parts or, if `summed`, the maximum of N*(W_b).
 
     Parameters
     ----------
@@ -56,14 +58,15 @@ class Blocks:
     count : int
         The number of parts, at least 1.
     by_columns : bool
-        Whether the parts are sets of columns, instead of sets of rows.
+        Whether each part is a set of columns instead of a set of rows.
     summed : bool
-        Whether to sum the norms of the parts, instead of taking their maximum.
+        Whether to add the norms of the parts instead of taking their maximum.
 
     Raises
     ------
     ValueError
-        If `inner` is another norm, or if `count` is not a whole number of at least 1.
+        If `inner` is none of these norms, or if `count` is not a whole number of at
+        least 1.
 
     Examples
     --------
@@ -106,9 +109,9 @@ class Blocks:
         Returns
         -------
         Blocks
-            The norm of the parts with the dual N* of N as `inner`. It sums over the
-            parts if this norm takes the maximum, and takes the maximum if this norm
-            sums.
+            A norm by the same blocks, whose `inner` is the dual N* of N. It sums over
+            the parts if the original norm takes the maximum, and takes the maximum if
+            the original norm sums.
         """
         return Blocks(
             inner=DUAL[self.inner],
@@ -150,14 +153,15 @@ class Blocks:
 
 
 def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
-    """Compute a norm of matrices; the norm is named as in `token_svm`.
+    """Compute a norm of matrices. The norm is specified as in `token_svm`.
 
     Parameters
     ----------
     W : ndarray (..., d, d_z)
-        The matrices, finite.
+        The matrices, with finite entries.
     norm : {"frobenius", "nuclear", "spectral"}, float or Blocks
-        The norm. A number p with 1 <= p <= inf is the entrywise norm ||W||_{p,p}.
+        The norm. A number p with 1 <= p <= inf stands for the entrywise norm
+        ||W||_{p,p}.
 
     Returns
     -------
@@ -207,19 +211,20 @@ def known(norm: Any, name: str, words: tuple[str, ...]) -> Any:
     norm : Any
         The norm.
     name : str
-        The name of the argument, for the message of the error.
+        The name of the argument, for the error message.
     words : tuple of str
-        The words that are allowed beside exponents.
+        The words that are allowed besides exponents.
 
     Returns
     -------
     str or float
-        The norm itself if it is one of the words, or its exponent p >= 1 as a float.
+        The norm itself if it is one of the words; otherwise its exponent p >= 1 as a
+        float.
 
     Raises
     ------
     ValueError
-        For anything else, NaN and booleans included.
+        If `norm` is anything else, including NaN and booleans.
     """
     if isinstance(norm, str) and norm in words:
         return norm
@@ -235,7 +240,7 @@ def known(norm: Any, name: str, words: tuple[str, ...]) -> Any:
 def _expression(S: Any, norm: str | float | Blocks):
     """Return the norm of a cvxpy variable (d, d_z) as a scalar cvxpy expression.
 
-    The norm is named as in `norm_of`, and is a key of `DUAL` or a Blocks.
+    The norm is a key of `DUAL` or a Blocks, with the same meaning as in `norm_of`.
     """
     import cvxpy as cp  # imported here for the reason that `conic` gives
 
@@ -254,12 +259,13 @@ def conic(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Find (w, beta): vec W of least norm with A vec(W) >= 1, and its duals (m,).
 
-    Both are returned up to a factor: w (d d_z,), and beta >= 0. A is (m, d d_z), shape
-    is (d, d_z), `dual` is the dual of the norm, and `unit` is the Frobenius norm of a
-    feasible W. The result is None if Clarabel fails. Otherwise the caller has to
-    compute the accuracy.
+    Here w has the shape (d d_z,) and beta >= 0. Each of the two is returned only up to
+    a positive factor of its own. A is (m, d d_z), shape is (d, d_z), `dual` is the dual
+    of the norm, and `unit` is the Frobenius norm of a feasible W. The result is None if
+    Clarabel fails. Otherwise the caller has to compute the accuracy.
     """
-    # Imported here, because it takes longer than all solvers of the other norms.
+    # Imported here, because importing cvxpy takes longer than solving in the other
+    # norms.
     import cvxpy as cp
 
     beta = cp.Variable(len(A), nonneg=True)
@@ -287,9 +293,9 @@ def conic(
 def _shortened(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Shorten each row longer than BAD times the shortest row to the shortest's length.
 
-    The rows are (m, D), none of them zero. Returns the rows, and the factors (m,) that
-    they were multiplied by. These are also the right-hand sides that replace the 1 in
-    A w >= 1.
+    The rows have the shape (m, D), and none of them is zero. Returns the shortened rows
+    and the factors (m,) by which they were multiplied. These factors also replace the 1
+    on the right-hand side of A w >= 1.
     """
     length = np.linalg.norm(rows, axis=1)
     asked = np.where(length > BAD * length.min(), length.min() / length, 1.0)
@@ -301,11 +307,13 @@ def entrywise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find (w, beta): the w (D,) of least ||w||_p with A w >= 1, and its duals (m,).
 
-    Here 1 < p < inf and p is not 2. Both are returned up to a factor. The given w (D,)
-    must be feasible, and beta (m,) are its duals in the Frobenius norm; the search
-    starts from them. A is (m, D). The caller has to compute the accuracy.
+    Here 1 < p < inf and p is not 2. Each of w and beta is returned only up to a
+    positive factor of its own. The search starts from the given w (D,), which must be
+    feasible, and the given beta (m,), its duals in the Frobenius norm. A is (m, D). The
+    caller has to compute the accuracy.
     """
-    # In this unit, entries are of order one, whatever the units of the tokens.
+    # Measured in this unit, the entries of w are of order one, whatever the units of
+    # the tokens.
     unit = np.abs(w).max()
     A, asked = _shortened(A * unit)
     w = w / unit
@@ -316,7 +324,8 @@ def entrywise(
         all="ignore"
     ):  # extreme exponents overflow; the caller checks the gap
         for stage in stages[:-1]:
-            # A stage is an exponent above 2; for p < 2 it is that of the dual norm.
+            # Each stage is an exponent above 2. For p < 2 it is the exponent of the
+            # dual norm.
             if p > 2:
                 exponent_now = stage
             else:
@@ -336,17 +345,19 @@ def _newton(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find (w, beta): w (D,) of least ||w||_p with A w >= asked, and its duals (m,).
 
-    Newton's method of the module's docstring, from a first w (D,) and beta (m,). Here
-    A is (m, D) and asked (m,). Each iteration yields an upper bound on the least norm,
-    which is ||w||_p with w scaled so that the least of its margins A w / asked is 1,
-    and a lower bound, asked^T beta / ||A^T beta||_q, for which the scale of beta does
-    not matter. The method stops once the relative gap 1 - lower / upper is at most
-    `goal`, after five iterations in a row that did not halve the smallest gap, if no
-    step lowers its objective, or after 100 iterations.
+    This is Newton's method of the module's docstring, started from the given w (D,) and
+    beta (m,). Here A is (m, D) and asked (m,). Each iteration yields two bounds on the
+    least norm. The upper bound is ||w||_p after w is scaled such that the smallest of
+    its margins A w / asked is 1. The lower bound is asked^T beta / ||A^T beta||_q, for
+    which the scale of beta does not matter. The method stops once the relative gap 1 -
+    lower / upper is at most `goal`. It also stops after five iterations in a row that
+    did not halve the smallest gap so far, if no step length keeps the quotient of
+    `_shorten` from rising, and after 100 iterations.
 
-    Returns the w of the least upper bound, scaled to least margin 1, and the beta of
-    the largest lower bound, up to a factor. The two may come from two iterations. If no
-    iteration gave a bound, they are the first w or beta.
+    Returns the w with the smallest upper bound, scaled such that its smallest margin is
+    1, and the beta with the largest lower bound, up to a positive factor. The two may
+    come from different iterations. If no iteration gave an upper bound, w is the given
+    one; if none gave a lower bound, beta is the given one.
     """
     q = p / (p - 1)
     best_w = w
@@ -356,8 +367,9 @@ def _newton(
     smallest = np.inf
     patience = 5
     for _ in range(100):
-        # Make (w, s) a conjugate pair. For p > 2, w is given; scale its least margin
-        # to 1. For p <= 2, beta is given; scale it to its best multiple.
+        # Make (w, s) a conjugate pair. For p > 2, w is given; scale it such that its
+        # smallest margin is 1. For p <= 2, beta is given; scale it to its best
+        # multiple.
         if p > 2:
             margins = A @ w / asked
             w = w / margins.min()
@@ -397,7 +409,8 @@ def _newton(
             break
         if p > 2:
             step = centre + weights * pulled - w
-            # The quotient that must not rise is ||w|| after scaling to least margin 1.
+            # The quotient that must not rise is ||w|| after scaling w to smallest
+            # margin 1.
             a = _shorten(w, step, p, margins, A @ step / asked, np.min)
             w = w + a * step
             beta = new
@@ -413,8 +426,8 @@ def _newton(
 def _weights(w: np.ndarray, p: float) -> np.ndarray:
     """Compute the weights D = dw/ds = (q-1) |w|^{2-p} (D,) of a conjugate pair (w, s).
 
-    For p > 2 a weight would be infinite if its entry of w is zero. So entries that
-    contribute next to nothing to the norm are raised to a small size first.
+    For p > 2, the weight of a zero entry of w would be infinite. So we first raise to a
+    small size all entries that contribute next to nothing to the norm.
     """
     size = np.abs(w)
     if p > 2:
@@ -428,9 +441,9 @@ def _weighted(
     """Solve the dual of a token SVM with K = A diag(weights) A^T.
 
     The result beta >= 0 (m,) has K beta >= b and beta^T (K beta - b) = 0. Here A is (m,
-    D), weights (D,), and b and the given beta (m,), whose support is tried first. If K
-    is singular, a small ridge keeps the result near the given beta. The result is None
-    if no ridge gives a beta other than zero.
+    D), weights is (D,), and b and the given beta are (m,). The support of the given
+    beta is tried first. If K is singular, a small ridge keeps the result near the given
+    beta. The result is None if every ridge gives a beta of zero or none at all.
     """
     K = (A * weights) @ A.T
     diagonal = np.diag(K).copy()
@@ -458,8 +471,9 @@ def _shorten(
     """
     start = lp_norm(x, exponent) / reduce(y)
     for a in 0.5 ** np.arange(30):
-        # Near the minimum the quotient is constant up to rounding while its argument
-        # still lacks digits. Accepting equal values brings these last digits.
+        # Near the minimum, the quotient is constant up to rounding while its argument
+        # has not yet reached full precision. Accepting equal values gains these last
+        # digits.
         if lp_norm(x + a * dx, exponent) / reduce(y + a * dy) <= start * (1 + 1e-14):
             return a
     return 0.0

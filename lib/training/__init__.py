@@ -1,14 +1,15 @@
 """One resumable training loop for all networks, and the papers' update rules.
 
-`race` compares rules, also your own, on a network; `Trainer` trains one network by any
-torch optimiser. Open `loop` first; `study` has what is compared, `racing` how a rate is
-chosen, `work` how runs are kept, and `studies` the papers' own.
+`race` compares update rules, including your own, on a network. `Trainer` trains one
+network with any torch optimiser. Open `loop` first. `study` defines what is compared,
+`racing` defines how a learning rate is chosen, `work` stores the runs, and `studies`
+contains the studies of the papers.
 """
 
 import os
 
-# torch reads this once when it is imported. Threads that wait by spinning would starve
-# whatever shares their cores.
+# torch reads this variable once, when it is imported. Threads that wait by spinning
+# would starve all other work on the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # isort: split

@@ -80,8 +80,8 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
 def _changed(study: Study, setting: str) -> Study:
     """Return `study` with one change, "field=value" or "field.entry=value".
 
-    A single number for rates or targets becomes a tuple of one. Raises ValueError if no
-    field or option has this name, or if the value does not fit.
+    A single number for rates or targets becomes a tuple with one entry. Raises
+    ValueError if no field or option has this name, or if the value does not fit.
     """
     place, equals, text = setting.partition("=")
     name, dot, entry = place.partition(".")
@@ -99,8 +99,8 @@ def _changed(study: Study, setting: str) -> Study:
             raise ValueError(f"--set {setting}: {name} has no entries, not {entry!r}")
         _check_alike(setting, before, value)
         return replace(study, **{name: value})
-    # A change may add a new rule to the rates, but no new options, which the problem
-    # defines.
+    # A change may add a new rule to the rates, but not a new option, since the problem
+    # defines its options.
     if not dot or (name == "options" and entry not in before):
         raise ValueError(f"--set {setting}: {name} has {[*before]}, not {entry!r}")
     _check_alike(setting, before.get(entry), value)
@@ -108,10 +108,10 @@ def _changed(study: Study, setting: str) -> Study:
 
 
 def _check_alike(setting: str, before: Any, value: Any) -> None:
-    """Raise ValueError if a bool, a whole number or a text changes its type.
+    """Raise ValueError if a bool, a whole number or a string would change its type.
 
-    `before` is the value so far, and `value` the new one. Other types are not checked
-    here; the study checks its numbers itself.
+    `before` is the present value, and `value` is the new one. Values of other types are
+    not checked here; the study checks its numbers itself.
     """
     if isinstance(before, bool | int | str) and type(value) is not type(before):
         text = setting.partition("=")[2]
@@ -121,7 +121,7 @@ def _check_alike(setting: str, before: Any, value: Any) -> None:
 
 
 def _value(text: str) -> Any:
-    """Read `text` as a Python literal; return the text itself if it is none."""
+    """Read `text` as a Python literal; return the text itself if it is not one."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -131,9 +131,9 @@ def _value(text: str) -> Any:
 def _one(study: Study, words: list[str]) -> Run:
     """Return the run of the study that "RULE RATE SEED" names.
 
-    SNGD has the cap of the study, and no cap if the study has none: no race has found
-    the rate of SPS. Raises ValueError for an unknown rule, a wrong rate or a wrong
-    seed.
+    SNGD gets the cap of the study. If the study has no cap, SNGD has none either,
+    because no race has found the rate of SPS. Raises ValueError if the rule is unknown
+    or if the rate or the seed is not valid.
     """
     rule, rate_text, seed_text = words
     rate = _value(rate_text)
@@ -144,11 +144,11 @@ def _one(study: Study, words: list[str]) -> Run:
 
 
 def _run(chosen: argparse.Namespace) -> str:
-    """Do what the command line requests, and return the message for the end.
+    """Do what the command line requests, and return the message to print at the end.
 
-    It trains one run (--one), only stores the curves so far (--keep), or trains the
-    study. With both options, --keep is ignored. Raises OutOfTime if the minutes end
-    before.
+    The function trains one run (--one), only stores the curves so far (--keep), or
+    trains the study. If both options are given, --keep is ignored. Raises OutOfTime if
+    the minutes are used up first.
     """
     if chosen.study not in STUDIES:
         raise ValueError(
@@ -174,8 +174,8 @@ def _run(chosen: argparse.Namespace) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Train a study, or a single run of it; interrupted work resumes.
 
-    It runs ``python -m lib.training STUDY [options]``, also under torchrun. The same
-    command goes on where the last one stopped.
+    This is the command ``python -m lib.training STUDY [options]``, which also works
+    under torchrun. If the command is repeated, it continues where it stopped.
 
     Parameters
     ----------
@@ -185,8 +185,9 @@ def main(arguments: list[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit status: 0 at the end, 3 if time ran out, and 1 after an error that a user
-        can mend, of which one sentence is printed to standard error.
+        The exit status: 0 if everything is finished, 3 if time ran out, and 1 after an
+        error that the user can fix. In the last case, a sentence about the error is
+        printed to standard error.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Mini-batches as a function of seed and step, so that a run can resume at any step."""
+"""Mini-batches that depend only on seed and step, so that a run can resume anywhere."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from torch import Tensor
 from lib import seeds
 from lib.representation import Shapes
 
-POOL = 8  # the rows of this many batches are sorted by length together
-BORDER = 4  # pixels of the border of zeros that an image gets before it is cropped
+POOL = 8  # so many batches at a time are pooled, and their rows sorted by length
+BORDER = 4  # pixels of the border of zeros around an image before it is cropped
 
 
 def _unchanged(inputs: Tensor) -> Tensor:
@@ -24,21 +24,22 @@ def _unchanged(inputs: Tensor) -> Tensor:
 class Batches(Shapes):
     """Shuffled mini-batches of inputs and targets.
 
-    With the same data and size, batch k depends only on (seed, k). Every epoch has its
-    own order of the rows, and an incomplete last batch is left out.
+    For given data and size, batch k depends only on (seed, k). Every epoch has its own
+    order of the rows, and an incomplete last batch is left out.
 
     Parameters
     ----------
     inputs : Tensor (N, ...)
-        Inputs, one row per sample.
+        The inputs, one row per sample.
     targets : Tensor (N,)
-        Targets.
+        The targets.
     size : int
         Number of rows per batch, between 1 and N.
     seed : int
-        Seed of the order.
+        Seed of the shuffling.
     transform : callable
-        A function that is applied to each batch of inputs at the end. Default: none.
+        A function that is applied to each batch of inputs, after any crops. Default:
+        the inputs stay as they are.
     crops : bool, default False
         Whether images (N, c, s, s) get a border of `BORDER` zeros, are cropped to s x s
         at random, and are mirrored with probability 1/2.
@@ -48,16 +49,16 @@ class Batches(Shapes):
     Raises
     ------
     ValueError
-        If `size` does not lie between 1 and N, or n does not divide it.
+        If `size` does not lie between 1 and N, or if n does not divide `size`.
 
     Notes
     -----
-    The crops are those of paper C.
+    The crops are those that paper C uses.
 
     Examples
     --------
-    Two batches of three are an epoch of seven rows; one row is left out, and the next
-    epoch has another order:
+    An epoch of seven rows consists of two batches of three rows. One row is left out,
+    and the next epoch has another order:
 
     >>> import torch
     >>> from lib.training import Batches
@@ -91,7 +92,7 @@ class Batches(Shapes):
             )
 
     def rows(self, step: int) -> Tensor:
-        """Return the row numbers of a whole batch, whatever `part` is.
+        """Return the row numbers of a whole batch, regardless of `part`.
 
         Parameters
         ----------
@@ -101,8 +102,8 @@ class Batches(Shapes):
         Returns
         -------
         Tensor of int64 (size,)
-            The row numbers, on the CPU. They are a view of the epoch's order, which is
-            kept for later batches, and must not be changed.
+            The row numbers, on the CPU. They must not be changed, because they are a
+            view of the order of the epoch, which is kept for later batches.
         """
         epoch, place = divmod(step, len(self.inputs) // self.size)
         order = _order(self.seed, epoch, len(self.inputs))
@@ -121,7 +122,7 @@ class Batches(Shapes):
         inputs : Tensor (size / n, ...)
             The inputs, cropped if `crops` is True, then transformed.
         targets : Tensor (size / n,)
-            The targets. Both are on the device of the data.
+            The targets. Inputs and targets are on the device of the data.
         """
         rows = self._mine(self.rows(step))
         inputs = self.inputs[rows]
@@ -142,13 +143,13 @@ class Batches(Shapes):
         device : torch.device or str
             The device.
         part : tuple of (int, int), default (0, 1)
-            (k, n): the k-th of n equal parts of every batch; k counts from 0. It takes
-            the place of the part before.
+            (k, n): the k-th of n equal parts of every batch; k counts from 0. It
+            replaces the previous `part`.
 
         Returns
         -------
         Batches
-            The batches, or this part of each.
+            The batches, or this part of each batch.
 
         Raises
         ------
@@ -160,7 +161,7 @@ class Batches(Shapes):
         return replace(self, inputs=inputs, targets=targets, part=part)
 
     def _mine(self, values: Tensor) -> Tensor:
-        """Return this part's share of values, one per row, on the data's device.
+        """Return this part's share of values, one per row, on the device of the data.
 
         Values (size,) become (size / n,).
         """
@@ -177,10 +178,10 @@ def _order(seed: int, epoch: int, rows: int) -> Tensor:
 class Bucketed(Batches):
     """`Batches` of tokens (N, 2, T) of similar lengths.
 
-    The length of a row is the number of token ids, inputs[row, 0], that are not 0. The
-    rows of `POOL` consecutive batches (of fewer at the end of an epoch) are sorted by
-    length and cut into batches, which come in random order. The parameters are those of
-    `Batches`.
+    The length of a row is the number of token ids in inputs[row, 0] that are not 0. The
+    rows of `POOL` consecutive batches (or of fewer at the end of an epoch) are sorted
+    by length and then cut into batches, which come in random order. The parameters are
+    those of `Batches`.
     """
 
     def rows(self, step: int) -> Tensor:
@@ -209,11 +210,11 @@ class Bucketed(Batches):
 
 
 def _crop_flip(images: Tensor, top: Tensor, left: Tensor, flipped: Tensor) -> Tensor:
-    """Add a border of zeros to `images` (b, c, s, s), and cut a window out of each.
+    """Add a border of zeros to `images` (b, c, s, s), and cut a window from each.
 
-    `top` and `left` (b,) are the upper left corners of the windows in the image with
-    its border, so each is between 0 and 2 `BORDER`. A window is mirrored left to right
-    if `flipped` (b,) is True. Returns images (b, c, s, s).
+    `top` and `left` (b,) are the coordinates of the upper left corners of the windows
+    in the images with borders, so that each is between 0 and 2 `BORDER`. If `flipped`
+    (b,) is True, the window is mirrored left to right. Returns images (b, c, s, s).
     """
     size = images.shape[-1]
     every = torch.arange(len(images), device=images.device)

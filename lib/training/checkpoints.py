@@ -15,10 +15,11 @@ SEAL = 16  # hex digits of the SHA-256 with which a checkpoint begins
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file that holds the state of one run.
+    """A file that contains the state of one run.
 
-    The file begins with a seal, a hash of the rest, so that a damaged file is never
-    used. The state contains a key, so that no other run continues from it.
+    The file begins with a seal, which is a hash of the rest of the file, so that a
+    damaged file is never used. The state contains a key, so that no other run continues
+    from this state.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ class Checkpoint:
         Raises
         ------
         OSError
-            If the file cannot be written. The state before is then still there.
+            If the file cannot be written. The previous state is then still there.
         """
         self._sweep()
         stream = io.BytesIO()
@@ -72,7 +73,7 @@ class Checkpoint:
         files.write(self.path, files.sha256(content).encode() + content)
 
     def remove(self) -> None:
-        """Remove the file, and the remains of a run that was killed while writing."""
+        """Remove the file, and what a run that was killed while writing left behind."""
         self._sweep()
         self.path.unlink(missing_ok=True)
 
@@ -92,7 +93,7 @@ class Checkpoint:
         Raises
         ------
         OSError
-            If there is no such file, or it cannot be read.
+            If there is no such file, or if it cannot be read.
         ValueError
             If the file is damaged, is not a checkpoint, or belongs to another run.
         """

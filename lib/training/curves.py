@@ -1,6 +1,6 @@
 """Store one run as arrays, and all runs of a study in an .npz file.
 
-Every claim about a study is recomputed from these files.
+All statements about a study are recomputed from these files.
 """
 
 import io
@@ -34,14 +34,14 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of float64 (k,)
-        The means of the readings, which are first rounded to float32 as in a file.
-        While there are fewer than `READINGS` readings, the mean is infinite, so that no
-        target counts as reached.
+        The means. The readings are first rounded to float32, as they are in a file. The
+        first `READINGS` - 1 means are infinite, so that no target counts as reached
+        there.
 
     Notes
     -----
-    The run that stops at a target and the count of its steps use this one function,
-    because both must round in the same way.
+    This function decides both when a run stops at a target and how many steps the run
+    needed, because the two must round in the same way.
 
     Examples
     --------
@@ -59,46 +59,48 @@ def trailing_mean(readings: Sequence[float] | np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Curve(Shapes):
-    """One run: its rule and seed, where it was made, its steps, and its end.
+    """One run: its rule and seed, how it was made, its steps, and how it ended.
 
     Parameters
     ----------
     status : str
-        "finished", or stopped, paused or diverged at a step, such as "stopped after
-        step 50".
+        "finished", or a text that says at which step the run stopped, paused or
+        diverged, such as "stopped after step 50".
     loss : ndarray (steps,)
-        The loss before each step, in float32; in float16 in the file of a trial.
+        The loss before each step, in float32. In the file of a trial, it is in float16.
     step_size : ndarray (steps,)
-        The step sizes; empty unless the rule states them.
+        The step sizes. The array is empty if the rule does not state them.
     gradient_norm : ndarray (steps,)
-        The norms of the gradient; empty unless the rule states them.
+        The norms of the gradient. The array is empty if the rule does not state them.
     evaluated_at : ndarray (points,)
         The numbers of steps after which the run was evaluated.
     part : {"curve", "trial", "one", "baseline"}
-        What the run is for: "curve" is a judged run, "trial" tries a rate, "one" is a
-        single run that a user requested, "baseline" is a plain classifier.
+        The purpose of the run: "curve" is a judged run, "trial" tries a rate, "one" is
+        a single run that a user requested, and "baseline" is a plain classifier.
     rule : str
         The rule.
     rate : float
-        The rate of the rule.
+        The learning rate of the rule.
     cap : float, optional
-        The cap on its step size.
+        The cap on the step size of the rule.
     seed : int
         The seed.
     seconds : float
-        Processor seconds.
+        The processor seconds that the run took.
     made : mapping
         The commit, the versions and the device with which the run was made.
     metrics : mapping of str to ndarray (points,)
-        What the evaluations measured.
+        The metrics that the evaluations measured, by name.
     weight_norms : mapping of str to ndarray (points,)
-        The norm of each weight.
+        The norm of each weight at the evaluations.
     walked : mapping of str to ndarray (points,)
-        The squared moves of each weight, added up.
+        For each weight, the sum of the squared lengths of its moves, at the
+        evaluations.
     clock : mapping of str to ndarray (readings,)
-        "at" and "loss": readings of the loss on fixed rows, and their steps.
+        "loss" contains the readings of the loss on fixed rows, and "at" the numbers of
+        steps after which they were taken.
     end : mapping of str to ndarray
-        What was measured at the end.
+        The arrays that were measured at the end of the run.
     """
 
     status: str
@@ -121,7 +123,7 @@ class Curve(Shapes):
 
     @property
     def diverged(self) -> bool:
-        """Whether a loss, step size or gradient norm was not finite."""
+        """Whether some loss, step size or gradient norm was not finite."""
         return self.status.startswith("diverged")
 
     @property
@@ -133,7 +135,7 @@ class Curve(Shapes):
     def hits(self) -> np.ndarray:
         """Whether the network at the end is right on each test row: bool (rows,).
 
-        It raises KeyError for a run without hits, such as a trial.
+        For a run without hits, such as a trial, it raises KeyError.
         """
         count = int(self.end["test_rows"])
         return np.unpackbits(self.end["test_correct"], count=count).astype(bool)
@@ -150,7 +152,8 @@ class Curve(Shapes):
         Returns
         -------
         dict of str to ndarray
-            "test_correct", the hits as bits, and "test_rows", their number.
+            "test_correct" contains the hits as bits, and "test_rows" contains the
+            number of test rows.
 
         Examples
         --------
@@ -171,7 +174,8 @@ class Curve(Shapes):
         Parameters
         ----------
         window : int
-            Number of steps in a mean, 1 or more. The first means are over fewer steps.
+            Number of steps in a mean, 1 or more. The first means are taken over fewer
+            steps.
 
         Returns
         -------
@@ -192,8 +196,8 @@ class Curve(Shapes):
     def until(self, steps: int) -> "Curve":
         """Return a trial as it was after `steps` steps.
 
-        Losses, evaluations and readings of the clock are cut. Everything else, such as
-        `end`, stays as it is, since a trial has no other arrays to cut.
+        Losses, evaluations and readings of the clock are cut at this step. Everything
+        else, such as `end`, stays as it is, since a trial has no other arrays to cut.
 
         Parameters
         ----------
@@ -203,8 +207,8 @@ class Curve(Shapes):
         Returns
         -------
         Curve
-            The first part of the trial, as a paused run even if the trial ended at this
-            step; or the trial itself, if it has fewer steps.
+            The first part of the trial. Its status is "paused", even if the trial ended
+            at this step. If the trial has fewer steps, it is returned unchanged.
         """
         if len(self.loss) < steps:
             return self
@@ -221,12 +225,12 @@ class Curve(Shapes):
         )
 
     def readings(self) -> np.ndarray:
-        """Return the mean of the last `READINGS` clock readings, at each reading.
+        """Return, at each clock reading, the mean of the last `READINGS` readings.
 
         Returns
         -------
         ndarray (readings,)
-            The means. The first ones are infinite, see `trailing_mean`.
+            The means. The first means are infinite, see `trailing_mean`.
 
         Raises
         ------
@@ -246,7 +250,8 @@ class Curve(Shapes):
         Returns
         -------
         float
-            The step of the first of `readings` that is ≤ `target`, or inf.
+            The step of the first mean in `readings` that is ≤ `target`, or inf if there
+            is none.
 
         Raises
         ------
@@ -261,12 +266,12 @@ class Curve(Shapes):
 
 @dataclass(frozen=True)
 class Curves:
-    """All runs of one study, with its configuration.
+    """All runs of one study, with the configuration of the study.
 
     Parameters
     ----------
     configuration : mapping
-        The study's configuration, which contains its name.
+        The configuration of the study, which contains the name of the study.
     curves : tuple of Curve
         The runs.
     """
@@ -290,7 +295,7 @@ class Curves:
         Returns
         -------
         dict of str to float
-            The rates by rule, in the study's order.
+            The rates by rule, in the order of the study.
         """
         judged = {curve.rule: curve.rate for curve in self.judged()}
         return {
@@ -298,12 +303,12 @@ class Curves:
         }
 
     def seeds(self) -> list[int]:
-        """Return the seeds on which every rule with a judged run was run.
+        """Return the seeds on which every judged rule has a judged run.
 
         Returns
         -------
         list of int
-            The seeds, ascending; empty if there are no judged runs.
+            The seeds, ascending. The list is empty if there are no judged runs.
         """
         judged = self.judged()
         have = [
@@ -313,7 +318,7 @@ class Curves:
         return sorted(set.intersection(*have)) if have else []
 
     def runs(self, rule: str) -> list[Curve]:
-        """Return the judged runs of one rule on the seeds of `Curves.seeds`.
+        """Return the judged runs of one rule on the seeds that `Curves.seeds` returns.
 
         Parameters
         ----------
@@ -323,7 +328,7 @@ class Curves:
         Returns
         -------
         list of Curve
-            The runs, in the order of the seeds; empty if the rule has none.
+            The runs, in the order of the seeds. The list is empty if the rule has none.
         """
         judged = {curve.seed: curve for curve in self.judged() if curve.rule == rule}
         return [judged[seed] for seed in self.seeds() if seed in judged]
@@ -345,12 +350,13 @@ class Curves:
         return sorted(trials, key=lambda curve: curve.rate)
 
     def baselines(self) -> dict[str, float]:
-        """Return the test accuracy of the plain classifiers on the same rows.
+        """Return the test accuracy of the plain classifiers on the rows of the study.
 
         Returns
         -------
         dict of str to float
-            The shares of test rows that are classified correctly, by name.
+            For each classifier, by name, the share of test rows that it classifies
+            correctly.
         """
         return {
             c.rule: float(c.hits.mean()) for c in self.curves if c.part == "baseline"
@@ -372,14 +378,14 @@ class Curves:
         Parameters
         ----------
         path : Path
-            The file. Folders that it needs are made.
+            The file. Missing folders are created.
 
         Raises
         ------
         OSError
             If the file cannot be written. The message names the path or its folder.
         ValueError
-            If a number of the configuration, or a scalar of a run such as its rate, is
+            If a number in the configuration, or a scalar of a run such as its rate, is
             NaN or infinite.
         """
         rows = []
@@ -418,7 +424,7 @@ def load(path: Path) -> Curves:
     Raises
     ------
     FileNotFoundError
-        If there is no file.
+        If there is no such file.
     ValueError
         If the file is damaged, is not a file of curves, or has another schema.
     """
@@ -427,7 +433,7 @@ def load(path: Path) -> Curves:
             f"{path} is not there; `python -m lib.training` makes it"
         )
     try:
-        # np.load refuses pickled objects. We open the file ourselves, because np.load
+        # np.load rejects pickled objects. We open the file ourselves, because np.load
         # does not close a damaged file that it has opened.
         with open(path, "rb") as stream, np.load(stream) as file:
             head = json.loads(str(file["json"]))

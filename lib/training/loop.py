@@ -1,6 +1,6 @@
 """One training loop for every network and torch optimiser.
 
-`accelerate` chooses the device and, under torchrun, shares every batch among the
+`accelerate` chooses the device and, under torchrun, divides every batch among the
 processes.
 """
 
@@ -39,7 +39,7 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     Returns
     -------
     Tensor ()
-        The mean over the rows.
+        The mean over the rows of the batch.
     """
     inputs, targets = batch
     return F.cross_entropy(model(inputs), targets)
@@ -48,8 +48,8 @@ def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Raise ValueError unless the optimiser has all parameters that are to be trained.
 
-    Otherwise an optimiser that got an exhausted generator, or only the matrices, would
-    train a part of the network without a warning.
+    Without this check, an optimiser that was given an exhausted generator, or only the
+    matrices, would train a part of the network without a warning.
     """
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     left_out = [
@@ -67,7 +67,7 @@ def _check_holds_all(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -
 
 
 def _what_is_wrong(error: Exception) -> str:
-    """Return in one line why the state of a checkpoint could not be restored."""
+    """Explain in one line why the state of a checkpoint could not be restored."""
     if isinstance(error, KeyError):
         return f"it lacks {error}"
     return " ".join(str(error).split())
@@ -94,8 +94,9 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     Returns
     -------
     torch.nn.Module
-        What `build` returns with torch seeded. The state of torch's generator on the
-        CPU stays as it was; those of other devices are seeded.
+        The network that `build` returns after torch is seeded. The state of torch's
+        generator on the CPU is restored afterwards; the generators of other devices
+        stay seeded.
 
     Examples
     --------
@@ -111,17 +112,17 @@ def initialised(build: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def agreed(value: Any) -> Any:
-    """Return the value of the first process, in every process.
+    """Return, in every process, the value of the first process.
 
     Parameters
     ----------
     value : Any
-        The value of this process, which can be pickled.
+        The value in this process. It must be possible to pickle it.
 
     Returns
     -------
     Any
-        The value of the first process.
+        The value in the first process.
     """
     return broadcast_object_list([value])[0]
 
@@ -132,12 +133,13 @@ def _never(step: int) -> bool:
 
 
 class Trainer:
-    """Train a network in place, step k on batch k, and record its curve.
+    """Train a network in place, with step k on batch k, and record its curve.
 
-    If there is a checkpoint, the trainer continues from it; on a CPU the result is
-    equal bit for bit. A run ends after `steps` steps, or before if a recorder says so.
-    It also ends if the loss is not finite, which is checked every `CHECK_EVERY` steps;
-    its curve is cut at the first loss, step size or norm that is not finite.
+    If there is a checkpoint, the trainer continues from it. On a CPU, the result is
+    bitwise the same as without the interruption. A run ends after `steps` steps, or
+    earlier if a recorder ends it. It also ends if the loss is not finite, which is
+    checked every `CHECK_EVERY` steps. The curve is then cut at the first loss, step
+    size or gradient norm that is not finite.
 
     Parameters
     ----------
@@ -151,20 +153,21 @@ class Trainer:
     steps : int
         The largest number of steps.
     loss : callable
-        A function of the network and a batch that returns the loss. If processes share
-        a batch, the loss must be a mean over its rows. Default: mean cross-entropy.
+        A function of the network and a batch that returns the loss. If several
+        processes share a batch, the loss must be a mean over the rows of the batch.
+        Default: mean cross-entropy.
     evaluations : Evaluations, optional
-        What is measured at chosen steps and at the end. Default: the norms of the
-        weights, at the end.
+        The recorder that measures the network at chosen steps and at the end. Default:
+        only the norms of the weights are measured, at the end.
     clock : Clock, optional
-        Readings of the loss on fixed rows. Default: none.
+        The recorder that reads the loss on fixed rows. Default: none.
     walk : bool, default False
-        Whether to add up the squared moves of the weights.
+        Whether to add up the squared lengths of the moves of each weight.
     checkpoint : Checkpoint, optional
-        The file in which the run is saved, and from which it continues.
+        The file to which the run is saved, and from which it continues.
     pause : callable, optional
         A function of the number of steps done that returns whether to save the run and
-        return. Default: it never does.
+        to stop for now. Default: the run is never paused.
     cpu : bool, default False
         Whether to use the CPU even if there is a GPU.
 
@@ -177,10 +180,10 @@ class Trainer:
     ------
     ValueError
         If the optimiser lacks a parameter of the network that requires a gradient, or
-        if the processes cannot share a batch equally.
+        if a batch cannot be divided equally among the processes.
     TypeError
-        If `optimizer` is not an optimiser, for example the function that makes one, or
-        if its step does not take a closure.
+        If `optimizer` is not an optimiser but, for example, a function that makes one;
+        or if its step does not take a closure.
 
     Examples
     --------
@@ -225,7 +228,8 @@ class Trainer:
         self.checkpoint = checkpoint
         self.pause = pause
 
-        # The machine: the network is moved to its device in place, the data are copied.
+        # The machine. The network is moved to the device in place, and the data are
+        # copied.
         self.machine = Accelerator(cpu=cpu)
         device = self.machine.device
         self.network, self.stepper = self.machine.prepare(model, optimizer)
@@ -254,23 +258,23 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """Processor seconds of the whole run so far."""
+        """The processor seconds of the whole run so far."""
         return self.spent + time.process_time() - self.begin
 
     def run(self) -> Curve:
-        """Train to the end, from the checkpoint if there is one.
+        """Train to the end, starting from the checkpoint if there is one.
 
         Returns
         -------
         Curve
-            What was recorded step by step, and how the run ended. Its fields about the
-            study, such as the rule and the rate, have their defaults.
+            The record of all steps, and how the run ended. The fields that describe the
+            study, such as the rule and the rate, have their default values.
 
         Raises
         ------
         ValueError
-            If the checkpoint is damaged, incomplete, of another key, or differs between
-            processes.
+            If the checkpoint is damaged, is incomplete, has another key, or differs
+            between processes.
         TypeError
             If the optimiser's step does not call its closure.
         OSError
@@ -289,9 +293,10 @@ class Trainer:
         Raises
         ------
         ValueError
-            If it is damaged, incomplete, of another key, or differs between processes.
+            If the checkpoint is damaged, is incomplete, has another key, or differs
+            between processes.
         OSError
-            If it cannot be read.
+            If the checkpoint cannot be read.
         """
         if self.checkpoint is not None and self.checkpoint.exists():
             state = self.checkpoint.read()
@@ -303,7 +308,7 @@ class Trainer:
                     f"({_what_is_wrong(error)}): remove it to start this run afresh"
                 ) from error
         if agreed(self.step) != self.step:
-            assert self.checkpoint is not None  # otherwise every process begins at 0
+            assert self.checkpoint is not None  # without one, every process begins at 0
             raise ValueError(
                 f"{self.checkpoint.path} differs between the processes: they must see "
                 "one file"
@@ -312,7 +317,8 @@ class Trainer:
     def _take_over(self, state: dict[str, Any]) -> None:
         """Continue from the state of a checkpoint.
 
-        Raises some error if the state does not fit this run; `restore` explains it.
+        Raises an error if the state does not fit this run; `restore` explains the
+        error.
         """
         step = seeds.whole_number("step", state["step"])
         if step > self.steps:
@@ -325,12 +331,12 @@ class Trainer:
             recorder.restore(state)
 
     def save(self) -> None:
-        """Write the checkpoint, if there is one, in the first process.
+        """Write the checkpoint, if the run has one; only the first process writes.
 
         Raises
         ------
         OSError
-            If it cannot be written.
+            If the checkpoint cannot be written.
         """
         if self.checkpoint is None or not self.machine.is_main_process:
             return
@@ -345,14 +351,15 @@ class Trainer:
         self.checkpoint.write(state)
 
     def measure(self) -> bool:
-        """Read the clock and evaluate, if they are due; return whether the run ends.
+        """Read the clock and evaluate, if these are due; return whether the run ends.
 
-        There is also an evaluation at the last step, and if the clock ends the run.
+        There is also an evaluation after the last step, and when the clock ends the
+        run.
 
         Returns
         -------
         bool
-            Whether a recorder ends the run here; False at the last step, after which
+            Whether a recorder ends the run here. It is False after the last step, where
             the run ends anyway.
         """
         reached = False
@@ -365,9 +372,9 @@ class Trainer:
         return not is_last and (reached or self.evaluations.ends_run())
 
     def update(self) -> None:
-        """Take one step, on its batch.
+        """Take one step on the batch that belongs to it.
 
-        It seeds torch's generators, which `run` restores.
+        This method seeds torch's generators. `run` restores them at the end.
 
         Raises
         ------
@@ -394,23 +401,24 @@ class Trainer:
     def _loss_and_gradient(self) -> Tensor:
         """Compute the loss of the batch and its gradient: the optimiser's closure.
 
-        The loss is recorded; if a step calls the closure again, the last one counts.
+        The loss is recorded. If a step calls the closure several times, the last loss
+        counts.
         """
         self.calls += 1
         self.stepper.zero_grad()
         value = self.loss(self.network, self.batch)
         self.machine.backward(value)
-        # accelerate averages the gradient over processes; Polyak's step needs the loss
-        # averaged too.
+        # accelerate averages the gradient over the processes. Polyak's step needs the
+        # average of the loss, too.
         value = self.machine.reduce(value.detach(), "mean")
         self.log.loss(self.step, value)
         return value
 
     def _run_steps(self) -> str:
-        """Take steps until the run ends or pauses; return its status in words.
+        """Take steps until the run ends or pauses, and return its status in words.
 
         A checkpoint is written before the measurements at its step, so that it does not
-        contain them. A run that resumes from it measures again.
+        contain them. A run that resumes from the checkpoint repeats these measurements.
         """
         first = self.step
         while True:
@@ -430,16 +438,16 @@ class Trainer:
             self.update()
 
     def _recorders(self) -> list[Steps | Walk | Clock | Evaluations]:
-        """Return the recorders whose state a checkpoint keeps."""
+        """Return the recorders whose state a checkpoint contains."""
         recorders = (self.log, self.walk, self.clock, self.evaluations)
         return [recorder for recorder in recorders if recorder is not None]
 
     def _curve(self, status: str) -> Curve:
         """Return the Curve of the run, cut before the first number that is not finite.
 
-        The clock readings and the evaluations, with the lengths of steps (`walked`),
-        are cut there, too. If there is such a step, the status names it, counted from
-        1, whatever `status` says.
+        The clock readings and the evaluations, including the walks (`walked`), are cut
+        there, too. If there is such a number, the status of the curve names its step,
+        counted from 1, and the given `status` is ignored.
         """
         record = self.log.arrays()
         end = record.shape[1]
@@ -458,7 +466,7 @@ class Trainer:
 
 
 def _check_takes_closure(optimizer: torch.optim.Optimizer) -> None:
-    """Raise TypeError unless an optimiser's step can be given a closure."""
+    """Raise TypeError unless the step of an optimiser can be given a closure."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(
             "optimizer must be a torch.optim.Optimizer, such as SGD(model.parameters(),"

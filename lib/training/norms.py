@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# With fewer numbers than this, one thread is faster than starting several.
+# For fewer numbers than this, one thread is faster than starting several threads.
 MANY = 1e6
 
 
@@ -27,18 +27,18 @@ def norms(tensors: list[Tensor]) -> Tensor:
     Parameters
     ----------
     tensors : list of Tensor
-        The tensors t, on one device.
+        The tensors t, all on the same device.
 
     Returns
     -------
     Tensor (tensors,)
-        The Euclidean norm ‖t‖ of all entries of each tensor, in float64 (in float32 on
-        a device without float64).
+        For each tensor, the Euclidean norm ‖t‖ of all its entries, in float64 (or in
+        float32 on a device without float64).
 
     Notes
     -----
-    Squares are summed in float64. In float32 the squares of entries below 1e-23 would
-    vanish, and the direction of such a gradient would be lost.
+    Squares are summed in float64. In float32, the squares of entries below 1e-23 would
+    vanish, and the direction of a gradient with such entries would be lost.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def norms(tensors: list[Tensor]) -> Tensor:
     >>> norms([torch.tensor([3.0, 4.0]), torch.tensor([1e-30])])
     tensor([5.0000e+00, 1.0000e-30], dtype=torch.float64)
     """
-    # If torch sums float32 numbers in float64 on a CPU, it handles one number at a
+    # When torch sums float32 numbers in float64 on a CPU, it processes one number at a
     # time. A compiled loop is faster.
     if all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors):
         arrays = [t.detach().numpy().ravel() for t in tensors]
@@ -61,9 +61,9 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 def _squares(arrays: list[np.ndarray]) -> np.ndarray:
-    """Return the sum of squares of each flat array, (arrays,) in float64.
+    """Compute the sum of squares of each flat array, (arrays,) in float64.
 
-    Threads share the arrays if there are `MANY` numbers or more.
+    If there are `MANY` numbers or more, several threads share the work.
     """
     squares = np.empty(len(arrays))
     threads = torch.get_num_threads()
@@ -85,9 +85,9 @@ def _sum_remaining(
 ) -> None:
     """Write into `squares` the sums of the remaining arrays, until none is left.
 
-    Threads share the iterator, and so the work. One task per array would take a tenth
-    longer. One thread sums a whole array, so that rounding does not depend on the
-    number of threads.
+    All threads draw from the same iterator, and so share the work. One task per array
+    would take a tenth longer. Each array is summed by a single thread, so that rounding
+    does not depend on the number of threads.
     """
     for i, values in remaining:
         squares[i] = _square(values)

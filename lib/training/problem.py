@@ -1,4 +1,4 @@
-"""The interface of a study's network and data, with a method for each measurement."""
+"""The interface to a study's network and data, with one method per measurement."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -12,22 +12,24 @@ from lib.training.loop import cross_entropy
 
 
 class Problem(ABC):
-    """Network and data of a study, loaded.
+    """The network and the data of a study, loaded.
 
-    A subclass says how the network is built, what it trains on and what is measured.
-    The argument `tuning` of a method says whether a rate is being tried. If a problem
-    holds rows out, these rows then judge, and test rows are not seen.
+    A subclass defines how the network is built, on which data it is trained, and what
+    is measured. The argument `tuning` of a method says whether a rate is being tried.
+    If a problem holds rows out, then during tuning these rows are used in place of the
+    test rows.
 
     Attributes
     ----------
     about : mapping
-        Network and data in words and numbers, which a file of curves keeps.
+        A description of the network and the data, in words and numbers. It is stored in
+        files of curves.
     summed : bool
-        Whether `loss` is a batch's sum, not its mean.
+        Whether `loss` is the sum over a batch instead of the mean.
 
     Examples
     --------
-    Which of two points an input is, learned by one layer:
+    A network of one layer learns which of two points an input is:
 
     >>> import torch
     >>> from lib.networks.measures import classification
@@ -66,14 +68,15 @@ class Problem(ABC):
 
     @abstractmethod
     def batches(self, seed: int, tuning: bool) -> Batches:
-        """Return what a run trains on.
+        """Return the batches on which a run is trained.
 
         Parameters
         ----------
         seed : int
-            The seed of the order.
+            The seed of the shuffling.
         tuning : bool
-            Whether a rate is being tried; then no batch has a row that is held out.
+            Whether a rate is being tried. If so, no batch may contain a row that is
+            held out.
 
         Returns
         -------
@@ -93,7 +96,7 @@ class Problem(ABC):
         Returns
         -------
         mapping of str to float
-            "clock_loss", and what else is measured with it, which is not recorded.
+            "clock_loss" and possibly other metrics, which are not recorded.
         """
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -123,7 +126,7 @@ class Problem(ABC):
         model : torch.nn.Module
             The network, in evaluation mode.
         seed : int
-            The seed of its run, from which its start can be built again.
+            The seed of the run, from which the initial network can be built again.
         tuning : bool
             Whether a rate is being tried.
 
@@ -135,10 +138,10 @@ class Problem(ABC):
         return {}
 
     def closing(self, model: nn.Module) -> Mapping[str, float]:
-        """Take the expensive measurements, at the last points of a run. Default: none.
+        """Take the expensive measurements at the last points of a run. Default: none.
 
-        The points are the last ones of the whole horizon, so that a run that ends
-        before has no such measurement.
+        These are the last points of the whole horizon, so that a run that ends earlier
+        may have no such measurements.
 
         Parameters
         ----------
@@ -175,7 +178,8 @@ class Problem(ABC):
         Returns
         -------
         mapping of str to callable
-            By name, a function without arguments that fits one and returns which test
-            rows it has right, an ndarray of bool (test rows,).
+            For each name, a function without arguments that fits the classifier and
+            returns whether it classifies each test row correctly, an ndarray of bool
+            (test rows,).
         """
         return {}

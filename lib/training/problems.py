@@ -1,4 +1,4 @@
-"""The networks and data of the papers' real-data studies, and what is measured."""
+"""The networks and data of the papers' real-data studies, and their measurements."""
 
 from collections.abc import Callable, Mapping, Sized
 from functools import partial
@@ -17,23 +17,25 @@ from lib.training.curves import Curve
 from lib.training.loop import initialised
 from lib.training.problem import Problem
 
-# The numbers of test rows that an evaluation uses.
+# The number of test rows that an evaluation uses, for each kind of data.
 SHOWN_IMAGES = 2_000
 SHOWN_TEXTS = 200
 SHOWN_REVIEWS = 2_500
-# The clock reads the loss on this many training rows: for texts, and for other data.
+# The number of training rows on which the clock reads the loss: for texts, and for
+# other data.
 FIXED_TEXTS = 256
 FIXED = 512
-# Evaluations measure the loss of this many training images, without augmentation.
+# The number of training images on which evaluations measure the loss, without
+# augmentation.
 CONTROL = 1_000
-PROBED_REVIEWS = 400  # the least number of test reviews whose attention is measured
+PROBED_REVIEWS = 400  # attention is measured on at least this many test reviews
 MAPPED = 32  # tokens of a review whose attention is drawn
 DROPOUT = 0.2
 # The sizes of a smoke test, even if the real set is available.
 SMOKE_IMAGES = 500
 SMOKE_TEXTS = (1500, 200)
 SMOKE_REVIEWS = (2000, 500)
-# Three vision transformers: each one's name in the record, and its options.
+# Three vision transformers. For each, its name in the record and its options are given.
 SMALL_DATA_VIT = ("ViT with SPT and LSA", {})
 NAMED_VIT = (
     "the network of vit_for_small_dataset (shifts by one pixel, heads 64 wide)",
@@ -46,17 +48,17 @@ PLAIN_VIT = (
 
 
 def spread_over(rows: Sized, count: int) -> slice:
-    """Choose at least `count` rows, fewer than twice as many, spread over all rows.
+    """Choose at least `count` rows, but fewer than twice as many, spread over all rows.
 
-    They are spread because a set may be sorted by label.
+    The rows are spread because a data set may be sorted by label.
 
     Parameters
     ----------
     rows : sized
         The rows.
     count : int
-        The least number of rows to choose, 1 or more; if there are fewer rows, all are
-        chosen.
+        The smallest number of rows to choose, 1 or more. If there are fewer rows, all
+        are chosen.
 
     Returns
     -------
@@ -75,16 +77,17 @@ def spread_over(rows: Sized, count: int) -> slice:
 def load_split(
     name: str, demo: bool, sizes: tuple[int, int]
 ) -> tuple[texts.TextSet, texts.TextSet]:
-    """Load training and test texts; in a demo, random samples of them.
+    """Load the training and the test texts, or random samples of them in a demo.
 
     Parameters
     ----------
     name : str
-        The set of texts.
+        The name of the data set.
     demo : bool
-        Whether to draw samples, and not to use the hub.
+        Whether to draw samples, and to load texts without the hub.
     sizes : tuple of (int, int)
-        The sizes of the samples of training and test texts; only a demo uses them.
+        The numbers of training texts and of test texts in the samples. Only a demo uses
+        them.
 
     Returns
     -------
@@ -99,39 +102,42 @@ def load_split(
 
 
 class Pictures(Problem):
-    """A vision transformer and the first images of a set.
+    """A vision transformer and the first images of a data set.
 
-    By default the network is the one for small data sets, which paper A describes. With
-    `named` it is the network of the code that paper A names. With `held_out` images, on
-    which rates are judged, it is the plain network of paper C, whatever `named` is.
+    By default, the network is the one for small data sets that paper A describes. With
+    `named`, it is the network in the code that paper A names. If images are held out,
+    rates are judged on these images, and the network is the plain one of paper C,
+    whatever `named` is.
 
     Parameters
     ----------
     batch : int
         Number of rows per batch.
     name : {"mnist", "cifar10"}
-        The set of images.
+        The name of the data set.
     rows : int
         Number of training images.
     grid : int, default 4
-        Images are cut into `grid` x `grid` patches; `grid` divides their side.
+        Images are cut into `grid` x `grid` patches. `grid` must divide the number of
+        pixels of a side.
     held_out : int, default 0
-        Number of images that follow the training images and are held out. If there are
+        Number of images, following the training images, that are held out. If there are
         any, training uses crops.
     crops : bool, default False
         Whether training uses crops even without held-out images.
     named : bool, default False
-        Whether the network is that of the code that paper A names.
+        Whether to use the network in the code that paper A names.
     demo : bool, default False
-        Whether not to use the hub, and to test on fewer images.
+        Whether to load images without the hub, and to test on fewer images.
     **shape : int
         The options width, depth, heads and hidden of the network, in this order, since
-        the record of the network keeps it.
+        the order is kept in the record of the network.
 
     Raises
     ------
     ValueError
-        If the set has fewer images, or if `grid` does not divide their side.
+        If the data set has too few images, or if `grid` does not divide the number of
+        pixels of a side.
     """
 
     def __init__(
@@ -209,19 +215,20 @@ class Pictures(Problem):
     def clock(self, model: nn.Module) -> Mapping[str, float]:
         """Measure loss and accuracy on the first `FIXED` training images.
 
-        They are not cropped. Returns "clock_loss" and "clock_accuracy".
+        These images are not cropped. Returns "clock_loss" and "clock_accuracy".
         """
         return self._classify(model, self.train[:FIXED], "clock")
 
     def evaluate(
         self, model: nn.Module, seed: int, tuning: bool
     ) -> Mapping[str, float]:
-        """Measure loss and accuracy on test images, or on those that are held out.
+        """Measure loss and accuracy on test images, or on the images that are held out.
 
         Returns "test_loss" and "test_accuracy" on the first `SHOWN_IMAGES` test images.
-        If images are held out, these take their place while a rate is being tried, and
-        there are also "control_loss" and "control_accuracy" on the first `CONTROL`
-        training images, and "hoyer", the median Hoyer index of the weights.
+        If images are held out, there are also "control_loss" and "control_accuracy" on
+        the first `CONTROL` training images, and "hoyer", the median Hoyer index of the
+        weight matrices. While a rate is being tried, the held-out images then replace
+        the test images.
         """
         if not self.held_out:
             return self._classify(model, self.test[:SHOWN_IMAGES], "test")
@@ -236,7 +243,8 @@ class Pictures(Problem):
         """Return hits on the test images and, for paper C, histograms of weights.
 
         The histograms "start.histogram" and "last.histogram" (bins,) count the weights
-        at the start and at the end. They exist if images are held out.
+        at the start and at the end of training. They are returned only if images are
+        held out.
         """
         logits = predict(model, self.test.images, self.transform)
         ends = Curve.packed(correct(logits, self.test.labels))
@@ -248,7 +256,7 @@ class Pictures(Problem):
         return ends
 
     def baselines(self) -> Mapping[str, Callable[[], np.ndarray]]:
-        """Return two classifiers of the pixels."""
+        """Return two plain classifiers that work on the pixels."""
 
         def pixels(part: images.ImageSet) -> tuple[np.ndarray, np.ndarray]:
             scaled = part.images.flatten(1).numpy() / np.float32(255)
@@ -279,26 +287,28 @@ class Sentences(Problem):
     batch : int
         Number of rows per batch.
     name : {"multi_nli", "civil_comments", "imdb"}
-        The set of texts.
+        The name of the data set.
     length : int
-        Number of tokens to which training texts are cut, between 3 and 128; a demo
-        leaves longer ones out. Test texts are cut to 4 `length`.
+        Number of tokens to which training texts are cut, between 3 and 128. A demo
+        leaves longer training texts out instead. Test texts are cut to 4 `length`
+        tokens.
     layers : int, default 0
-        Number of layers, 1 or more except in a demo.
+        Number of layers of the network, 1 or more except in a demo.
     rows : int, default 0
-        The largest number of rows of each sample, training and test
-        (`TextSet.balanced`).
+        The largest number of rows in the training sample, and also in the test sample
+        (see `TextSet.balanced`).
     characters : int, default 0
-        The largest number of characters of a text, or of a pair, in a sample.
+        The largest number of characters that a text, or a pair of texts, in a sample
+        may have.
     demo : bool, default False
-        Whether to take a small network that is not pretrained, and a small sample; then
-        `layers`, `rows` and `characters` do not matter.
+        Whether to use a small network that is not pretrained, and a small sample. Then
+        `layers`, `rows` and `characters` are ignored.
 
     Raises
     ------
     ValueError
-        If a number does not fit the texts or the weights, or if the weights or the
-        texts are damaged.
+        If one of the numbers does not fit the texts or the weights, or if the weights
+        or the texts are damaged.
     FileNotFoundError
         If there are no weights.
     """
@@ -327,11 +337,12 @@ class Sentences(Problem):
             test = test.balanced(rows, characters)
         self.texts = (train, test)
 
-        # Their tokens. Rows of similar lengths lie together, for little padding.
+        # The tokens of the texts. Rows of similar lengths are placed together, so that
+        # little padding is needed.
         self.train = bert.tokenise(self.weights, train, length, whole=demo)
         fixed = self.train.lengths[:FIXED_TEXTS].argsort(stable=True)
         self.fixed = self.train.take(fixed)
-        # Every test row is kept; the longest are cut.
+        # Every test row is kept, and the longest rows are cut.
         self.test = bert.tokenise(self.weights, test, 4 * length)
         labels = self.test.labels
         chosen = torch.arange(len(labels))[spread_over(labels, SHOWN_TEXTS)]
@@ -351,7 +362,7 @@ class Sentences(Problem):
             self.about["content"] = [train.content(), test.content()]
 
     def build(self) -> Any:
-        """Build the network, pretrained except in a demo."""
+        """Build the network, which is pretrained except in a demo."""
         if self.demo:
             return bert.small_classifier(self.weights, self.classes)
         return bert.classifier(self.weights, self.classes, self.layers)
@@ -373,7 +384,7 @@ class Sentences(Problem):
     def evaluate(
         self, model: nn.Module, seed: int, tuning: bool
     ) -> Mapping[str, float]:
-        """Measure loss and accuracy on `SHOWN_TEXTS` or more of the test texts.
+        """Measure loss and accuracy on at least `SHOWN_TEXTS` of the test texts.
 
         A trial is measured on the same texts, since no rows are held out.
         """
@@ -387,7 +398,7 @@ class Sentences(Problem):
         return Curve.packed(hits[order.argsort()])
 
     def baselines(self) -> Mapping[str, Callable[[], np.ndarray]]:
-        """Return a classifier of the words; a demo has none."""
+        """Return a plain classifier that works on the words; a demo has none."""
         if self.demo:
             return {}
         train, test = self.texts
@@ -405,16 +416,18 @@ class Sentences(Problem):
 
 
 class Reviews(Problem):
-    """Paper C's encoder and all IMDb reviews.
+    """The encoder of paper C, and all IMDb reviews.
 
     Parameters
     ----------
     batch : int
         Number of rows per batch.
     length : int
-        Number of tokens to which a review is cut: [CLS] and its first words.
+        Number of tokens to which a review is cut. These are [CLS] and the first words
+        of the review.
     words : int
-        Size of the vocabulary: three special ids and the commonest words.
+        Size of the vocabulary, which consists of three special ids and the most common
+        words.
     size : int
         Number of layers, and of heads per layer.
     width : int
@@ -422,10 +435,10 @@ class Reviews(Problem):
     hidden : int
         Width of the MLP in a block.
     held_out : int
-        Number of training reviews on which rates are judged; trials do not train on
-        them.
+        Number of training reviews on which rates are judged. Trials are not trained on
+        these reviews.
     demo : bool, default False
-        Whether to leave the hub alone, and to take samples.
+        Whether to load reviews without the hub, and to draw samples of them.
     """
 
     summed = True
@@ -449,7 +462,7 @@ class Reviews(Problem):
         self.width = width
         self.hidden = hidden
 
-        # All training reviews, the test reviews, and the two parts of the training
+        # All training reviews, all test reviews, and the two parts of the training
         # reviews.
         train, test = load_split("imdb", demo, SMOKE_REVIEWS)
         known = Vocabulary.of(train.texts, words)
@@ -479,7 +492,7 @@ class Reviews(Problem):
         )
 
     def batches(self, seed: int, tuning: bool) -> Batches:
-        """Return batches of the training reviews, without those held out in a trial."""
+        """Return batches of the training reviews, without held-out ones in a trial."""
         inputs, labels = self.sets["rest" if tuning else "train"]
         return Batches(inputs, labels, self.batch, seed)
 
@@ -488,21 +501,21 @@ class Reviews(Problem):
         return summed_loss(model, batch)
 
     def clock(self, model: nn.Module) -> Mapping[str, float]:
-        """Measure loss and accuracy on `FIXED` reviews or more.
+        """Measure loss and accuracy on at least `FIXED` reviews.
 
-        Trials and judged runs train on them.
+        Both trials and judged runs are trained on these reviews.
         """
         return self._classify(model, "rest", FIXED, "clock")
 
     def evaluate(
         self, model: nn.Module, seed: int, tuning: bool
     ) -> Mapping[str, float]:
-        """Measure sparsity, and loss and accuracy on test and on training reviews.
+        """Measure sparsity, and the loss and accuracy on test and on training reviews.
 
-        Returns the metrics of `measures.sparsity`, then "test_loss", "test_accuracy",
-        "training_loss" and "training_accuracy". While a rate is being tried, the
-        held-out reviews take the place of the test reviews, and are not among the
-        training reviews.
+        Returns the metrics of `measures.sparsity`, followed by "test_loss",
+        "test_accuracy", "training_loss" and "training_accuracy". While a rate is being
+        tried, the held-out reviews replace the test reviews, and the training reviews
+        do not include them.
         """
         metrics = measures.sparsity(model, initialised(self.build, seed))
         if tuning:
@@ -516,8 +529,8 @@ class Reviews(Problem):
     def closing(self, model: nn.Module) -> Mapping[str, float]:
         """Measure loss and accuracy on every test review.
 
-        Other evaluations use every tenth review of the whole set, which is too few for
-        a comparison.
+        All other evaluations use only every tenth test review of the full data set,
+        which is too few for a comparison.
         """
         rows = len(self.sets["test"][1])
         return self._classify(model, "test", rows, "every_test")
@@ -525,12 +538,13 @@ class Reviews(Problem):
     def finish(self, model: nn.Module, seed: int) -> Mapping[str, np.ndarray]:
         """Return the hits on test reviews, and measures of weights and attention.
 
-        The arrays are the hits on all test reviews; "present" (reviews,), the numbers
-        of tokens, [CLS] among them, of `PROBED_REVIEWS` or more test reviews; and
-        "words" (2, m) of the two drawn reviews, with m = `MAPPED` or fewer tokens. At
-        the start and at the end of training, with the prefix "start." or "last.", there
-        are "histogram.K", "histogram.Q" and "histogram.V" (bins,), "tokens_used"
-        (reviews, layers) and "maps" (2, layers, m). The last two are means over heads.
+        The arrays are the hits on all test reviews; "present" (reviews,), the number of
+        tokens, including [CLS], in each of at least `PROBED_REVIEWS` test reviews; and
+        "words" (2, m), the first m = `MAPPED` or fewer tokens of the two reviews whose
+        attention is drawn. For the start and for the end of training, with the prefix
+        "start." or "last.", there are also "histogram.K", "histogram.Q" and
+        "histogram.V" (bins,), "tokens_used" (reviews, layers) and "maps" (2, layers,
+        m). "tokens_used" and "maps" are means over heads.
         """
         ids, labels = self.sets["test"]
         ends = Curve.packed(correct(predict(model, ids, size=500), labels))
@@ -551,8 +565,8 @@ class Reviews(Problem):
             assert isinstance(network, TextTransformer)
             for part, layers in measures.by_part(network).items():
                 ends[f"{when}.histogram.{part}"] = measures.binned(layers)
-            # How many tokens the first token uses, (reviews, layers), and its maps,
-            # (drawn, layers, m).
+            # The number of tokens that the first token uses, (reviews, layers), and the
+            # attention maps of the first token, (drawn, layers, m).
             used = attended(network.attention(probe)).mean(-1)
             maps = network.attention(drawn)[..., :MAPPED].mean(2)
             ends[f"{when}.tokens_used"] = used.numpy().astype(np.float32)
@@ -560,14 +574,15 @@ class Reviews(Problem):
         return ends
 
     def baselines(self) -> Mapping[str, Callable[[], np.ndarray]]:
-        """Return a classifier of the words that the network reads."""
+        """Return a plain classifier that works on the words that the network reads."""
         return {"bag of words": self._bag_of_words}
 
     def _bag_of_words(self) -> np.ndarray:
         """Return which test reviews (test rows,) a bag of words classifies correctly.
 
-        It is a logistic regression on which token ids occur in a review, cut as for the
-        network. It is fitted on all training reviews, held-out ones included.
+        The classifier is a logistic regression, whose features say which token ids
+        occur in a review. The reviews are cut as they are for the network. The
+        regression is fitted on all training reviews, including the held-out ones.
         """
 
         def present(row: Tensor) -> list[int]:

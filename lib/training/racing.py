@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from lib.training.curves import Curve
 from lib.training.study import LAST, Study
 
-# Unfinished runs are compared by the mean and standard deviation of their last RECENT
-# readings.
+# Unfinished runs are compared by the mean and the standard deviation of their last
+# RECENT readings.
 RECENT = 10
-ERRORS = 2.0  # a run is dropped if it is worse by more than this many deviations
-# If a cap of SPS limits a smaller share of the steps than this, it counts as unreached.
+ERRORS = 2.0  # a run that is worse than the best by more deviations is dropped
+# If the cap of SPS limits a smaller share of the steps than this, the cap counts as not
+# reached.
 UNREACHED = 0.01
 
-# A function of rates and a number of steps that returns the trials at these rates, each
-# run for at least this number of steps.
+# A function that takes rates and a number of steps. It returns the trials at these
+# rates, each of which has run for at least this number of steps.
 Trials = Callable[[list[float], int], Mapping[float, Curve]]
 
 
@@ -24,26 +25,27 @@ class Race:
     The rules of the race:
 
     1. If there is only one candidate rate, it wins without a trial.
-    2. All candidates are run on one seed, the seed of the trials. The race has rounds,
-       each of which is an eighth of the horizon long.
+    2. All candidates are run on one seed, the seed of the trials. The race is divided
+       into rounds, and each round is an eighth of the horizon long.
     3. After a round, trials that diverged are dropped. From the second round on, a
-       trial is dropped too if its level is worse than the best one's by more than two
-       standard deviations of their difference. The level is the mean of the last ten
+       trial is also dropped if its level is worse than the best level by more than two
+       standard deviations of the difference. The level is the mean of the last ten
        readings of the clock. If rows are held out, the level is the accuracy on these
-       rows, averaged over the last four evaluations; its deviation then includes the
-       sampling error of the rows.
+       rows, averaged over the last four evaluations. Its standard deviation then
+       includes the sampling error of the rows.
     4. A race for speed ends once two trials have reached the last target. Once one
        trial has reached it, the race also ends when no other trial is still running, or
        after twice the steps that this trial needed.
-    5. The winner is the trial that reached the last target in the fewest steps; between
-       equal numbers of steps, or if none reached it, the trial with the lower last
-       reading (a mean of three) wins. If rows are held out, the winner is the trial
-       with the highest level. If trials are still equal, the larger rate wins.
-    6. While the winner is the smallest or largest rate of the grid, one more rate
-       beyond it is tried, at the ratio of the last two rates (rounded to three digits).
-       It runs as long as the race did. The grid grows by at most `Study.extensions`
-       rates. If the largest cap of SPS wins but limited less than 1 % of its steps, no
-       larger cap is tried.
+    5. The winner is the trial that reached the last target in the fewest steps. If
+       several trials needed the same number of steps, or if none reached the target,
+       the trial with the lowest last reading (a mean of three) wins. If rows are held
+       out, the winner is the trial with the highest level. If trials are still tied,
+       the largest rate wins.
+    6. While the winner is the smallest or the largest rate of the grid, one more rate
+       beyond it is tried: the winner times its ratio to the neighbouring rate, rounded
+       to three digits. The new trial runs as long as the race did. The grid grows by at
+       most `Study.extensions` rates. If the largest cap of SPS wins but limited less
+       than 1 % of its steps, no larger cap is tried.
 
     Parameters
     ----------
@@ -52,9 +54,10 @@ class Race:
     rule : str
         The rule.
     trials : callable
-        A function of rates and a number of steps that returns the trials by rate, as
-        they were after this number of steps. If a trial has run further before, it is
-        cut there, so that an interrupted race chooses the same rates.
+        A function that takes rates and a number of steps, and returns the trials by
+        rate, as they were after this number of steps. If a trial has already run
+        further, it is cut at this number of steps, so that an interrupted race chooses
+        the same rates.
     """
 
     def __init__(self, study: Study, rule: str, trials: Trials) -> None:
@@ -90,7 +93,7 @@ class Race:
         return self._winner()
 
     def _rounds(self, rates: list[float]) -> int:
-        """Run the rounds; return the number of steps after which the race ended."""
+        """Run the rounds, and return the number of steps after which the race ended."""
         racing = rates
         steps = 0
         for steps in self.study.rounds:
@@ -113,7 +116,8 @@ class Race:
         Returns
         -------
         list of float
-            The rates that remain by rules 3 and 4. It is empty if the race is over.
+            The rates that remain by rules 3 and 4. The list is empty if the race is
+            over.
         """
         alive = [rate for rate in racing if not self.outcomes[rate].diverged]
         if alive and steps > self.study.rounds[0]:
@@ -144,14 +148,14 @@ class Race:
         return math.isfinite(second) or not is_waiting or 2 * first <= steps
 
     def _level(self, trial: Curve) -> tuple[float, float]:
-        """Return the level of a trial so far and its deviation, by rule 3.
+        """Return the level of a trial so far, and its standard deviation, by rule 3.
 
-        A smaller level is better, so an accuracy gets a minus sign.
+        A smaller level is better here, so that accuracies get a minus sign.
         """
         if self.study.criterion == "accuracy":
-            # The accuracy jumps by several points between evaluations. So we average
-            # the last few, and add their deviation to the sampling error of the
-            # held-out rows.
+            # The accuracy jumps by several percentage points between evaluations. So we
+            # average the last few evaluations, and combine their deviation with the
+            # sampling error of the held-out rows.
             recent = trial.metrics["test_accuracy"][-LAST:].astype(float)
             p = float(recent.mean())
             sampling = math.sqrt(p * (1 - p) / self.study.options["held_out"])
@@ -162,7 +166,7 @@ class Race:
     def _winner(self) -> float:
         """Return the best rate of all trials so far, by rule 5.
 
-        Raises ValueError if it is the rate of a trial that diverged.
+        Raises ValueError if the best rate belongs to a trial that diverged.
         """
         scores = {
             rate: self.study.score(trial) for rate, trial in self.outcomes.items()
@@ -179,7 +183,8 @@ class Race:
     def _beyond(self, winner: float, grid: list[float]) -> float | None:
         """Return the rate beyond the edge at which the winner lies, by rule 6, or None.
 
-        It is None if the winner lies at no edge, or needs no larger cap.
+        The result is None if the winner does not lie at an edge, or needs no larger
+        cap.
         """
         if winner == grid[0]:
             neighbour = grid[1]

@@ -1,8 +1,8 @@
 """What a run records: steps, evaluations, readings of the clock, and the walk.
 
-Each recorder holds one kind of record. `Trainer` calls it when something is to be
-recorded, saves its state with the run, restores it, and puts its arrays into the run's
-`Curve`.
+Each recorder keeps one kind of record. `Trainer` calls it when something is to be
+recorded, saves its state with the run, restores this state, and puts its arrays into
+the `Curve` of the run.
 """
 
 import math
@@ -23,23 +23,23 @@ Metrics = Mapping[str, float]
 def measured(
     measure: Callable[..., Metrics], model: nn.Module, *place: int
 ) -> dict[str, float]:
-    """Measure a network in evaluation mode, and put it into training mode again.
+    """Measure a network in evaluation mode, and then return it to training mode.
 
     Parameters
     ----------
     measure : callable
-        A function that takes the network, and `place` if it is given, and returns
+        A function that takes the network, and also `place` if it is given, and returns
         metrics by name.
     model : torch.nn.Module
         The network.
     *place : int
         The number of steps done, if `measure` takes it as a second argument; otherwise
-        nothing. A `Clock` does not pass it, `Evaluations` do.
+        nothing. `Evaluations` passes this number, and `Clock` does not.
 
     Returns
     -------
     dict of str to float
-        The metrics. They are computed without gradients.
+        The metrics, which are computed without gradients.
     """
     model.eval()
     with torch.no_grad():
@@ -49,17 +49,17 @@ def measured(
 
 
 class Steps:
-    """The loss of each step; also step size and gradient norm, if the rule states them.
+    """The loss at each step; also step size and gradient norm, if the rule states them.
 
     Parameters
     ----------
     steps : int
-        Number of steps of the whole run.
+        The number of steps of the whole run.
     optimizer : torch.optim.Optimizer
         The optimiser. A `GradientStep` states its step size and gradient norm.
     device : torch.device
-        The device of the network. The numbers stay on it, so that no step has to wait
-        for a transfer.
+        The device of the network. The recorded numbers stay on this device, so that no
+        step has to wait for a transfer.
     """
 
     LOSS = 0
@@ -86,7 +86,7 @@ class Steps:
         self.log[self.LOSS, step] = value
 
     def size(self, step: int) -> None:
-        """Record step size and gradient norm after a step, if the rule states them.
+        """Record the step size and gradient norm after a step, if the rule states them.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class Steps:
             self.log[self.GRADIENT_NORM, step] = self.optimizer.last_gradient_norm
 
     def is_finite(self, step: int) -> bool:
-        """Whether the loss before a step is finite; this waits for the device.
+        """Whether the loss before a step is finite. The call waits for the device.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Steps:
         Parameters
         ----------
         state : mapping
-            What `state` returned.
+            The state that `state` returned.
         """
         self.log.copy_(state["log"])
 
@@ -138,9 +138,9 @@ class Steps:
         Returns
         -------
         ndarray of float32 (1 or 3, k)
-            The loss; then step size and gradient norm, if the rule states them. The
-            columns are the k steps before the first one that has a number that is not
-            finite, or that was not taken.
+            The rows are the loss and, if the rule states them, the step size and the
+            gradient norm. The columns are the k steps before the first step that was
+            not taken or has a number that is not finite.
         """
         record = self.log.cpu().numpy()
         finite = np.isfinite(record).all(axis=0)
@@ -150,7 +150,7 @@ class Steps:
 
 
 class Walk:
-    """The walk of each weight: the sum of the squared lengths of its steps.
+    """The walk of each weight: the sum of the squared lengths of its moves.
 
     Parameters
     ----------
@@ -170,7 +170,8 @@ class Walk:
     def end_step(self) -> None:
         """Add the squared move of each weight since `start_step`.
 
-        The norm of a move has the weight's own precision; the sum is in float64.
+        The norm of a move is computed in the precision of the weight, and the sum in
+        float64.
         """
         moves = torch._foreach_norm(torch._foreach_sub(self.parameters, self.before))
         self.total.add_(torch.stack(moves).to(self.total) ** 2)
@@ -191,25 +192,26 @@ class Walk:
         Parameters
         ----------
         state : mapping
-            What `state` returned.
+            The state that `state` returned.
         """
         self.total.copy_(state["walked"])
 
 
 class Clock:
-    """Readings of the loss on fixed rows every few steps.
+    """Readings of the loss on fixed rows, taken every few steps.
 
     Parameters
     ----------
     measure : callable
-        A function of the network that returns metrics. Only their "clock_loss" is
+        A function of the network that returns metrics. Only the metric "clock_loss" is
         recorded.
     every : int
-        Number of steps between readings, which begin at step 0; 0 for no readings.
+        Number of steps between readings. The first reading is at step 0. If `every` is
+        0, there are no readings.
     reached : callable, optional
-        A function of the step and the mean of the last readings
-        (`curves.trailing_mean`; inf before there are three) that returns whether the
-        run ends here. Default: it never does.
+        A function of the step and of the mean of the last three readings that returns
+        whether the run ends here. Before there are three readings, the mean is inf (see
+        `curves.trailing_mean`). Default: the clock never ends a run.
 
     Examples
     --------
@@ -231,7 +233,7 @@ class Clock:
         self.start()
 
     def start(self) -> None:
-        """Forget the previous run, as a trainer begins a new one."""
+        """Forget the previous run, since a trainer begins a new one."""
         self.readings: list[float] = []
 
     def is_due(self, step: int) -> bool:
@@ -262,7 +264,7 @@ class Clock:
         Returns
         -------
         bool
-            What `reached` returns; False without it.
+            The value that `reached` returns, or False if there is no such function.
 
         Raises
         ------
@@ -290,7 +292,7 @@ class Clock:
         Parameters
         ----------
         state : mapping
-            What `state` returned.
+            The state that `state` returned.
         """
         self.readings = [float(reading) for reading in state["readings"]]
 
@@ -305,8 +307,8 @@ class Clock:
         Returns
         -------
         dict of str to ndarray (readings,)
-            "at", the numbers of steps, and "loss", both in float32; an empty dict if
-            `every` is 0.
+            "at", the numbers of steps, and "loss", the readings, both in float32. If
+            `every` is 0, the dict is empty.
         """
         if not self.every:
             return {}
@@ -323,13 +325,14 @@ class Evaluations:
     ----------
     measure : callable
         A function of the network and the number of steps done that returns metrics by
-        name. A metric that only some evaluations return is NaN at the others.
+        name. If only some evaluations return a metric, it is NaN at all other
+        evaluations.
     at : iterable of int
-        Numbers of steps after which there is an evaluation. A trainer adds one after
-        its last step, or if its clock ends the run.
+        The numbers of steps after which there is an evaluation. A trainer adds an
+        evaluation after the last step, or when its clock ends the run.
     stop : callable, optional
-        A function of an evaluation's metrics that returns whether the run ends here.
-        Default: it never does.
+        A function of the metrics of an evaluation that returns whether the run ends
+        here. Default: an evaluation never ends a run.
 
     Examples
     --------
@@ -351,7 +354,7 @@ class Evaluations:
         self.start()
 
     def start(self) -> None:
-        """Forget the previous run, as a trainer begins a new one."""
+        """Forget the previous run, since a trainer begins a new one."""
         self.rows: list[dict[str, Any]] = []
 
     def evaluate(
@@ -370,9 +373,10 @@ class Evaluations:
         step : int
             Number of steps done.
         weights : mapping of str to Tensor
-            The weights of which the norms are recorded.
+            The weights whose norms are recorded.
         walk : Walk or None
-            The walk of these weights, in the same order; None for no record of it.
+            The walk of these weights, in the same order. With None, no walk is
+            recorded.
         """
         metrics = measured(self.measure, model, step)
         lengths = norms(list(weights.values())).cpu().tolist()
@@ -394,7 +398,8 @@ class Evaluations:
         Returns
         -------
         bool
-            What `stop` returns for its metrics; False without `stop`.
+            The value that `stop` returns for its metrics, or False if there is no such
+            function.
         """
         return self.stop is not None and self.stop(self.rows[-1]["metrics"])
 
@@ -414,7 +419,7 @@ class Evaluations:
         Parameters
         ----------
         state : mapping
-            What `state` returned.
+            The state that `state` returned.
         """
         self.rows = [
             {
@@ -427,7 +432,7 @@ class Evaluations:
         ]
 
     def arrays(self, end: int) -> dict[str, Any]:
-        """Return the evaluations after at most `end` steps, by the names of `Curve`.
+        """Return the evaluations after at most `end` steps, under the names of `Curve`.
 
         Parameters
         ----------
@@ -437,8 +442,9 @@ class Evaluations:
         Returns
         -------
         dict
-            "evaluated_at", an ndarray of int (points,), and for each of "metrics",
-            "weight_norms" and "walked" a dict of arrays of float64 (points,) by name.
+            "evaluated_at" is an ndarray of int (points,). Each of "metrics",
+            "weight_norms" and "walked" is a dict of arrays of float64 (points,) by
+            name.
         """
         rows = [row for row in self.rows if row["at"] <= end]
         arrays: dict[str, Any] = {

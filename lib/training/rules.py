@@ -1,8 +1,8 @@
 """The update rules that the papers compare, as torch optimisers, and their names.
 
-The classes are called as `step(closure)`, like every optimiser of torch. `optimiser`
-builds an optimiser from the name of a rule, a class of optimisers, or a reader's own
-function.
+Like every optimiser of torch, these take a step by `step(closure)`. `optimiser` builds
+an optimiser from the name of a rule, from a class of optimisers, or from a function of
+your own.
 """
 
 import functools
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from lib import files
 from lib.training.norms import norms
 
-# A reader's own rule: a class of optimisers, called with (list of parameters, rate), or
-# a function of (dict of parameters by name, rate) that returns an optimiser.
+# A rule of your own: a class of optimisers, which is called with (list of parameters,
+# rate), or a function of (dict of parameters by name, rate) that returns an optimiser.
 Rule = Callable[..., torch.optim.Optimizer]
 
 
@@ -27,33 +27,34 @@ class GradientStep(torch.optim.Optimizer):
     """Gradient descent whose step size depends on the loss and the gradient's norm.
 
     θ ← θ - s g, where s may depend on ‖g‖, the norm over all parameters that have a
-    gradient. The step size s is 0 if g = 0. A subclass says s in `_uncapped`, and its
-    groups have an entry "max_step".
+    gradient. The step size s is 0 if g = 0. A subclass computes s, before the cap, in
+    `_uncapped`, and its groups of parameters have an entry "max_step".
 
     Attributes
     ----------
     last_step_size : Tensor ()
-        The step size s of the last step, in the type of `norms`. There is none before
-        the first step.
+        The step size s of the last step, in the floating-point type that `norms`
+        returns. The attribute does not exist before the first step.
     last_gradient_norm : Tensor ()
-        The norm ‖g‖ at the last step, likewise.
+        The norm ‖g‖ at the last step, in the same type. The attribute does not exist
+        before the first step.
     """
 
     last_step_size: Tensor
     last_gradient_norm: Tensor
 
     def add_param_group(self, param_group: dict) -> None:
-        """Add the one group of parameters.
+        """Add the group of parameters; there can only be one.
 
         Parameters
         ----------
         param_group : dict
-            The group of all parameters, in torch's form.
+            The group of all parameters, in the form that torch defines.
 
         Raises
         ------
         ValueError
-            If this is a second group.
+            If there already is a group.
         """
         if self.param_groups:
             raise ValueError(
@@ -99,7 +100,8 @@ class GradientStep(torch.optim.Optimizer):
         self.last_step_size = size
         self.last_gradient_norm = norm
         if norm.device.type == "cpu":
-            # In reverse order, since the cache holds the gradients that were read last.
+            # Go in reverse order, since the cache contains the gradients that were read
+            # last.
             torch._foreach_add_(members[::-1], gradients[::-1], alpha=-float(size))
         else:
             # Multiply by a tensor: a number would have to be fetched from the device.
@@ -124,7 +126,7 @@ class NormalizedSGD(GradientStep):
 
     Notes
     -----
-    The rule is paper A's Eq. 2; the cap is described in its Appendix C.
+    The rule is Eq. 2 of paper A. The cap is described in Appendix C of the paper.
 
     Examples
     --------
@@ -151,10 +153,10 @@ class NormalizedSGD(GradientStep):
 
 
 class StochasticPolyak(GradientStep):
-    """Gradient descent with the stochastic Polyak step and a cap on it.
+    """Gradient descent with the stochastic Polyak step size and a cap on it.
 
-    θ ← θ - min(f / (2 ‖g‖²), η_max) g, where f is the loss of the batch (0 if that is
-    negative), and ‖g‖ is the norm over all parameters. The step is 0 if g = 0.
+    θ ← θ - min(f / (2 ‖g‖²), η_max) g, where f is the loss of the batch (or 0 if this
+    loss is negative), and ‖g‖ is the norm over all parameters. The step is 0 if g = 0.
 
     Parameters
     ----------
@@ -165,8 +167,8 @@ class StochasticPolyak(GradientStep):
 
     Notes
     -----
-    The rule is paper A's Eq. 3 with the cap of its Appendix C. It is called SPS_max in
-    Loizou et al. (2021).
+    The rule is Eq. 3 of paper A, with the cap of Appendix C of the paper. Loizou et al.
+    (2021) call it SPS_max.
 
     Examples
     --------
@@ -191,15 +193,15 @@ class StochasticPolyak(GradientStep):
 
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
         """Return f / (2 ‖g‖²)."""
-        # Two divisions, since ‖g‖² may underflow where ‖g‖ does not.
+        # Divide twice, since ‖g‖² may underflow even if ‖g‖ does not.
         return loss.clamp(min=0) / norm / (2.0 * norm)
 
 
 def _mirrored(tensors: list[Tensor], exponent: float) -> list[Tensor]:
     """Return |t|^exponent sgn t for each tensor t.
 
-    With the exponent p - 1 this is the map ∇ψ of ψ = ‖θ‖_p^p / p. With 1 / (p - 1) it
-    is the inverse of this map.
+    For the exponent p - 1, this is the map ∇ψ of ψ = ‖θ‖_p^p / p. For the exponent 1 /
+    (p - 1), it is the inverse of this map.
     """
     powers = torch._foreach_pow(torch._foreach_abs(tensors), exponent)
     torch._foreach_mul_(powers, torch._foreach_sign(tensors))
@@ -227,14 +229,15 @@ class MirrorDescent(torch.optim.Optimizer):
 
     Notes
     -----
-    This is paper C's l_p-AttGD, in the form that its appendix uses on real data (not
-    normalised). For p < 2 the inverse map is flat at 0, so that in float32 a weight of
-    0 would never move. So the class stores U = ∇ψ(θ) at its first step, in float32 or
-    wider, and the steps η g add up in U. A later change of θ by anything else is lost.
+    This is l_p-AttGD of paper C, in the form that the appendix of the paper uses on
+    real data (not normalised). For p < 2, the inverse map is flat at 0, so that in
+    float32 a weight of 0 would never move. So at the first step, the class stores U =
+    ∇ψ(θ), in float32 or a wider type, and every step subtracts η g from U. If anything
+    else changes θ after the first step, this change is lost.
 
     Examples
     --------
-    For p = 3 the map is θ² sgn θ, so a step takes η g from 9 and from -4:
+    For p = 3, the map is θ² sgn θ, so that a step subtracts η g from 9 and from -4:
 
     >>> import torch
     >>> from lib.training import MirrorDescent
@@ -260,13 +263,13 @@ class MirrorDescent(torch.optim.Optimizer):
         Parameters
         ----------
         closure : callable, optional
-            A function that computes the loss and its gradients. Without one, the
-            gradients that the parameters have are used.
+            A function that computes the loss and its gradients. Without it, the present
+            gradients of the parameters are used.
 
         Returns
         -------
         Tensor or None
-            The loss of `closure`, None without one.
+            The loss of `closure`, or None if there is no closure.
 
         Raises
         ------
@@ -311,14 +314,14 @@ def _adam(
 def _polyak(
     parameters: list[nn.Parameter], rate: float, cap: float | None
 ) -> torch.optim.Optimizer:
-    """Make the stochastic Polyak step, whose rate is its cap."""
+    """Make the stochastic Polyak rule, whose rate is the cap on its step size."""
     return StochasticPolyak(parameters, rate)
 
 
 def _normalised(
     parameters: list[nn.Parameter], rate: float, cap: float | None
 ) -> torch.optim.Optimizer:
-    """Make normalised gradient descent; without a cap if `cap` is None."""
+    """Make normalised gradient descent, without a cap if `cap` is None."""
     return NormalizedSGD(parameters, rate, math.inf if cap is None else cap)
 
 
@@ -333,9 +336,9 @@ def _mirror(p: float) -> Callable[..., torch.optim.Optimizer]:
     return make
 
 
-# The papers' rules by name. Each is a function of parameters, rate and cap, of which
-# only SNGD uses the cap. To try a rule of your own, pass it as `Study.rules`; this
-# table is for rules that stay.
+# The papers' rules by name. Each is a function of parameters, rate and cap; only SNGD
+# uses the cap. To try a rule of your own, pass it in `Study.rules`. This table is for
+# rules that are to stay.
 RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": _sgd,
     "Adam": _adam,
@@ -346,15 +349,15 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "l3": _mirror(3.0),
 }
 STEP_SIZED = ("SPS", "SNGD")  # rules whose step size changes from step to step
-# Optimisers of torch.optim that cannot be used: they do not accept dense gradients of
-# every shape, call the closure more than once per step, or are the base class.
+# Classes of torch.optim that cannot be used. They do not accept dense gradients of
+# every shape, or call the closure more than once per step, or are the base class.
 UNFIT = ("LBFGS", "Muon", "Optimizer", "SparseAdam")
 
 
 def optimiser(
     rule: str | Rule, network: nn.Module, rate: float, cap: float | None = None
 ) -> torch.optim.Optimizer:
-    """Make the optimiser of a network by a rule.
+    """Make the optimiser of a network according to a rule.
 
     Parameters
     ----------
@@ -365,26 +368,28 @@ def optimiser(
     network : torch.nn.Module
         The network.
     rate : float
-        The rate. For "SPS" it is the cap on the step size.
+        The learning rate. For "SPS", it is the cap on the step size.
     cap : float, optional
-        The cap on the step size of "SNGD"; other rules ignore it. Default: none.
+        The cap on the step size of "SNGD". All other rules ignore it. Default: no cap.
 
     Returns
     -------
     torch.optim.Optimizer
-        The optimiser of all parameters, for a function of yours of those that it takes.
+        The optimiser of all parameters. If the rule is a function of your own, it is
+        the optimiser of the parameters that this function chooses.
 
     Raises
     ------
     ValueError
         If there is no rule of this name.
     TypeError
-        If one of your own rules cannot be called like this, or does not return an
+        If a rule of your own cannot be called in this way, or does not return an
         optimiser.
 
     Examples
     --------
-    A name, a class, and a function that treats matrices and vectors apart:
+    A rule can be a name, a class, or a function, which may treat matrices and vectors
+    differently:
 
     >>> import torch
     >>> from lib.training.rules import optimiser
@@ -423,7 +428,7 @@ def optimiser(
 
 
 def _is_class(rule: Rule) -> bool:
-    """Whether a rule is a class of optimisers, or a partial of one."""
+    """Whether a rule is a class of optimisers, or a partial of such a class."""
     if isinstance(rule, functools.partial):
         rule = rule.func
     return isinstance(rule, type)
@@ -440,13 +445,14 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
     Returns
     -------
     callable
-        The entry of `RULES`, or torch's optimiser with only its rate set. It takes a
-        list of parameters, rate and cap, which may be None.
+        The entry of `RULES`, or a function that makes torch's optimiser and sets only
+        its rate. The function takes a list of parameters, a rate, and a cap, which may
+        be None.
 
     Raises
     ------
     ValueError
-        If the name is neither of the two.
+        If the name is neither a key of `RULES` nor the name of an optimiser of torch.
 
     Examples
     --------
@@ -475,10 +481,11 @@ def maker(rule: str) -> Callable[..., torch.optim.Optimizer]:
 
 
 def identity(rule: Rule) -> str:
-    """Return a text that identifies a rule of your own, for the files of its runs.
+    """Return a string that identifies a rule of your own in the files of its runs.
 
-    So no other rule continues these runs. The text does not tell apart rules whose
-    source is the same but uses other globals or another base class.
+    The string prevents another rule from continuing these runs. Two rules with the same
+    name and the same source get the same identity, even if their globals or base
+    classes differ.
 
     Parameters
     ----------
@@ -489,15 +496,15 @@ def identity(rule: Rule) -> str:
     -------
     str
         The dotted name of the rule, a hash of its source, the arguments of a partial,
-        and the values that a function takes from the function around it. A rule without
+        and the values that a function takes from the enclosing function. A rule without
         a source file, such as a function typed into a console, gets a new identity at
-        each call, so that its runs are never resumed. If one of the values is itself a
-        function, the identity is a new one in each process.
+        each call, so that its runs are never resumed. If one of these values is itself
+        a function, the identity changes from process to process.
 
     Raises
     ------
     TypeError
-        If it is neither a class nor a function.
+        If the rule is neither a class nor a function.
 
     Examples
     --------
@@ -511,7 +518,8 @@ def identity(rule: Rule) -> str:
         arguments = f" {rule.args} {rule.keywords}"
         rule = rule.func
     if inspect.isfunction(rule) and rule.__closure__:
-        # A function that makes rules, say with several momenta, gives them one source.
+        # If a function makes several rules, say with different momenta, they share one
+        # source.
         arguments += f" {inspect.getclosurevars(rule).nonlocals}"
     if not isinstance(rule, type) and not inspect.isfunction(rule):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""The papers' real-data studies, by name. Their numbers are in studies.toml."""
+"""The papers' real-data studies, by name. Their settings are in studies.toml."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ def _study(name: str, row: dict[str, Any]) -> Study:
     return Study(name=name, problem=PROBLEMS[row["problem"]], **fields)
 
 
-# Smoke tests in seconds, on stand-in data: they say nothing about the papers' claims.
+# Smoke tests on stand-in data, which take seconds. They say nothing about the papers.
 DEMO = {name: _study(name, SMOKE | row) for name, row in TABLES["demo"].items()}
 STUDIES = {name: _study(name, row) for name, row in TABLES.items() if name != "demo"}
 STUDIES["digits"] = replace(DEMO["mnist"], name="digits")  # needs no data

@@ -1,6 +1,6 @@
 """A study: update rules compared on one data set by one protocol.
 
-The protocol is notebooks/protocol.md.
+The protocol is described in notebooks/protocol.md.
 """
 
 import json
@@ -19,19 +19,22 @@ from lib.training.problem import Problem
 from lib.training.rules import RULES, Rule, identity, maker, optimiser
 
 TUNING_SEED = 100  # the seed of the races between rates
-# The seeds of all races, including a second one. No judged run has one of them.
+# The seeds of all races, including those of a second race. No judged run has one of
+# these seeds.
 TUNING_SEEDS = (100, 101, 102)
-# A run is judged by its mean accuracy over its last LAST evaluations. At the last LAST
-# points of the horizon, `Problem.closing` is measured too.
+# A run is judged by its accuracy, averaged over the last LAST evaluations. At the last
+# LAST points of the horizon, `Problem.closing` is measured as well.
 LAST = 4
-ROUNDS = 8  # equal parts of the horizon, after each of which a race looks at its runs
+ROUNDS = 8  # equal parts of the horizon; after each part, a race compares its runs
 TRAINED = "training_accuracy"  # the metric that ends a run judged by accuracy
-# For each criterion, what may end a run, in words to be followed by `stop_at`.
+# For each criterion, the condition that may end a run, in words. The value of `stop_at`
+# follows these words.
 ENDS = {
     "speed": "mean training loss of the clock's last three readings at most",
     "accuracy": "training accuracy of 2,500 reviews at least",
 }
-# The whole numbers among the fields of a study, and the least that each may be.
+# Those fields of a study that are whole numbers, and the smallest value that each may
+# have.
 WHOLE = {
     "horizon": ROUNDS,
     "batch": 1,
@@ -47,54 +50,60 @@ WHOLE = {
 
 @dataclass(frozen=True)
 class Study:
-    """The settings of a comparison of update rules, fixed before the runs.
+    """The settings of a comparison of update rules, which are fixed before the runs.
 
     Parameters
     ----------
     name : str
-        Name of the study.
+        The name of the study.
     problem : type or callable
-        A function for which ``problem(batch=batch, **options)`` returns a `Problem`,
-        with network and data loaded.
+        A class or function for which ``problem(batch=batch, **options)`` returns a
+        `Problem` with its network and data loaded.
     rates : mapping of str to sequence of float
-        The candidate rates of each rule, plain numbers above 0 (not numpy's). Without a
-        `cap`, SPS comes before SNGD. A rule is a key of `rules`, one of the papers'
-        (`rules.RULES`), or an optimiser of torch.
+        The candidate rates of each rule. They must be positive plain Python numbers,
+        not numpy numbers. If `cap` is not given, SPS must come before SNGD. A rule is a
+        key of the field `rules`, one of the papers' rules (`rules.RULES`), or the name
+        of an optimiser of torch.
     horizon : int
         The largest number of steps of a run.
     batch : int
         Number of rows per batch.
     window : int
-        Number of steps over which figures average the loss.
+        Number of steps over which the loss is averaged in figures.
     targets : sequence of float
-        Training losses, as read by the clock. Trials race to the last one. A study that
-        holds out rows judges by the accuracy on these rows instead.
+        Values of the training loss that the clock reads. Trials race to the last one.
+        If a study holds out rows, trials are judged by the accuracy on these rows
+        instead.
     clock : int
         Number of steps between readings of the clock.
     options : mapping
-        Options of `problem`, for example the number of rows that are held out.
+        The options of `problem`, for example the number of rows that are held out.
     stop_at : float, optional
-        A run ends once the quantity that `ENDS` names has passed this value. For speed,
-        this is the first such reading from the step `stop_from` on; for accuracy, the
-        first such evaluation. Default: a run ends at the horizon.
+        A run ends once the quantity that `ENDS` names has passed this value. If the
+        criterion is speed, the run ends at the first such reading of the clock from
+        step `stop_from` on. If the criterion is accuracy, it ends at the first such
+        evaluation. Default: a run ends at the horizon.
     seeds : int, default 5
-        Number of judged runs per rule.
+        Number of judged runs per rule, one for each seed. All rules are run on the same
+        seeds.
     first_seed : int, default 0
         The first seed of the judged runs.
     evaluations : int, default 20
         Number of evaluations per run, not counting the one before the first step.
     extensions : int, default 2
-        The largest number of rates that are added beyond the edges of the candidates.
+        The largest number of rates that a race may add beyond the smallest and the
+        largest candidate.
     cap : float, optional
-        The cap of SNGD. Default: the rate of SPS, or none without SPS.
+        The cap on the step size of SNGD. Default: the rate of SPS; if SPS is not
+        compared, there is no cap.
     walk : bool, default False
-        Whether judged runs add up the squared moves of the weights.
+        Whether judged runs add up the squared lengths of the moves of each weight.
     stop_from : int, default 0
         The first step at which a reading of the clock may end a run.
     rules : mapping of str to callable, optional
-        A reader's own rules by name: a class of torch optimisers, or a function of
-        (dict of parameters by name, rate) that returns an optimiser
-        (`rules.optimiser`).
+        Rules of your own by name. Each is a class of torch optimisers, or a function of
+        (dict of parameters by name, rate) that returns an optimiser; see
+        `rules.optimiser`.
 
     Raises
     ------
@@ -106,12 +115,12 @@ class Study:
     Notes
     -----
     A study has two parts. First, every rule is run at its candidate rates on one seed,
-    and `Race` finds the best rate. Then every rule is run at its best rate on `seeds`
-    seeds. `Work` does both.
+    and a `Race` finds the best rate. Then every rule is run at its best rate on `seeds`
+    seeds. `Work` carries out both parts.
 
     Examples
     --------
-    A study is a value; `dataclasses.replace` makes another one from it:
+    A study is a value, from which `dataclasses.replace` makes another study:
 
     >>> from dataclasses import replace
     >>> import torch
@@ -153,9 +162,10 @@ class Study:
                 )
 
     def _check_rules(self) -> None:
-        """Raise an error if a rule does not exist, or cannot be used as one.
+        """Raise an error if a rule does not exist, or cannot be used as a rule.
 
-        It is a ValueError for a name, and a TypeError for a rule of a wrong type.
+        The error is a ValueError for a wrong name, and a TypeError for a rule of the
+        wrong type.
         """
         for name, rule in self.rules.items():
             if name in RULES:
@@ -236,7 +246,8 @@ class Study:
         rate : float
             The rate.
         cap : float, optional
-            The cap of SNGD; the field `cap` of the study is not used. Default: none.
+            The cap on the step size of SNGD. The field `cap` of the study is not used.
+            Default: no cap.
 
         Returns
         -------
@@ -251,7 +262,7 @@ class Study:
         return optimiser(self.rules.get(rule, rule), network, rate, cap)
 
     def describe(self, problem: Problem) -> dict[str, Any]:
-        """Return the settings of the study, as a file of curves stores them.
+        """Return the settings of the study, in the form that a file of curves stores.
 
         Parameters
         ----------
@@ -261,8 +272,8 @@ class Study:
         Returns
         -------
         dict
-            The settings that determine the runs, in numbers and words. The options are
-            those that `problem.about` says. The judged seeds are not among them, so
+            The settings that determine the runs, in numbers and words. In place of the
+            options, `problem.about` is included. The judged seeds are not included, so
             that a study can be extended to more seeds.
         """
         apart = (
@@ -305,13 +316,13 @@ class Study:
         Returns
         -------
         bool
-            Whether the training accuracy has reached `stop_at`; False without a
-            `stop_at`, and for a study that judges by speed.
+            Whether the training accuracy has reached `stop_at`. It is False if there is
+            no `stop_at`, and for a study that judges by speed.
 
         Raises
         ------
         ValueError
-            If the study has a `stop_at`, but does not measure this accuracy.
+            If the study has a `stop_at`, but does not measure the training accuracy.
         """
         if self.stop_at is None or self.criterion == "speed":
             return False
@@ -329,14 +340,15 @@ class Study:
         step : int
             Number of steps done.
         reading : float
-            The mean of the clock's last readings there, as `curves.trailing_mean`
-            returns it.
+            The mean of the clock's last readings at this step, as
+            `curves.trailing_mean` returns it.
 
         Returns
         -------
         bool
-            Whether the reading is at most `stop_at`, and the step at least `stop_from`;
-            False without a `stop_at`, and for a study that judges by accuracy.
+            Whether the reading is at most `stop_at` and the step at least `stop_from`.
+            It is False if there is no `stop_at`, and for a study that judges by
+            accuracy.
         """
         if self.stop_at is None or self.criterion == "accuracy":
             return False
@@ -353,10 +365,11 @@ class Study:
         Returns
         -------
         tuple of (float, float)
-            How good the trial is, as a pair to compare: smaller is better. For speed it
-            is (steps to the last target, mean of the last three readings); for
-            accuracy, (0, - mean accuracy of the `LAST` last evaluations). It is
-            (inf, inf) for a trial that diverged.
+            A pair that says how good the trial is. Pairs are compared in lexicographic
+            order, and the smaller one is better. If the criterion is speed, the pair is
+            (steps to the last target, mean of the last three readings). If it is
+            accuracy, the pair is (0, minus the mean accuracy of the last `LAST`
+            evaluations). For a trial that diverged, it is (inf, inf).
         """
         if trial.diverged:
             return math.inf, math.inf

@@ -1,6 +1,6 @@
-"""The runs of a study in a folder: each is trained once, stored, and can be resumed.
+"""The runs of a study in a folder: each is trained once, stored, and resumable.
 
-`race` does a small study in one call; `Work` does a study that takes long.
+`race` runs a small study in one call. `Work` runs a study that takes long.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ from lib.training.study import LAST, TUNING_SEED, TUNING_SEEDS, Study
 # The packages of the library whose code determines a run.
 ROOMS = ("training", "networks", "data")
 WAIT = 0.2  # seconds between two checks of a run that another process trains
-HELD = 1 - 1e-6  # SPS counts as capped in a step of at least this share of its cap
+HELD = 1 - 1e-6  # SPS counts as capped if its step size is at least this times its cap
 LARGEST = 6e4  # losses of trials are stored in half precision, whose maximum is 65,504
 
 
 class OutOfTime(Exception):
-    """Error if the minutes are used up; it says how many runs are finished."""
+    """Error that the minutes are used up, which says how many runs are finished."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Run:
     rule : str
         The rule.
     rate : float
-        Its rate.
+        The learning rate of the rule.
     cap : float or None
-        The cap of SNGD; other rules have none.
+        The cap on the step size of SNGD; None for every other rule.
     seed : int
         The seed.
 
@@ -84,9 +84,9 @@ class Run:
         rule : str
             The rule.
         rate : float
-            Its rate.
+            The learning rate of the rule.
         cap : float or None
-            The cap of SNGD; it is left out for other rules.
+            The cap on the step size of SNGD. For every other rule it is dropped.
         seed : int
             The seed.
 
@@ -108,9 +108,9 @@ class Run:
 
 @cache
 def made_on(device: str) -> dict[str, Any]:
-    """Return with which code, and on which machine, a run is made.
+    """Return by which code and on which machine runs are made.
 
-    The answer is computed once in a process.
+    The result is computed once per process.
 
     Parameters
     ----------
@@ -120,9 +120,10 @@ def made_on(device: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        "commit"; "code", a short hash of the source files of `ROOMS`; "torch", its
-        version; "device"; "processor", the name of the GPU or the instruction set of
-        the CPU; "threads"; "products", the precision of matrix products.
+        The entries are "commit"; "code", a short hash of the source files of `ROOMS`;
+        "torch", the version of torch; "device"; "processor", the name of the GPU or the
+        instruction set of the CPU; "threads", the number of threads; and "products",
+        the precision of matrix products.
     """
     if device == "cuda":
         processor = torch.cuda.get_device_name()
@@ -145,20 +146,22 @@ def made_on(device: str) -> dict[str, Any]:
 
 
 class Work:
-    """Train the runs of a study in a folder, to the end or until the minutes are over.
+    """Train the runs of a study in a folder, to the end or until time is up.
 
-    The same work continues where it stopped. Several processes may share the folder: a
-    lock file per run makes sure that only one of them trains it. From then on, torch
-    uses one thread in this process.
+    A later `Work` with the same arguments continues where this one stopped. Several
+    processes may share the folder: a lock file for each run makes sure that only one
+    process at a time trains the run. Once a `Work` has been made, torch uses one thread
+    in this process.
 
     Parameters
     ----------
     study : Study
         The study.
     folder : Path
-        The runs are kept in `folder`/<name>-<digest>.
+        The runs are stored in `folder`/<name>-<digest>.
     minutes : float, optional
-        How long to work, counted from here. Default: to the end.
+        How many minutes to work, counted from this call. Default: until all runs are
+        finished.
     say : callable
         A function that is called with a sentence about each run. Default: `print`.
     cpu : bool, default False
@@ -167,8 +170,8 @@ class Work:
     Raises
     ------
     ValueError
-        If the minutes are not above 0, if a batch does not fit the data, or if
-        processes share a batch over which the loss is summed.
+        If the minutes are not positive, if a batch does not fit the data, or if several
+        processes would share a batch over which the loss is summed.
     """
 
     def __init__(
@@ -186,13 +189,13 @@ class Work:
         self.say = say
         self.cpu = cpu
 
-        # The machine. Sums are split over threads, and another split rounds
-        # differently.
+        # The machine. Sums are split among threads, and the rounding depends on the
+        # split.
         torch.set_num_threads(1)
         self.machine = loop.Accelerator(cpu=cpu)
         self.made = made_on(self.machine.device.type)
 
-        # Network and data. Sizes that do not fit are refused before anything is
+        # Network and data. Sizes that do not fit raise an error before anything is
         # written.
         self.problem = study.problem(batch=study.batch, **study.options)
         processes = self.machine.num_processes
@@ -214,24 +217,25 @@ class Work:
         Returns
         -------
         bool
-            Whether they are.
+            True if they are used up.
         """
         return time.monotonic() >= self.last
 
     def run(self) -> Curves:
-        """Run the plain classifiers and the trials, then the judged runs.
+        """Run the plain classifiers and the trials, and then the judged runs.
 
         Returns
         -------
         Curves
-            The curves of `collected`: all these runs, and those that were there before.
+            The curves that `collected` returns: all of these runs, and the runs that
+            were in the folder before.
 
         Raises
         ------
         OutOfTime
-            If the minutes end before.
+            If the minutes are used up first.
         ValueError
-            If every rate of a rule diverged, or as `one` says.
+            If every rate of a rule diverged, or in the cases that `one` lists.
         """
         study = self.study
         self.all_of(
@@ -254,7 +258,7 @@ class Work:
         return self.collected()
 
     def best(self, rule: str, cap: float | None) -> float:
-        """Find the learning rate at which a rule is judged, by a `Race`.
+        """Find, by a `Race`, the learning rate at which a rule is judged.
 
         Parameters
         ----------
@@ -273,13 +277,13 @@ class Work:
         ValueError
             If every rate diverged.
         OutOfTime
-            If the minutes end before.
+            If the minutes are used up first.
         """
 
         def trials(rates: list[float], steps: int) -> dict[float, Curve]:
             runs = [Run.of("trial", rule, rate, cap, TUNING_SEED) for rate in rates]
-            # If a trial has run further since, cut it at `steps`, so that a resumed
-            # race chooses the same rates.
+            # If a trial has run further in the meantime, cut it at `steps`, so that a
+            # resumed race chooses the same rates.
             return {
                 trial.rate: trial.until(steps) for trial in self.all_of(runs, steps)
             }
@@ -287,28 +291,28 @@ class Work:
         return Race(self.study, rule, trials).best()
 
     def all_of(self, runs: Sequence[Run], until: float = math.inf) -> list[Curve]:
-        """Return the curves of runs, whichever process trains them.
+        """Return the curves of several runs, whichever process trains them.
 
         Parameters
         ----------
         runs : sequence of Run
             The runs.
         until : float, optional
-            The step that each run has to reach at least, unless it ends before.
-            Default: the end.
+            The step that each run must reach, unless it ends earlier. Default: the end
+            of the run.
 
         Returns
         -------
         list of Curve
-            The curves, in the order of `runs`. A run that was trained further before is
-            not cut.
+            The curves, in the order of `runs`. If a run was already trained further
+            than `until`, its curve is not cut.
 
         Raises
         ------
         OutOfTime
-            If the minutes end before.
+            If the minutes are used up first.
         ValueError
-            As `one` says.
+            In the cases that `one` lists.
         """
         while True:
             curves = [self.one(run, until) for run in runs]
@@ -320,31 +324,32 @@ class Work:
             time.sleep(WAIT)
 
     def one(self, run: Run, until: float = math.inf) -> Curve | None:
-        """Return the curve of one run, from its file or trained.
+        """Return the curve of one run: read it from its file, or train the run.
 
         Parameters
         ----------
         run : Run
             The run.
         until : float, optional
-            The step that the run has to reach at least, unless it ends before. Default:
-            the end.
+            The step that the run must reach, unless it ends earlier. Default: the end
+            of the run.
 
         Returns
         -------
         Curve or None
-            The curve; None while another process trains the run.
+            The curve, or None while another process trains the run.
 
         Raises
         ------
         OutOfTime
-            If the minutes end before.
+            If the minutes are used up first.
         ValueError
-            If the run's file or checkpoint is damaged, or was made by other code; also
-            if the file was made on another device.
+            If the file or the checkpoint of the run is damaged or was made by other
+            code, or if the file was made on another device.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        # A name may end in a rate, so suffixes are added to it and never replaced.
+        # A name may end in a rate, which contains a dot. So suffixes are appended to
+        # the name and never replaced.
         path = self.folder / f"{run.name}.npz"
         checkpoint = self.folder / f"{run.name}.pt"
         lock = FileLock(self.folder / f".{run.name}.lock")
@@ -356,11 +361,11 @@ class Work:
                     lock.acquire(blocking=False)
                 curve = self._from_file(path, until)
                 if curve is not None and not curve.paused and lock.is_locked:
-                    # The checkpoint of a process that was killed after it had written
-                    # the curve.
+                    # Such a checkpoint remains if a process was killed after it had
+                    # written the curve.
                     Checkpoint(checkpoint).remove()
-            # A curve that reaches far enough is returned whoever holds the lock:
-            # another process may be training the run further.
+            # A curve that reaches far enough is returned even if another process holds
+            # the lock, which may be training the run further.
             curve, is_mine = loop.agreed((curve, lock.is_locked))
             if curve is not None or not is_mine:
                 return curve
@@ -373,7 +378,7 @@ class Work:
             lock.release()
 
     def _from_file(self, path: Path, until: float) -> Curve | None:
-        """Return the curve in a file, if it has ended or reaches `until`; else None."""
+        """Return the curve in a file, if it has ended or reaches `until`, or None."""
         if not path.exists():
             return None
         curve = self._finished(path)
@@ -382,9 +387,9 @@ class Work:
         return curve
 
     def _keep(self, curve: Curve, run: Run, path: Path, checkpoint: Path) -> None:
-        """Write the curve of a run to its file, and say how it ended.
+        """Write the curve of a run to its file, and say how the run ended.
 
-        If it has ended, its checkpoint is removed.
+        If the run is not paused, its checkpoint is removed.
         """
         Curves(self.configuration, (curve,)).save(path)
         loss = ""
@@ -398,7 +403,7 @@ class Work:
     def _finished(self, path: Path) -> Curve:
         """Return the curve of a stored run, which may be finished or paused.
 
-        Raises ValueError if it was made by other code or on another device.
+        Raises ValueError if the curve was made by other code or on another device.
         """
         (curve,) = load(path).curves
         made = curve.made
@@ -414,8 +419,8 @@ class Work:
     def _trained(self, run: Run, checkpoint: Path, until: float) -> Curve:
         """Train one run up to the step `until`, and return its curve.
 
-        The curve of a trial has only what a race compares. Raises OutOfTime if the
-        minutes end before.
+        The curve of a trial contains only the quantities that a race compares. Raises
+        OutOfTime if the minutes are used up first.
         """
         if run.part == "baseline":
             return self._baseline(run.rule)
@@ -450,7 +455,7 @@ class Work:
         return replace(curve, end=end)
 
     def _evaluations(self, run: Run) -> Evaluations:
-        """Return the recorder of evaluations at the points of a run.
+        """Return a recorder of the evaluations at the points of a run.
 
         `Problem.closing` is measured at the last `LAST` points, except in a trial.
         """
@@ -468,19 +473,19 @@ class Work:
         return Evaluations(measure, at=self.study.points, stop=self.study.stop)
 
     def _baseline(self, name: str) -> Curve:
-        """Fit a plain classifier, and return its hits as a finished Curve."""
+        """Fit a plain classifier, and return its hits in a finished Curve."""
         begin = time.process_time()
         hits = self.problem.baselines()[name]()
         seconds = time.process_time() - begin
         return Curve("finished", end=Curve.packed(hits), seconds=seconds)
 
     def collected(self) -> Curves:
-        """Return all runs in the folder, but those that a user requested singly.
+        """Return all runs in the folder, except those that a user requested one by one.
 
         Returns
         -------
         Curves
-            The plain classifiers, the trials, paused ones among them, and the judged
+            The plain classifiers, the trials (including paused ones) and the judged
             runs.
 
         Raises
@@ -492,13 +497,13 @@ class Work:
         return Curves(self.configuration, tuple(map(self._finished, sorted(paths))))
 
     def left(self) -> str:
-        """Return in words how far the study has come.
+        """Describe in words how far the study has come.
 
         Returns
         -------
         str
-            The numbers of trials and judged runs that have ended, in words. A trial
-            that a race dropped has not.
+            A sentence with the numbers of trials and of judged runs that have ended. A
+            trial that was dropped from a race does not count as ended.
         """
         done = [curve.part for curve in self.collected().curves if not curve.paused]
         planned = self.study.seeds * len(self.study.rates)
@@ -508,9 +513,9 @@ class Work:
 
 
 def _what_chooses(trial: Curve) -> Curve:
-    """Return a trial with only its loss, in half precision, and what a race compares.
+    """Reduce a trial to its loss, in half precision, and what a race compares.
 
-    All other arrays are left out to save space.
+    The step sizes, the norms and the walks are left out to save space.
     """
     return replace(
         trial,
@@ -536,20 +541,21 @@ def race(
     Parameters
     ----------
     study : Study
-        Network, data and protocol: one of `studies.DEMO`, which need no data and run in
-        seconds, one of `studies.STUDIES`, or your own.
+        The study, which determines the network, the data and the protocol. It can be
+        one of `studies.DEMO`, which need no data and take seconds, one of
+        `studies.STUDIES`, or a study of your own.
     rates : mapping of str to sequence of float, optional
-        The candidate rates of each rule. A rule is one of the papers', as "SGD" or
-        "SNGD", an optimiser of torch by its name, or a key of `rules`. SPS comes before
-        SNGD. Default: those of the study.
+        The candidate rates of each rule. A rule is one of the papers' rules such as
+        "SGD" or "SNGD", the name of an optimiser of torch, or a key of `rules`. SPS
+        must come before SNGD. Default: the candidate rates of the study.
     rules : mapping of str to callable, optional
-        Your own rules by name: a class of torch optimisers, which is called with (list
-        of parameters, rate), a `functools.partial` of one, or a function of (dict of
-        parameters by name, rate) that returns an optimiser. Only those in `rates` are
-        run.
+        Rules of your own by name. Each is a class of torch optimisers, which is called
+        with (list of parameters, rate), a `functools.partial` of such a class, or a
+        function of (dict of parameters by name, rate) that returns an optimiser. Only
+        rules that occur in `rates` are run.
     folder : Path, optional
-        The folder in which the runs are stored. The same call then continues from them.
-        Default: the runs are not stored.
+        The folder in which the runs are stored. If the same call is made again, it
+        continues from the stored runs. Default: the runs are not stored.
     say : callable
         A function that is called with a sentence about each run. Default: `print`.
     **changes : Any
@@ -558,17 +564,18 @@ def race(
     Returns
     -------
     Curves
-        The plain classifiers, and the trials and the judged runs of every rule.
+        The curves of the plain classifiers, and of the trials and the judged runs of
+        every rule.
 
     Raises
     ------
     ValueError
-        If a rule has no such name, a value is not allowed, or every rate of a rule
-        diverged.
+        If there is no rule of a given name, if a value is not allowed, or if every rate
+        of a rule diverged.
     TypeError
-        If one of your own rules is neither a class nor a function, cannot be called, or
-        does not return an optimiser; also if `Study` has no field of a name in
-        `changes`.
+        If one of your own rules is neither a class nor a function, cannot be called as
+        described, or does not return an optimiser; also if `changes` contains a name
+        that is not a field of `Study`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Compiled training by rules that see the coordinates of W; the head stays fixed.
 
-Open `rules` first: it says what each rule does. `training` runs the rules, and
-`factored` trains keys and queries in place of W. The compiled `loop` represents the
+Open `rules` first, which says what each rule does. `training` runs the rules, and
+`factored` trains keys and queries instead of W. The compiled `loop` represents the
 gradient as a graded sum over samples, which `gradients` explains.
 """
 

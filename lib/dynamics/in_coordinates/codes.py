@@ -16,7 +16,8 @@ class Numbers(NamedTuple):
     """The settings of a rule for the compiled loop: floats, some of them logarithms.
 
     W_{t+1} = (1 - eta_t lambda) W_t + eta_t D_t with eta_t = eta (t+1)^-a. A rule sets
-    the numbers that it uses. The others keep default values, which have no effect.
+    the numbers that it uses. All other numbers keep their default values, which have no
+    effect.
 
     Parameters
     ----------
@@ -41,17 +42,18 @@ class Numbers(NamedTuple):
     nesterov : float
         1 if Nesterov's momentum is used.
     corrected : float
-        1 if means are corrected for their start at zero.
+        1 if running means are corrected for the fact that they start at zero.
     summed : float
-        1 if moments are sums instead of means.
+        1 if moments are sums instead of running means.
     first_mix : float
-        The weight of the mean of gradients in Lion's direction.
+        The weight of the running mean of gradients in the direction of Lion.
     batch : float
-        The number of samples per step; 0 for all.
+        The number of samples per step; 0 if each step uses all samples.
     blocks : float
-        The number of parts of W's rows that move by themselves.
+        The number of parts of W's rows, each of which moves by itself.
     damping, relative : float
-        The damping of the natural gradient; 1 if it is relative to the trace.
+        The damping of the natural gradient, and 1 if this damping is relative to the
+        trace of the Fisher matrix.
     log_radius, log_growth, every : float
         The settings of progressive rescaling: the logarithms of radius and growth, and
         the number of steps in a phase.

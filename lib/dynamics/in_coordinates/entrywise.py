@@ -1,10 +1,11 @@
-"""Directions computed entry by entry: steepest descent in l_p norms, Adam and similar.
+"""Directions computed entry by entry: steepest descent in l_p norms, Adam and the like.
 
-Arrays are flat. Each stands for e^log times a mantissa, so that moments of e^-30000
-keep their digits. Entries smaller than e^-700 times the largest are lost. A log of -inf
-stands for an array of zeros. Every direction fills D from the mantissa G and its log
+All arrays are flat. An array is stored as a mantissa and a log, and represents e^log
+times the mantissa, so that moments of size e^-30000 keep their digits. Entries smaller
+than e^-700 times the largest entry are lost. A log of -inf represents an array of
+zeros. Each function that computes a direction fills D from the mantissa G and its log
 `top`. It returns the log of the factor by which D has to be multiplied, or -inf if
-nothing moves. An entry with 0/0 does not move.
+nothing moves. An entry of the form 0/0 does not move.
 """
 
 import math
@@ -21,7 +22,7 @@ SMALL = 1e-60  # a mantissa is rescaled once its largest entry is below this
 
 @numba.njit
 def log(value):
-    """Return log value, or -inf unless the value is above zero."""
+    """Return log(value) if the value is positive, and -inf otherwise."""
     if value > 0.0:
         return math.log(value)
     return -math.inf
@@ -57,9 +58,9 @@ def largest(x):
 
 @numba.njit
 def copy(x, out):
-    """Copy x into the first entries of `out` along each axis, of which `out` may have
-    more. With `out[:] = x` numba would also compile error messages, which took a tenth
-    of the whole compilation time.
+    """Copy x into the first entries of `out` along each axis; `out` may be larger than
+    x. For `out[:] = x` numba would also compile error messages, which took a tenth of
+    the whole compilation time.
     """
     for place, value in np.ndenumerate(x):
         out[place] = value
@@ -74,10 +75,10 @@ def divide(x, size, out):
 
 @numba.njit(fastmath=REORDER)
 def mix(x, x_log, a, y, y_log, b, squared=False):
-    """Replace x by a x + b y, or by a x + b y^2 if `squared`; return the new log.
+    """Replace x by a x + b y, or by a x + b y^2 if `squared`, and return the new log.
 
-    x and y (m,) are mantissas; a and b are zero or above. x_log is the log of x, and
-    y_log is that of y, or that of y^2 if `squared`. x is changed in place. If it
+    x and y (m,) are mantissas; a and b are at least zero. x_log is the log of x. y_log
+    is the log of y or, if `squared`, the log of y^2. x is changed in place. If x
     becomes zero, the new log is -inf.
     """
     old = log_product(x_log, log(a))
@@ -117,10 +118,10 @@ def sign(G, D):
 
 @numba.njit(fastmath=REORDER)
 def steepest(G, top, p, work, D):
-    """Fill D (m,) with the D of ||D||_p <= 1 that has the largest <G, D>.
+    """Fill D (m,) with the maximiser of <G, D> over all D with ||D||_p <= 1.
 
-    p is in [1, inf], and `work` (2, m) is work space. Returns the log of this largest
-    value, which is the norm ||e^top G||_q. If it is zero, D is zero.
+    p is in [1, inf], and `work` (2, m) is work space. Returns the log of the maximum
+    for the gradient e^top G, which is ||e^top G||_q. If this norm is zero, D is zero.
     """
     size = largest(G)
     if size == 0.0 or top == -math.inf:
@@ -157,10 +158,11 @@ def steepest(G, top, p, work, D):
 
 @numba.njit(fastmath=REORDER)
 def pull(G, top, p, normalised, work, D):
-    """Fill D (m,) with mirror descent's direction: G, or G / ||G||_q if `normalised`.
+    """Fill D (m,) with the direction of mirror descent: G, or G / ||G||_q if
+    `normalised`.
 
-    1 < p < inf, and `work` (2, m) is work space. Returns the log of the factor that D
-    lacks. If G is zero, D is zero and this log is -inf.
+    Here 1 < p < inf, and `work` (2, m) is work space. Returns the log of the factor by
+    which D has to be multiplied. If G is zero, D is zero and this log is -inf.
     """
     size = largest(G)
     if size == 0.0 or top == -math.inf:
@@ -178,7 +180,7 @@ def pull(G, top, p, normalised, work, D):
 def signed_power(x, exponent, work, out):
     """Fill `out` (m,) with sgn(x) |x|^exponent; return the log of its largest entry.
 
-    The exponent is above zero, and `work` (2, m) is work space. If this log exceeds
+    The exponent is positive, and `work` (2, m) is work space. If the log exceeds
     LOG_LONGEST, `out` is not filled.
     """
     top = exponentials.power(x, exponent, work[0], work[1])
@@ -192,8 +194,8 @@ def signed_power(x, exponent, work, out):
 def sign_momentum(rule, G, top, m, logs, D):
     """Fill D (m,) for Signum and Lion: D = sgn(a m + (1 - a) G) with a = `first_mix`.
 
-    m (m,) is updated in place with the factor `momentum`, and has its log in logs[0].
-    Returns 0, or -inf if D is zero.
+    The running mean m (m,) is updated in place with the factor `momentum`; its log is
+    logs[0]. Returns 0, or -inf if D is zero.
     """
     copy(m, D)
     log_mixed = mix(D, logs[0], rule.first_mix, G, top, 1.0 - rule.first_mix)
@@ -206,10 +208,11 @@ def sign_momentum(rule, G, top, m, logs, D):
 
 @numba.njit(fastmath=REORDER)
 def quotient(m, m_log, v, v_log, epsilon, D):
-    """Fill D (m,) with m / (sqrt(v) + epsilon); return the log of the factor it lacks.
+    """Fill D (m,) with m / (sqrt(v) + epsilon) up to a factor; return its log.
 
-    m and v >= 0, both (m,), are mantissas with the logs m_log and v_log. Entries with v
-    = epsilon = 0 become 0. If all entries do, or m is zero, the log is -inf.
+    m and v >= 0, each of shape (m,), are mantissas with the logs m_log and v_log.
+    Entries with v = epsilon = 0 become 0. If all entries become 0 in this way, or if m
+    is zero, the returned log is -inf.
     """
     root_log = 0.5 * v_log
     epsilon_log = log(epsilon)
@@ -235,8 +238,8 @@ def quotient(m, m_log, v, v_log, epsilon, D):
 def correction(beta, t):
     """Return log(1 - beta^{t+1}), for beta in [0, 1).
 
-    Subtract it from the log of a mean with the factor beta after step t = 0, 1, ...,
-    because the mean started at zero.
+    Subtract it from the log of a running mean with the factor beta after step t = 0, 1,
+    ..., to correct for the fact that the mean started at zero.
     """
     if beta > 0.0:
         return math.log(-math.expm1((t + 1.0) * math.log(beta)))
@@ -245,10 +248,11 @@ def correction(beta, t):
 
 @numba.njit
 def adaptive(rule, t, G, top, m, v, logs, D):
-    """Fill D for Adam, RMSprop and AdaGrad; return the log of the factor that it lacks.
+    """Fill D for Adam, RMSprop and AdaGrad, up to a factor; return the log of this
+    factor.
 
-    G, m, v and D are (m,). The moments m and v, whose logs are in `logs` (2,), are
-    updated in place by one gradient.
+    G, m, v and D have the shape (m,). The moments m and v, whose logs are in `logs`
+    (2,), are updated in place with this gradient.
     """
     beta = rule.momentum
     memory = rule.memory

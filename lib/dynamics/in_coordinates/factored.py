@@ -1,4 +1,4 @@
-"""Train keys K and queries Q in place of W = K Q^T, by rules that see coordinates."""
+"""Train keys K and queries Q instead of W = K Q^T, by rules that see coordinates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,8 +32,8 @@ def small_start(
     m : int
         The number of columns of K and Q.
     size : float, optional
-        The standard deviation of the entries, times sqrt(m). An entry of K Q^T then has
-        the standard deviation size^2 / sqrt(m).
+        sqrt(m) times the standard deviation of an entry of K or Q. An entry of K Q^T
+        then has the standard deviation size^2 / sqrt(m).
 
     Returns
     -------
@@ -45,8 +45,8 @@ def small_start(
     Raises
     ------
     ValueError
-        If m < 1, if the number of seeds is not the number of runs, or if a seed is no
-        whole number.
+        If m < 1, if the number of seeds is not the number of runs, or if a seed is not
+        a whole number.
     """
     runs, _, _, d = tokens.shape
     if m < 1 or len(seeds) != runs:
@@ -67,38 +67,38 @@ def train(
     record: Sequence[int],
     loss: str = "exponential",
 ) -> dict[Any, History]:
-    """Minimise paper A's loss over (K, Q) with a fixed head; a rule moves each factor.
+    """Minimise paper A's loss over (K, Q) with a fixed head; a rule moves both factors.
 
     Parameters
     ----------
     tokens : TokenSet
         The data sets.
     rules : mapping of str to InCoordinates
-        Plain rules without matrix moments: `SteepestDescent`, `SignDescent`, `Adam`,
+        Rules without matrix moments: `SteepestDescent`, `SignDescent`, `Adam`,
         `RMSprop`, `AdaGrad`, `Signum`, `Lion`, and `Muon` without momentum.
     K : ndarray (runs, d, m)
         The keys at the start.
     Q : ndarray (runs, d_z, m)
         The queries at the start.
     record : sequence of int
-        The iterations to record, ascending; training ends at the last.
+        The iterations to record, ascending. Training ends at the last one.
     loss : str
         "exponential" or "logistic".
 
     Returns
     -------
     dict of str to History
-        The histories, whose `path` contains K and Q, without targets. Norms and
-        gradients in them are those of W. A run also ends as "stalled" if neither factor
-        moves, for example from K = Q = 0.
+        The histories by rule. The `path` of a history contains K and Q, and there are
+        no targets. All norms and gradients in it refer to W = K Q^T. A run also ends as
+        "stalled" if neither factor moves, for example if it starts from K = Q = 0.
 
     Raises
     ------
     ValueError
-        If the loss is another one; if K or Q has the wrong shape or is not finite; if
-        `record` is not as in `dynamics.train`; if a rule has momentum of polar factors,
-        matrix moments, batches, blocks, a radius, weight decay, or the signs of polar
-        factors.
+        If the loss is neither of these two; if K or Q has the wrong shape or is not
+        finite; if `record` is not as in `dynamics.train`; if a rule is spectral with
+        momentum, or has matrix moments, batches, blocks, a radius or weight decay, or
+        takes the signs of a polar factor.
     """
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape
@@ -139,7 +139,7 @@ def _is_plain(numbers: codes.Numbers) -> bool:
 def _of_factors(
     tokens: TokenSet, times: np.ndarray, raw: dict[str, np.ndarray], loss: str
 ) -> History:
-    """Return the History that follows from what `_train_rule` returned."""
+    """Compute the History from the records that `_train_rule` returned."""
     u = np.repeat(tokens.u[:, None], len(times), 1)
     records = {
         "path": Factors(K=raw["K"], Q=raw["Q"], u=u),
@@ -165,11 +165,11 @@ def _train_rule(
     K: np.ndarray,
     Q: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Train every run with one rule; return its records by name.
+    """Train every run with one rule, and return the records by name.
 
     These are K (runs, k, d, m), Q (runs, k, d_z, m), logs (runs, k) with log(L - L*),
-    and status and ended (runs,). From a run's first record that is not finite, its
-    records are NaN.
+    and status and ended (runs,). The first record of a run that is not finite, and all
+    later records of this run, are set to NaN.
     """
     raw = unwritten(
         status.COMPLETED,
@@ -179,7 +179,7 @@ def _train_rule(
         logs=(len(times),),
     )
     n = len(problems[0].z)
-    # The loop moves the factors in place: each run gets its own copies.
+    # The loop moves the factors in place, so that each run gets copies of its own.
     ends = threads.call_each(
         loop.run_factors,
         [

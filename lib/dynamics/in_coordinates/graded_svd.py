@@ -1,16 +1,17 @@
-"""Singular values of a graded sum, each to full relative accuracy, and directions.
+"""Singular values of a graded sum, each to full relative accuracy, and steps from them.
 
-The polar factor gives a singular value of e^-1000 the same weight as one of 1. So we
-need even the smallest singular values to full relative accuracy. Order the samples by
-their scales. Then G = C diag(e^s) Q^T, where Q is orthonormal and the columns of C have
-similar sizes: a smaller sample only adds to columns that larger samples began. A QR
-factorisation C = Q' R leaves the triangular matrix R diag(e^s). It splits into blocks
-wherever two scales lie APART. Within a block, the one-sided Jacobi method finds every
-singular value to full relative accuracy (Demmel and Veselic, 1992). A direction is U
-f(S) V^T, where G = U S V^T.
+The polar factor gives a singular value of e^-1000 the same weight as a singular value
+of 1. So we need even the smallest singular values to full relative accuracy. Order the
+samples by their scales, the largest first. Then G = C diag(e^s) Q^T, where Q has
+orthonormal columns and the columns of C have similar sizes, because a sample with a
+smaller scale only adds to columns that samples with larger scales began. A QR
+factorisation C = Q' R leaves the triangular matrix R diag(e^s). This matrix splits into
+blocks wherever two consecutive scales differ by more than APART. Within a block, the
+one-sided Jacobi method finds every singular value to full relative accuracy (Demmel and
+Veselic, 1992). The direction of a step is U f(S) V^T, where G = U S V^T.
 
-A large G whose singular values lie within a factor of EVEN needs none of this: LAPACK
-is several times faster there, and loses at most four of sixteen digits.
+None of this is needed for a large G whose singular values lie within a factor of EVEN.
+For such a G, LAPACK is several times faster, and loses at most four of sixteen digits.
 """
 
 import math
@@ -22,24 +23,25 @@ import numpy as np
 from lib.dynamics.in_coordinates import codes
 from lib.dynamics.in_coordinates.entrywise import divide, dot, largest, log
 
-# If a vector's part orthogonal to others is this small, relative to the length of the
-# vector, it counts as zero.
+# The part of a vector that is orthogonal to other vectors counts as zero if its length,
+# divided by the length of the vector, is at most this.
 DEPENDENT = 1e-10
 APART = 37.0  # e^-37 is below rounding
 WIDEST = 300.0  # largest spread of a block's scales, so that squares stay floats
 VANISHED = 1e-13
-EVEN = 1e4  # largest over smallest singular value
-LARGE = 32  # smaller side from which on LAPACK is faster than Jacobi's method
+EVEN = 1e4  # largest singular value divided by the smallest
+LARGE = 32  # if no side is smaller than this, LAPACK is faster than Jacobi's method
 ORTHOGONAL = 1e-15  # below this cosine, Jacobi's method leaves two columns alone
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan (2024)
 
 
 class Space(NamedTuple):
-    """Work space for n samples, with e = d_z and r = min(n, d_z). In the words of the
-    module: of_z is Q^T, and from_z contains the coordinates of the z_i in this basis.
-    C is C^T, one column of C per row, and `scale` holds s. of_c is Q'^T, and R is R^T,
-    one column of R per row. block, V and sigma are the vectors, the rotations and the
-    norms in Jacobi's method. `image` is room for one vector.
+    """Work space for n samples, with e = d_z and r = min(n, d_z). In terms of the
+    matrices of the module's docstring, of_z is Q^T, and from_z contains the coordinates
+    of the z_i in this basis. The field C is the transpose of the matrix C, so that each
+    of its rows is a column of the matrix, and `scale` is s. of_c is Q'^T, and the field
+    R is the transpose of the matrix R. block, V and sigma are the vectors, the
+    rotations and the norms of Jacobi's method. `image` is work space for one vector.
     """
 
     of_z: Annotated[np.ndarray, "r e"]
@@ -58,11 +60,13 @@ class Space(NamedTuple):
 def expand(vector, basis, rank, coefficients):
     """Fill `coefficients`, unless it is empty, with the coordinates of `vector` (e,) in
     the orthonormal rows of `basis` (r, e), of which the first `rank` are filled. If the
-    vector leaves their span by more than DEPENDENT times its length, and r > rank,
-    first fill one more row. Returns the new rank. `vector` may be overwritten.
+    part of the vector outside their span is longer than DEPENDENT times the vector, and
+    r > rank, first fill one more row. Returns the new rank. `vector` may be
+    overwritten.
     """
     coefficients[:] = 0.0
-    # A full basis spans the vector: its products with the rows are all that is needed.
+    # A full basis spans the vector, so that its inner products with the rows are its
+    # coordinates.
     if rank == len(basis) == vector.size:
         for r in range(min(rank, coefficients.size)):
             coefficients[r] = dot(basis[r], vector)
@@ -87,8 +91,8 @@ def expand(vector, basis, rank, coefficients):
 
 @numba.njit
 def descending(values):
-    """Return the indices that sort `values` (k,) from large to small; equal values stay
-    in their order. No value may be NaN.
+    """Return the indices that sort `values` (k,) from largest to smallest; ties keep
+    their order. No value may be NaN.
     """
     order = np.arange(values.size)
     for k in range(1, values.size):
@@ -104,8 +108,9 @@ def descending(values):
 def _factorise(graded, z, s):
     """Fill the fields of s from of_z to R, for the graded sum with the rows z (n, e).
     Column c of C belongs to row c of of_z, and has the factor e^{scale_c}. Returns the
-    indices (count,) of the columns that are not zero, by scale from large to small, and
-    the ints `made`: entry k is how many rows of of_c the first k of these columns need.
+    indices (count,) of the columns that are not zero, by scale from largest to
+    smallest, and the integers `made`, whose entry k is the number of rows of of_c that
+    the first k of these columns need.
     """
     n = graded.logs.size
     rank = 0
@@ -162,9 +167,10 @@ def rotate(x, y, cosine, sine):
 @numba.njit
 def jacobi(A, V, count, width):
     """Rotate the rows of A (count, width) in place until they are orthogonal, in 60
-    sweeps at most. V (count, count) is filled with the rotations: A = V A_0, where A_0
-    is A before. A row that keeps less than VANISHED of its length becomes zero. Both
-    arrays may be larger; their other entries are not used.
+    sweeps at most. V (count, count) is filled with the product of the rotations: A = V
+    A_0, where A_0 is A before the call. A row whose length falls below VANISHED times
+    its initial length becomes zero. A and V may be larger than these shapes; their
+    other entries are not used.
     """
     length = np.zeros(count)
     for c in range(count):
@@ -205,9 +211,10 @@ def jacobi(A, V, count, width):
 @numba.njit(inline="always")
 def _decompose(s, scale, made, first, last):
     """Decompose the block of the columns from `first` up to `last`, without its factor
-    e^{scale_first}. Its singular values go to s.sigma, unsorted. The rows of s.block
-    become the left singular vectors times these values, and the rows of s.V the right
-    ones. Returns the largest value. `scale` and `made` are indexed like the columns.
+    e^{scale_first}. Its singular values are written to s.sigma, unsorted. The rows of
+    s.block become the left singular vectors times these values, and the rows of s.V
+    become the right singular vectors. Returns the largest singular value. `scale` and
+    `made` are indexed like the columns.
     """
     before = made[first]
     count = last - first
@@ -226,7 +233,8 @@ def _decompose(s, scale, made, first, last):
         s.sigma[l] = math.sqrt(total)
         top = max(top, s.sigma[l])
         positive += s.sigma[l] > 0.0
-    # More positive values than the rank allows: the smallest are rounding errors.
+    # If more values are positive than the rank allows, the smallest ones are rounding
+    # errors.
     for _ in range(positive - width):
         smallest = -1
         for l in range(count):
@@ -254,8 +262,9 @@ def _weight(rule, sigma, norm):
 def direction(rule, graded, z, s, D):
     """Fill D (d, d_z) with U f(S) V^T for the graded sum G with the rows z (n, d_z).
     For codes.LEADING, f is 1 for one of the largest singular values and 0 for all
-    others. Returns the log of the dual norm of G: of the largest singular value for
-    codes.LEADING, or else of their sum. If G is zero, D is zero and the log is -inf.
+    others. Returns the log of the dual norm of G, which is the largest singular value
+    for codes.LEADING and the sum of all singular values otherwise. If G is zero, D is
+    zero and the log is -inf.
     """
     if min(D.shape) >= LARGE:
         value = _even(rule, graded, z, D)
@@ -266,8 +275,8 @@ def direction(rule, graded, z, s, D):
 
 @numba.njit
 def _even(rule, graded, z, D):
-    """Do what `direction` does, with LAPACK. If the singular values of G differ too much
-    for it, or if G is zero, return -inf and leave D as it is.
+    """Do what `direction` does, with LAPACK. If the singular values of G differ too
+    much for LAPACK, or if G is zero, return -inf and leave D as it is.
     """
     logs = graded.logs
     top = logs.max()
@@ -329,7 +338,7 @@ def _uneven(rule, graded, z, s, D):
 
 @numba.njit
 def _keep_largest(sigma, top):
-    """Set all entries of `sigma` (count,) to zero, but the first that equals `top`."""
+    """Set `sigma` (count,) to zero, except for the first entry that equals `top`."""
     taken = False
     for l in range(sigma.size):
         if taken or sigma[l] != top:
@@ -340,8 +349,9 @@ def _keep_largest(sigma, top):
 @numba.njit(inline="always")
 def _add(s, columns, rows, D):
     """Add a block's part to D (d, d_z), the sum over l of s.sigma_l times the outer
-    product of row l of s.block and row l of s.V. The entries of the first are
-    coordinates in `rows` (width, d), those of the second in s.of_z[columns].
+    product of row l of s.block and row l of s.V. The entries of the rows of s.block are
+    coordinates in the basis `rows` (width, d), and those of the rows of s.V are
+    coordinates in the basis s.of_z[columns].
     """
     count = columns.size
     along = np.empty(count)

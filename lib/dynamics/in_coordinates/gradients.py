@@ -1,8 +1,8 @@
 """The gradient of one run as a graded sum, -grad L = sum_i e^{s_i} b_i z_i^T, compiled.
 
 The largest absolute value of an entry of b_i (d,) is 1, and s_i is the log of the
-factor that was divided out. So the part of a sample with a small gradient does not
-underflow beside that of a sample with a large one.
+factor that was divided out. So the term of a sample with a small gradient does not
+underflow beside the term of a sample with a large one.
 """
 
 import math
@@ -19,19 +19,20 @@ from lib.dynamics.in_coordinates.entrywise import REORDER
 class Problem(NamedTuple):
     """The data of one run: delta (n, T-1, d) with rows x_opt - x_t, z (n, d_z), scores
     (T, n) with the opt token first, and hidden (n, T-1), which is True for pairs with a
-    masked token. hidden is (n, 0) if no token is masked.
+    masked token. If no token is masked, hidden has the shape (n, 0).
     """
 
     delta: np.ndarray
     z: np.ndarray
     scores: np.ndarray
     hidden: np.ndarray
-    logistic: bool  # whether the loss is the logistic one; else it is the exponential
+    logistic: bool  # whether the loss is the logistic loss, not the exponential one
 
 
 def zeros(kind: Any, **sizes: int) -> Any:
-    """Return a NamedTuple of the type `kind`, with arrays of zeros. Their shapes are
-    annotated as letters, each of which stands for a size. Arrays named `logs` are -inf.
+    """Return a NamedTuple of the type `kind`, filled with arrays of zeros. The
+    annotation of a field gives the shape of its array as letters, each of which stands
+    for one of the `sizes`. Arrays named `logs` are filled with -inf.
     """
 
     def made(name, hint):
@@ -47,7 +48,7 @@ def zeros(kind: Any, **sizes: int) -> Any:
 
 
 class Graded(NamedTuple):
-    """The graded sum of e^{logs_i} b_i z_i^T; a part that is zero has the log -inf."""
+    """The graded sum of e^{logs_i} b_i z_i^T; a term that is zero has the log -inf."""
 
     b: Annotated[np.ndarray, "n d"]
     logs: Annotated[np.ndarray, "n"]
@@ -81,8 +82,8 @@ def margins(problem, W, image, out):
 @numba.njit(fastmath=REORDER)
 def pulls(problem, c, scales, out):
     """Fill `out`, a Graded, with the negative gradient of the mean loss. Column i of c
-    (T-1, lanes), times e^scales_i, has the coefficients of sample i in the negative
-    gradient of its own loss.
+    (T-1, lanes), times e^scales_i, contains the coefficients of the delta_{i,t} in the
+    negative gradient of the loss of sample i.
     """
     delta = problem.delta
     n, S, d = delta.shape
@@ -98,8 +99,8 @@ def pulls(problem, c, scales, out):
 
 @numba.njit
 def unit(graded):
-    """Divide each b_i by its largest absolute value, and add the log of this to logs_i,
-    in place. A part that is zero gets the log -inf.
+    """Divide each b_i by its largest absolute value, and add the log of this value to
+    logs_i, in place. A term that is zero gets the log -inf.
     """
     for i in range(len(graded.b)):
         largest = entrywise.largest(graded.b[i])
@@ -113,8 +114,8 @@ def unit(graded):
 
 @numba.njit
 def keep(graded, first, size):
-    """Keep only the `size` samples from `first` on, and rescale the mean over n samples
-    to the mean over these, in place.
+    """Keep only the `size` samples from `first` on, and turn the mean over n samples
+    into the mean over these samples, in place.
     """
     n = graded.logs.size
     more = math.log(n / size)
@@ -129,7 +130,7 @@ def keep(graded, first, size):
 @numba.njit
 def reduce(anchor, graded, first, size):
     """Replace `graded` by anchor + (n / size) (graded - anchor), in place. The
-    difference is only taken on the `size` samples from `first` on.
+    difference is taken only over the `size` samples from `first` on.
     """
     n = graded.logs.size
     more = n / size
@@ -160,9 +161,9 @@ def reduce(anchor, graded, first, size):
 def mix(into, alpha, other, beta, graded):
     """Fill `into` with alpha other + beta graded, sample by sample.
 
-    All three are Graded, with parts b (n, d) and their logs (n,); `into` may be the
-    same object as `other`. The scalars alpha and beta are zero or above. The result is
-    scaled as by `unit`.
+    `into`, `other` and `graded` are Graded, with terms b (n, d) and their logs (n,);
+    `into` may be the same object as `other`. The scalars alpha and beta are at least
+    zero. The result is scaled as `unit` does.
     """
     log_alpha = entrywise.log(alpha)
     log_beta = entrywise.log(beta)
@@ -180,8 +181,8 @@ def mix(into, alpha, other, beta, graded):
 
 @numba.njit(fastmath=REORDER)
 def dense(graded, z, out):
-    """Fill `out` (d, d_z) with the graded sum divided by e^top, where top is its largest
-    log; return top. If the sum is zero, top is -inf and `out` is zero.
+    """Fill `out` (d, d_z) with the graded sum divided by e^top, and return top, the
+    largest of its logs. If the sum is zero, top is -inf and `out` is zero.
     """
     out[:] = 0.0
     largest = graded.logs.max()

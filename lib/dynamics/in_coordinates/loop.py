@@ -1,4 +1,4 @@
-"""The compiled loops: one trains W by any rule, one trains K and Q by plain rules."""
+"""The compiled loops: one trains W by any rule, one trains K and Q by simple rules."""
 
 import math
 from typing import Annotated, NamedTuple
@@ -19,21 +19,21 @@ from lib.dynamics.in_coordinates import (
 from lib.dynamics.in_coordinates.entrywise import copy
 from lib.dynamics.in_coordinates.gradients import Graded
 
-# If a function takes a whole State or Part, each call counts references to all its
-# arrays, which costs as much as a step. So functions that every step calls are inlined,
-# or take only the arrays they need. Other functions with one caller are inlined too,
-# unless few rules need them, because numba optimises a function by itself and again in
-# each caller. We write loops in place of numpy's argsort, outer, where and argmax, and
-# in place of array assignments: numba would need longer to compile these than all the
-# rules.
+# If a function takes a whole State or Part, each call counts references to all arrays
+# in it, which costs as much as a step. So functions that are called at every step are
+# inlined, or take only the arrays that they need. Other functions with a single caller
+# are inlined, too, unless only few rules need them, because numba optimises a function
+# once by itself and once more in each caller. We write loops instead of numpy's
+# argsort, outer, where and argmax, and instead of array assignments: numba would need
+# more time to compile these than to compile all the rules.
 
 
 class _Part(NamedTuple):
-    """A matrix (d, e) that moves as one: W or a block of its rows, with e = d_z, or a
-    factor K or Q of W, with e columns.
-    `graded` is its negative gradient as a graded sum, G the mantissa of the sum, and D
-    the direction. `first` and `second` are the moments, with their `logs`; in mirror
-    descent `first` is the mirror image of W. `work` and `svd` are work space.
+    """A matrix (d, e) that moves as a whole: W or a block of its rows, with e = d_z, or
+    a factor K or Q of W, with e columns. `graded` is its negative gradient as a graded
+    sum, G the mantissa of the sum, and D the direction. `first` and `second` are the
+    moments, with their `logs`; in mirror descent `first` is the mirror image of W.
+    `work` and `svd` are work space.
     """
 
     G: Annotated[np.ndarray, "d e"]
@@ -48,9 +48,10 @@ class _Part(NamedTuple):
 
 class _State(NamedTuple):
     """The state of an optimiser in one run, and its work space. `whole` is for W, and
-    `block` for one block of its rows at a time. `momentum` is the mean of gradients for
-    spectral rules and rules with blocks, `looked` is Nesterov's look ahead, and
-    `anchor` is the gradient at the anchor of variance reduction.
+    `block` for one block of its rows at a time. `momentum` is the running mean of
+    gradients for spectral rules and rules with blocks, `looked` is Nesterov's
+    look-ahead gradient, and `anchor` is the gradient at the anchor of variance
+    reduction.
     """
 
     whole: _Part
@@ -62,15 +63,15 @@ class _State(NamedTuple):
 
 
 def part(n: int, d: int, e: int) -> _Part:
-    """Return a Part for n samples and a matrix (d, e). Its logs are -inf, all else is
-    zero.
+    """Return a Part for n samples and a matrix (d, e). Its logs are -inf, and all other
+    entries are zero.
     """
     r = min(n, e)
     return gradients.zeros(_Part, n=n, d=d, e=e, r=r, m=d * e, two=2)
 
 
 def state(rule: codes.Numbers, n: int, d: int, e: int) -> _State:
-    """Return a State for n samples and W (d, e). Its logs are -inf, all else is 0."""
+    """Return a State for n samples and W (d, e), of zeros except for logs of -inf."""
     block = part(n, d // int(rule.blocks), e)
     momentum, looked, anchor = (gradients.zeros(Graded, n=n, d=d) for _ in range(3))
     sides = gradients.zeros(preconditioners.Sides, d=d, e=e, two=2)
@@ -102,9 +103,9 @@ def _seen(rule, s):
 
 @numba.njit(inline="always")
 def _by_blocks(rule, graded, z, s, D):
-    """Fill D (d, d_z) one block of rows at a time; each block has its own logs. Returns
-    the log of the dual norm of the whole gradient, the sum over the blocks. `s` is the
-    work space for one block.
+    """Fill D (d, d_z) one block of rows at a time. Each block has logs of its own.
+    Returns the log of the dual norm of the whole gradient, which is the sum of the dual
+    norms of the blocks. `s` is the work space for one block.
     """
     height = len(s.D)
     value = -math.inf
@@ -126,7 +127,7 @@ def _by_blocks(rule, graded, z, s, D):
 @numba.njit(inline="always")
 def _plain(rule, t, top, s):
     """Fill s.D from s.G, whose log is `top`, by an entrywise rule at step t. Returns
-    the log of the factor that s.D lacks, or -inf if nothing moves.
+    the log of the factor by which s.D has to be multiplied, or -inf if nothing moves.
     """
     G = s.G.ravel()
     D = s.D.ravel()
@@ -143,9 +144,9 @@ def _plain(rule, t, top, s):
 @numba.njit(inline="always")
 def _direction(rule, t, z, answers, basis, S, s):
     """Fill s.whole.D by the rule at step t, from the graded sum s.whole.graded. Returns
-    the log of the factor that D lacks, or -inf if nothing moves. The natural gradient
-    also needs the answers f_i (n,); AdaGrad with the full matrix needs `basis` (r, d
-    d_z) and its sum S (r, r).
+    the log of the factor by which D has to be multiplied, or -inf if nothing moves. The
+    natural gradient also needs the answers f_i (n,). AdaGrad with the full matrix also
+    needs `basis` (r, d d_z) and the sum S (r, r).
     """
     w = s.whole
     kind = rule.kind
@@ -178,8 +179,8 @@ def _direction(rule, t, z, answers, basis, S, s):
 
 @numba.njit(inline="always")
 def _batch(rule, t, graded, anchor):
-    """Restrict `graded` to the batch of step t, or, with variance reduction, replace it
-    by the anchor's gradient with the batch's correction.
+    """Restrict `graded` to the batch of step t. With variance reduction, replace it by
+    the gradient at the anchor plus the correction from this batch.
     """
     size = int(rule.batch)
     if size > 0:
@@ -195,12 +196,13 @@ def _batch(rule, t, graded, anchor):
 
 @numba.njit(inline="always")
 def _move(rule, t, shrink, length, D, image, work, W):
-    """Move W, flat, to shrink W + length D, in place; for mirror descent, move its
-    `image` in this way. Returns the log of the largest absolute value in W, or of the
-    norm of W if the rule has a radius. It can be NaN, or miss an entry that is NaN; the
-    records of such a run end at the first that is not finite.
+    """Move W, flat, to shrink W + length D, in place. For mirror descent, move the
+    mirror `image` of W in this way instead. Returns the log of the largest absolute
+    value in W or, if the rule has a radius, the log of the norm of W. This log can be
+    NaN, and it can overlook an entry that is NaN. The records of such a run end at the
+    first one that is not finite.
     """
-    # Mirror descent moves the mirror image of W, from which W follows.
+    # Mirror descent moves the mirror image of W, and then computes W from it.
     if rule.kind == codes.MIRROR:
         moved = image
     else:
@@ -218,9 +220,9 @@ def _move(rule, t, shrink, length, D, image, work, W):
 @numba.njit
 def _rescale(rule, t, largest, W):
     """Scale W_{t+1}, flat and in place, into the ball of phase k = (t + 1) // every. If
-    iteration t + 1 is the first of a phase k > 0, it is scaled onto the sphere.
+    iteration t + 1 is the first one of a phase k > 0, scale W_{t+1} onto the sphere.
     `largest` is the largest absolute value in W. Returns the log of the norm of W, or
-    inf if radius or factor exceed e^LOG_LONGEST.
+    inf if the radius or the factor of the scaling exceeds e^LOG_LONGEST.
     """
     phase = (t + 1) // int(rule.every)
     log_radius = rule.log_radius + phase * rule.log_growth
@@ -241,7 +243,7 @@ def _rescale(rule, t, largest, W):
 
 @numba.njit(inline="always")
 def _lanes(problem):
-    """Return the softmax's lanes, one per sample, filled with the scores of the head."""
+    """Return lanes for the softmax, one per sample, with the scores of the head."""
     n, S, _ = problem.delta.shape
     lanes = softmax.empty_lanes(S + 1, n)
     copy(problem.scores, lanes.scores)
@@ -262,9 +264,9 @@ def _record(problem, lanes, graded, G, W, path, logs):
 
 @numba.njit(nogil=True, cache=True)
 def run_job(problem, rule, times, W, path, logs, s, signals):
-    """Train W (d, d_z) in place; leave early once `signals` say so. At the
-    iterations `times` (k,) it fills path (k, d, d_z) with W, and logs (k, 2) with
-    log(L - L*) and log ||grad L||. Returns the status and the last iteration. The
+    """Train W (d, d_z) in place, and return early once `signals` say so. At the
+    iterations `times` (k,), the loop fills path (k, d, d_z) with W, and logs (k, 2)
+    with log(L - L*) and log ||grad L||. Returns the status and the last iteration. The
     status is STALLED if the gradient over all samples is zero, and DIVERGED if a step
     or W leaves the range of float64. `s` is the rule's State, which is changed.
     """
@@ -273,7 +275,8 @@ def run_job(problem, rule, times, W, path, logs, s, signals):
     image = np.zeros(d)
     w = s.whole
     answers = lanes.lane[softmax.ANSWER]
-    # Each sample gets a scale of its own, as if it were a run, so that none underflows.
+    # Each sample gets a scale of its own, as if it were a run, so that no sample
+    # underflows.
     scales = np.zeros((2, n))
     basis = preconditioners.span(problem, rule.kind == codes.FULL_ADAGRAD)
     S = np.zeros((len(basis), len(basis)))
@@ -318,7 +321,8 @@ def run_job(problem, rule, times, W, path, logs, s, signals):
 @numba.njit(inline="always")
 def _factor_direction(rule, t, graded, z, s):
     """Fill s.D (d, m), the direction of a factor, from the graded sum with the rows z
-    (n, m). Returns the log of the factor that D lacks, or -inf if nothing moves.
+    (n, m). Returns the log of the factor by which D has to be multiplied, or -inf if
+    nothing moves.
     """
     if rule.kind == codes.SPECTRAL:
         value = graded_svd.direction(rule, graded, z, s.svd, s.D)
@@ -340,12 +344,12 @@ def _move_factor(factor, D, step):
 
 @numba.njit(nogil=True, cache=True)
 def run_factors(problem, rule, times, K, Q, K_path, Q_path, logs, of_K, of_Q, signals):
-    """Train W = K Q^T by moving K and Q in place; leave early once `signals` say so.
-    At the iterations `times` (k,) it fills K_path (k, d, m), Q_path (k, d_z, m),
-    and logs (k,) with log(L - L*). Returns the status and the last iteration. The
-    status is STALLED if neither factor moves, and DIVERGED if a step or a factor
-    leaves the range of float64. `of_K` and `of_Q` are the Parts of the factors, which
-    are changed.
+    """Train W = K Q^T by moving K and Q in place, and return early once `signals` say
+    so. At the iterations `times` (k,), the loop fills K_path (k, d, m), Q_path (k, d_z,
+    m), and logs (k,) with log(L - L*). Returns the status and the last iteration. The
+    status is STALLED if neither factor moves, and DIVERGED if a step or a factor leaves
+    the range of float64. `of_K` and `of_Q` are the Parts of the factors, which are
+    changed.
     """
     n, _, d = problem.delta.shape
     lanes = _lanes(problem)

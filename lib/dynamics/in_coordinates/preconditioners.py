@@ -1,9 +1,9 @@
 """Directions with a matrix in front: natural gradient, Shampoo, SOAP, full-matrix
 AdaGrad.
 
-An eigenvalue or entry below FLOOR times the largest one is rounding error, and is set
-to zero. Otherwise SOAP would divide rounding errors by rounding errors, because a
-gradient is diagonal in its own singular bases.
+An eigenvalue or entry of at most FLOOR times the largest one counts as a rounding
+error, and is set to zero. Otherwise SOAP would divide rounding errors by rounding
+errors, because a gradient is diagonal in its own singular bases.
 """
 
 import math
@@ -17,28 +17,30 @@ from lib.dynamics.in_coordinates import entrywise, graded_svd
 from lib.dynamics.in_coordinates.entrywise import copy, dot
 
 FLOOR = 1e-13
-VANISHED = 1e-13  # a pivot this small, relative to its diagonal entry, counts as zero
+VANISHED = 1e-13  # a pivot of at most this times its diagonal entry counts as zero
 
 
 @numba.njit
 def natural(rule, graded, z, answers, D):
-    """Fill D (d, d_z) with (F + lambda I)^{-1} G; returns the log of the factor that it
-    lacks, or -inf if nothing moves.
+    """Fill D (d, d_z) with (F + lambda I)^{-1} G, up to a factor. Returns the log of
+    this factor, or -inf if nothing moves.
 
     The answer of the model on sample i is f_i = y_i u^T X_i^T softmax(X_i W z_i), with
     gradient j_i = grad f_i. G = sum_i p_i is a sum over samples with n p_i = |l'(f_i)|
     j_i. Under the logistic loss, labels have P(y) = sigma(y f), and their Fisher matrix
-    is the Gauss-Newton matrix (1/n) sum_i l''(f_i) j_i j_i^T. So it is F = sum_i w_i
-    p_i p_i^T with w_i = n l'' / l'^2 = n e^{f_i}, which also holds for the exponential
-    loss. Then D = sum_i y_i e^{-s_i} p_i, where the n unknowns y solve
+    F is the Gauss-Newton matrix (1/n) sum_i l''(f_i) j_i j_i^T. So F = sum_i w_i p_i
+    p_i^T with w_i = n l'' / l'^2 = n e^{f_i}. For the exponential loss, the
+    Gauss-Newton matrix has the same form with the same w_i. Then D = sum_i y_i e^{-s_i}
+    p_i, where the n unknowns y solve
 
         (C + diag(lambda e^{-2 s_i} / w_i)) y = e^{-s} / w,   C_ij = <p_i, p_j> e^{-s_i - s_j},
 
-    The entries of C are of order one, and all differences of scale are on the diagonal.
-    So the matrix loses no digits if it is scaled to a diagonal of ones. `answers` (n,)
-    are the f_i. With batches, n is the number of samples of a batch. If the p_i of a
-    sample lies, up to rounding, in the span of the p_i of larger samples, the sample is
-    left out, because the larger ones decide there.
+    The entries of C are of order one, and all differences of scale are on the diagonal
+    of this matrix. So no digits are lost if the matrix is scaled to a diagonal of ones.
+    `answers` (n,) are the f_i. With batches, n is the number of samples of a batch. A
+    sample is left out if its p_i lies, up to rounding, in the span of the p_i of
+    samples that have a larger sqrt(w_i) e^{s_i}. These larger samples dominate F on
+    their span.
     """
     D[:] = 0.0
     samples, C, weight = _gather(rule, graded, z, answers)
@@ -65,8 +67,9 @@ def natural(rule, graded, z, answers, D):
 
 @numba.njit(inline="always")
 def _gather(rule, graded, z, answers):
-    """Return the indices (m,) of the m samples with a gradient, from large to small by
-    sqrt(w_i) e^{s_i}, and for these samples the matrix C (m, m) and log w (m,).
+    """Return the indices (m,) of the m samples whose gradient is not zero, from largest
+    to smallest sqrt(w_i) e^{s_i}, and for these samples the matrix C (m, m) and log w
+    (m,).
     """
     weight = np.zeros(len(z))
     size = np.zeros(len(z))
@@ -96,8 +99,8 @@ def _gather(rule, graded, z, answers):
 @numba.njit(inline="always")
 def _scale(rule, C, logs, weight):
     """Return -1/2 times the logs of the diagonal (m,), the right-hand side (m,) after
-    scaling to a diagonal of ones, and the log of the factor that it lacks. `logs` (m,)
-    are the s_i and `weight` (m,) the log w_i, in the order of C (m, m).
+    scaling to a diagonal of ones, up to a factor, and the log of this factor. `logs`
+    (m,) are the s_i and `weight` (m,) the log w_i, in the order of C (m, m).
     """
     damping = entrywise.log(rule.damping)
     if rule.relative:
@@ -121,8 +124,8 @@ def _scale(rule, C, logs, weight):
 
 @numba.njit(inline="always")
 def _solve(C, half, right):
-    """Return y (m,), the unknowns after scaling, by Cholesky's method, from C (m, m)
-    and what `_scale` returned. An unknown whose pivot vanishes is 0.
+    """Solve for y (m,), the unknowns after scaling, by Cholesky's method. C is (m, m),
+    and `half` and `right` come from `_scale`. An unknown whose pivot vanishes is 0.
     """
     count = len(C)
     kept = 0
@@ -154,9 +157,10 @@ def _solve(C, half, right):
 
 
 class Sides(NamedTuple):
-    """L is `left`, the sum or decaying mean of G G^T; R is `right`, that of G^T G. Both
-    are mantissas with the `logs`. The other two fields are SOAP's bases, whose columns
-    are the basis vectors.
+    """The matrices L and R of Shampoo, and the bases of SOAP. L is `left`, the sum or
+    running mean of G G^T. R is `right`, the sum or running mean of G^T G. L and R are
+    mantissas, whose logs are in `logs`. The columns of the two bases are the basis
+    vectors.
     """
 
     left: Annotated[np.ndarray, "d d"]
@@ -168,7 +172,7 @@ class Sides(NamedTuple):
 
 @numba.njit
 def product(A, B):
-    """Return A B, with every sum in the order of its terms, so that bits do not vary."""
+    """Return A B; each sum adds its terms in order, so that no bit varies."""
     out = np.zeros((A.shape[0], B.shape[1]))
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
@@ -181,8 +185,8 @@ def product(A, B):
 
 @numba.njit
 def _accumulate(rule, G, top, sides):
-    """Add one more gradient to the sums or means L and R, in place. G (d, d_z) is the
-    mantissa of the gradient, and `top` its log.
+    """Add one more gradient to the sums or running means L and R, in place. G (d, d_z)
+    is the mantissa of the gradient, and `top` is its log.
     """
     if rule.summed:
         a = 1.0
@@ -200,7 +204,7 @@ def _accumulate(rule, G, top, sides):
 @numba.njit
 def _eigen(A):
     """Return the eigenvectors (m, m) of a symmetric A >= 0 (m, m), as columns, and the
-    eigenvalues (m,), both from large to small.
+    eigenvalues (m,), both in order from the largest eigenvalue to the smallest.
     """
     m = len(A)
     work = A.copy()
@@ -232,8 +236,8 @@ def _power(A, B, exponent):
 @numba.njit
 def shampoo(rule, G, top, sides, D):
     """Fill D (d, d_z) with L^{-1/4} G R^{-1/4}, after adding G to L and R. Returns the
-    log of the factor that D lacks. If G is zero, D is zero, L and R stay as they are,
-    and the log is -inf.
+    log of the factor by which D has to be multiplied. If G is zero, D is zero, L and R
+    stay as they are, and the log is -inf.
     """
     if top == -math.inf:
         D[:] = 0.0
@@ -246,8 +250,8 @@ def shampoo(rule, G, top, sides, D):
 
 @numba.njit
 def _follow(A, Q):
-    """Replace Q (m, m) by the orthonormal factor of A Q. If A Q has a lower rank, old
-    columns of Q and then coordinate axes complete it.
+    """Replace Q (m, m) by the orthonormal factor of A Q. If the rank of A Q is below m,
+    this factor is completed by old columns of Q, and then by coordinate axes.
     """
     m = len(A)
     rank = 0
@@ -270,8 +274,8 @@ def _follow(A, Q):
 
 @numba.njit
 def _begin(A, Q):
-    """Fill Q (m, m) with the eigenvectors of A, from large to small. Outside the range
-    of A, coordinate axes complete it.
+    """Fill Q (m, m) with the eigenvectors of A, from the largest eigenvalue to the
+    smallest. Outside the range of A, coordinate axes complete Q.
     """
     vectors, values = _eigen(A)
     for j in range(len(A)):
@@ -282,8 +286,8 @@ def _begin(A, Q):
 
 @numba.njit
 def _turned(M, sides):
-    """Return Q_L^T M Q_R, flat, for M (d, d_z). Entries of at most FLOOR times the
-    largest one, both as absolute values, become 0.
+    """Return Q_L^T M Q_R, flat, for M (d, d_z). Entries whose absolute value is at most
+    FLOOR times the largest absolute value become 0.
     """
     turned = product(product(sides.left_basis.T, M), sides.right_basis).ravel()
     least = FLOOR * entrywise.largest(turned)
@@ -296,10 +300,10 @@ def _turned(M, sides):
 @numba.njit
 def soap(rule, t, G, top, sides, m, v, logs, D):
     """Fill D (d, d_z) by Adam in the bases from before this step, then update L, R and
-    the bases. At the first step the bases are those of G. m, the mean of G, and v, the
-    mean of squares in the bases, are flat and updated in place. Returns the log of the
-    factor that D lacks. If G is zero, D is zero, nothing is updated, and the log is
-    -inf.
+    the bases. At the first step, the bases are the singular bases of G. The running
+    mean m of G, and the running mean v of the squares in the bases, are flat and
+    updated in place. Returns the log of the factor by which D has to be multiplied. If
+    G is zero, D is zero, nothing is updated, and the log is -inf.
     """
     if top == -math.inf:
         D[:] = 0.0
@@ -331,7 +335,7 @@ def soap(rule, t, G, top, sides, m, v, logs, D):
 @numba.njit
 def span(problem, wanted):
     """Return an orthonormal basis (r, d d_z) of the span of all delta_{i,t} z_i^T, as
-    rows. There are no rows unless the basis is `wanted`.
+    rows. If the basis is not `wanted`, there are no rows.
     """
     n, S, d = problem.delta.shape
     size = d * problem.z.shape[1]
@@ -354,9 +358,10 @@ def span(problem, wanted):
 @numba.njit
 def full_adagrad(G, top, basis, S, logs, D):
     """Fill D with S^{-1/2} vec(G), as a power of the pseudo-inverse, after adding G to
-    S. G and D are flat. Returns the log of the factor that D lacks; if G is zero, -inf,
-    and D is zero. S (r, r) is the sum of vec(G) vec(G)^T in `basis` (r, d d_z), which
-    spans all delta_{i,t} z_i^T. S is updated in place, and its log is logs[0].
+    S. G and D are flat. Returns the log of the factor by which D has to be multiplied.
+    If G is zero, this log is -inf, and D is zero. S (r, r) is the sum of vec(G)
+    vec(G)^T in `basis` (r, d d_z), which spans all delta_{i,t} z_i^T. S is updated in
+    place, and its log is logs[0].
     """
     D[:] = 0.0
     if top == -math.inf:

@@ -1,10 +1,10 @@
-r"""Rules that see W in the coordinates of the tokens, each a frozen value.
+r"""Update rules that see W in the coordinates of the tokens, each a frozen value.
 
 .. math:: W_{t+1} = (1 - \eta_t \lambda) W_t + \eta_t D_t, \quad
     \eta_t = \eta (t+1)^{-a}
 
-D_t is computed from the negative gradient G = -grad L(W_t). In all divisions 0/0 = 0:
-an entry, or a singular direction, whose gradient is zero does not move. The head stays
+D_t is computed from the negative gradient G = -grad L(W_t). In all divisions, 0/0 = 0:
+an entry or a singular direction whose gradient is zero does not move. The head stays
 fixed, except under `MirrorDescent`, which can train it too.
 """
 
@@ -55,7 +55,7 @@ def _need_whole(name: str, value: Any, least: int) -> None:
 
 @dataclass(frozen=True, repr=False)
 class MirrorDescent(Rule):
-    r"""Mirror descent with the potential ||W||_p^p / p: lp-AttGD and lp-JointGD.
+    r"""Mirror descent with the potential ||W||_p^p / p.
 
     .. math:: |W_{t+1}|^{p-1} \mathrm{sgn}(W_{t+1}) = |W_t|^{p-1} \mathrm{sgn}(W_t)
         - \eta\, \nabla L / \|\nabla L\|_q, \quad 1/p + 1/q = 1
@@ -63,27 +63,28 @@ class MirrorDescent(Rule):
     Parameters
     ----------
     p : float
-        The exponent of the potential, 1 < p < inf. p = 2 is gradient descent, with
-        normalised steps by default.
+        The exponent of the potential, 1 < p < inf. For p = 2 the rule is gradient
+        descent, with normalised steps by default.
     step_size : float, optional
         eta, positive and finite.
     normalised : bool, optional
         Whether the gradient is divided by its dual norm.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples. With batches the head stays fixed.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples. If batches are used, the head stays fixed.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    This is the rule of paper C, Section 2. In joint training each gradient is divided
-    by its own norm. On all samples a history also has the l_p norms (`own_norm`, ...)
-    and `loss_rise`; with batches these are NaN.
+    This is the rule of paper C, Section 2, which calls it lp-AttGD with a fixed head
+    and lp-JointGD in joint training. In joint training, each gradient is divided by its
+    own norm. If each step uses all samples, a history also contains the l_p norms
+    (`own_norm`, ...) and `loss_rise`; with batches, these are NaN.
 
     Examples
     --------
@@ -134,10 +135,10 @@ class MirrorDescent(Rule):
 class InCoordinates(Rule, ABC):
     """A rule of the compiled loop that depends on the entries of W; the head is fixed.
 
-    Each subclass has a `step_size`. If it has settings of the names in `_check`, their
-    ranges are checked there. The rows of W, and the samples, are only known to `train`,
-    which raises ValueError if blocks do not divide the rows, or if a batch is larger
-    than the number of samples.
+    Each subclass has a `step_size`. `_check` checks the ranges of the settings that it
+    names, if a subclass has them. Only `train` knows the number of rows of W and the
+    number of samples. It raises ValueError if the number of blocks does not divide the
+    number of rows, or if a batch would have more samples than there are.
     """
 
     decay: float = field(default=0.0, kw_only=True)
@@ -193,7 +194,7 @@ class InCoordinates(Rule, ABC):
     def _own_numbers(self) -> dict[str, float]:
         """Return the fields of `codes.Numbers` that `numbers` does not set itself.
 
-        These are the rule's kind and the settings that not all rules have.
+        These are the kind of the rule and the settings that only some rules have.
         """
 
 
@@ -206,51 +207,55 @@ class SteepestDescent(InCoordinates):
     Parameters
     ----------
     norm : {"frobenius", "spectral", "nuclear"} or float
-        The norm N. A number is the exponent p of the l_p norm of the entries, with
-        1 <= p <= inf.
+        The norm N. A number p with 1 <= p <= inf stands for the l_p norm of the
+        entries.
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     normalised : bool, optional
-        Whether D has N(D) = 1. Otherwise D is multiplied by N*(G). If G = 0, D is zero.
+        Whether D is scaled to N(D) = 1. Otherwise this D is multiplied by N*(G). If G =
+        0, D is zero.
     blocks : int, optional
-        The number of equal parts of W's rows, each of which moves by itself. The norm
-        is then max_b N(W_b) over the parts, and its dual is sum_b N*(G_b). `blocks`
-        must divide the number of rows.
+        The number of equal parts into which the rows of W are divided. Each part moves
+        by itself. The norm is then max_b N(W_b) over the parts, and its dual is sum_b
+        N*(G_b). `blocks` must divide the number of rows.
     radius, growth : float, optional
-        Phase k = 0, 1, ... consists of `every` iterations, t = k every, ..., (k + 1)
-        every - 1. There W_t stays in the ball ||W|| <= radius growth^k of the Frobenius
-        norm, with radius > 0 and growth >= 1: if a step leaves this ball, W_t is scaled
-        back onto its sphere. The first W_t of each phase k > 0 is always scaled onto
-        the sphere; with every = 1 this is each W_t after the start. A run whose radius
-        exceeds e^600 ends as "diverged". By default the radius is infinite, and W is
-        never scaled.
+        Training is divided into phases. Phase k = 0, 1, ... consists of `every`
+        iterations, t = k every, ..., (k + 1) every - 1. In phase k, W_t stays in the
+        ball ||W|| <= radius growth^k of the Frobenius norm, with radius > 0 and growth
+        >= 1. If a step leaves this ball, W_t is scaled back onto the sphere of this
+        radius. The first W_t of each phase k > 0 is always scaled onto the sphere; with
+        every = 1, this applies to each W_t after the start. A run in which the radius
+        of the ball exceeds e^600 ends as "diverged". By default the radius is infinite,
+        and W is never scaled.
     every : int, optional
         The number of steps in a phase.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    In an l_p norm ``D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}``. For p = 1, D has one entry
-    that is not zero: the sign of the largest entry of G, at the same index (the first
-    index, if several entries are equally large). With ``G = U S V^T``, the spectral
-    norm has ``D = U V^T``, and the nuclear norm has ``D = u_1 v_1^T``. With `radius`,
-    the rule is the progressive rescaling (PRGD) of Wang, Min and Wu (2024).
+    In an l_p norm, ``D = sgn(G) |G|^{q-1} / ||G||_q^{q-1}``. For p = 1, D has a single
+    entry that is not zero. This entry has the index and the sign of the largest
+    absolute entry of G. If several entries of G are equally large, the first one
+    counts. Let ``G = U S V^T``. In the spectral norm ``D = U V^T``, and in the nuclear
+    norm ``D = u_1 v_1^T``. With `radius`, the rule is the progressive rescaling (PRGD)
+    of Wang, Min and Wu (2024).
 
     Examples
     --------
@@ -305,7 +310,7 @@ class SteepestDescent(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class SignDescent(InCoordinates):
-    r"""Steepest descent in the max norm: all entries move by the same amount.
+    r"""Steepest descent in the max norm: all entries of W move by the same amount.
 
     .. math:: D=\mathrm{sgn}(G)
 
@@ -314,22 +319,23 @@ class SignDescent(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
@@ -357,7 +363,7 @@ class SignDescent(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class Adam(InCoordinates):
-    r"""Adam, and with `weight_decay` AdamW.
+    r"""Adam; with `weight_decay`, AdamW.
 
     .. math:: D=\hat m/(\sqrt{\hat v}+\epsilon)
 
@@ -366,35 +372,37 @@ class Adam(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     momentum : float, optional
         beta_1 in [0, 1): m = beta_1 m + (1 - beta_1) G.
     memory : float, optional
         beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
     epsilon : float, optional
-        The number that is added to the square root of v, zero or above. If
-        beta_2 = epsilon = 0, an entry whose gradient is zero does not move.
+        The number that is added to the square root of v, at least zero. If beta_2 =
+        epsilon = 0, an entry whose gradient is zero does not move at this step.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Kingma and Ba (2015); Loshchilov and Hutter (2019). The hats correct for the start
-    of m and v at zero: m is divided by 1 - beta_1^{t+1}, and v by 1 - beta_2^{t+1}. The
-    loop stores logarithms of the scales of m and v, so that nothing underflows.
+    Adam is due to Kingma and Ba (2015), AdamW to Loshchilov and Hutter (2019). The hats
+    correct for the fact that m and v start at zero: m is divided by 1 - beta_1^{t+1},
+    and v by 1 - beta_2^{t+1}. The loop stores the scales of m and v as logarithms, so
+    that nothing underflows.
 
     Examples
     --------
@@ -435,30 +443,31 @@ class RMSprop(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     memory : float, optional
         beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
     epsilon : float, optional
-        The number that is added to the square root of v, zero or above.
+        The number that is added to the square root of v, at least zero.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Tieleman and Hinton (2012).
+    The rule is due to Tieleman and Hinton (2012).
 
     Examples
     --------
@@ -496,28 +505,30 @@ class AdaGrad(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     epsilon : float, optional
-        The number that is added to the square root of v, zero or above.
+        The number that is added to the square root of v, at least zero.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Duchi, Hazan and Singer (2011); this is their version with a diagonal matrix.
+    AdaGrad is due to Duchi, Hazan and Singer (2011). This is their version with a
+    diagonal matrix.
 
     Examples
     --------
@@ -550,28 +561,30 @@ class FullAdaGrad(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Duchi, Hazan and Singer (2011). Each step computes an eigendecomposition of a square
-    matrix. Its size is the dimension of the span of all gradients, which is at most
-    min(n (T - 1), d d_z). The negative power is that of the pseudo-inverse.
+    The rule is due to Duchi, Hazan and Singer (2011). Each step computes the
+    eigendecomposition of a square matrix. The number of its rows is the dimension of
+    the span of all gradients, which is at most min(n (T - 1), d d_z). The negative
+    power is a power of the pseudo-inverse.
 
     Examples
     --------
@@ -596,7 +609,7 @@ class FullAdaGrad(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class Signum(InCoordinates):
-    r"""Signum: the sign of a mean of gradients.
+    r"""Signum: the sign of a running mean of gradients.
 
     .. math:: D=\mathrm{sgn}(m)
 
@@ -605,16 +618,17 @@ class Signum(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     momentum : float, optional
         beta in [0, 1): m = beta m + (1 - beta) G.
@@ -622,11 +636,11 @@ class Signum(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Bernstein, Wang, Azizzadenesheli and Anandkumar (2018).
+    The rule is due to Bernstein, Wang, Azizzadenesheli and Anandkumar (2018).
 
     Examples
     --------
@@ -654,7 +668,7 @@ class Signum(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class Lion(InCoordinates):
-    r"""Lion: the sign of a mean that gives the newest gradient more weight.
+    r"""Lion: the sign of a running mean in which the newest gradient gets extra weight.
 
     .. math:: D=\mathrm{sgn}(a m+(1-a)G)
 
@@ -663,16 +677,17 @@ class Lion(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     first_mix : float, optional
         a in [0, 1), the weight of m in the direction.
@@ -682,11 +697,11 @@ class Lion(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Chen et al. (2023).
+    The rule is due to Chen et al. (2023).
 
     Examples
     --------
@@ -715,7 +730,7 @@ class Lion(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class Muon(InCoordinates):
-    r"""Muon: the polar factor of a mean of gradients.
+    r"""Muon: the polar factor of a running mean of gradients.
 
     .. math:: D=UV^\top,\ USV^\top=M
 
@@ -724,37 +739,39 @@ class Muon(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     momentum : float, optional
         mu in [0, 1): M = mu M + (1 - mu) G.
     nesterov : bool, optional
-        Whether D is the polar factor of mu M + (1 - mu) G, instead of that of M.
+        Whether D is the polar factor of mu M + (1 - mu) G instead of the polar factor
+        of M.
     newton_schulz : int, optional
-        How many steps of the quintic X <- aX + b(XX^T)X + c(XX^T)^2 X are taken in
-        place of the exact polar factor. They start from the matrix divided by its
-        Frobenius norm. Zero means the exact polar factor.
+        The number of quintic steps X <- aX + b(XX^T)X + c(XX^T)^2 X that replace the
+        exact polar factor. The first step starts from the matrix divided by its
+        Frobenius norm. Zero means that the exact polar factor is used.
     blocks : int, optional
-        The number of equal parts of W's rows, each of which moves by itself. The
-        heads of a layer are such parts. `blocks` must divide the number of rows.
+        The number of equal parts into which the rows of W are divided. Each part moves
+        by itself, like the heads of a layer. `blocks` must divide the number of rows.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Jordan (2024).
+    The rule is due to Jordan (2024).
 
     Examples
     --------
@@ -803,16 +820,17 @@ class OLion(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     momentum : float, optional
         mu in [0, 1): M = mu M + (1 - mu) G.
@@ -820,11 +838,11 @@ class OLion(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    arXiv 2602.01105.
+    The rule comes from arXiv 2602.01105.
 
     Examples
     --------
@@ -853,7 +871,7 @@ class OLion(InCoordinates):
 
 @dataclass(frozen=True, repr=False)
 class Shampoo(InCoordinates):
-    r"""Shampoo: the gradient multiplied by a matrix on either side.
+    r"""Shampoo: the gradient, multiplied by a matrix from either side.
 
     .. math:: D=L^{-1/4}GR^{-1/4}
 
@@ -862,31 +880,33 @@ class Shampoo(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     memory : float, optional
-        beta_2 in [0, 1): L = beta_2 L + (1 - beta_2) G G^T, and R is the same mean of
-        G^T G. With beta_2 = 0, D is the polar factor of G.
+        beta_2 in [0, 1): L = beta_2 L + (1 - beta_2) G G^T, and R is the same running
+        mean of G^T G. With beta_2 = 0, D is the polar factor of G.
     summed : bool, optional
-        Whether L and R are plain sums instead of these means.
+        Whether L and R are plain sums instead of these running means.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Gupta, Koren and Singer (2018). The negative powers are powers of pseudo-inverses.
+    The rule is due to Gupta, Koren and Singer (2018). The negative powers are powers of
+    the pseudo-inverses.
 
     Examples
     --------
@@ -924,34 +944,36 @@ class SOAP(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     momentum : float, optional
-        beta_1 in [0, 1), the factor in the mean m of G.
+        beta_1 in [0, 1), the factor in the running mean m of G.
     memory : float, optional
-        beta_2 in [0, 1), the factor in L, in R, and in the mean v of the squares of
-        Q_L^T G Q_R.
+        beta_2 in [0, 1), the factor in the running means L and R, and in the running
+        mean v of the squares of Q_L^T G Q_R.
 
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Vyas et al. (2024), Algorithms 3 and 4 with frequency 1. A step uses the bases Q_L
-    and Q_R. Then it updates L and R, and the bases by one power iteration and QR. The
-    published code skips the first step. Here it is taken in the singular bases of the
-    first gradient, so that D is the polar factor of this gradient.
+    The rule is given by Algorithms 3 and 4 of Vyas et al. (2024) with frequency 1. A
+    step first moves W by means of the bases Q_L and Q_R. Then it updates L and R, and
+    updates the bases by one power iteration and a QR decomposition. The published code
+    does not move W in the first step. Here, the first step is taken in the singular
+    bases of the first gradient, so that D is the polar factor of this gradient.
 
     Examples
     --------
@@ -990,20 +1012,21 @@ class NaturalGradient(InCoordinates):
     step_size : float
         eta, positive and finite.
     decay : float, optional
-        The exponent a of eta_t = eta (t + 1)^-a; below zero the steps grow.
+        The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
-        lambda, the decoupled weight decay, zero or above; eta lambda must be below 1.
+        lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
     batch_size : int, optional
-        The number of samples per step, at most n. The batches of an epoch follow one
-        another in the order of the samples; an incomplete last batch is left out. With
-        zero each step uses all samples.
+        The number of samples per step, at most n. Within an epoch, the batches follow
+        the order of the samples, and an incomplete last batch is left out. Zero means
+        that each step uses all samples.
     variance_reduced : bool, optional
-        Whether G is the batch's mean at W, minus the batch's mean at the anchor, plus
-        the mean of all samples at the anchor (SVRG, Johnson and Zhang, 2013). The
+        Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
+        Let g be the mean of the negative gradients. G is then g of the batch at W,
+        minus g of the batch at the anchor, plus g of all samples at the anchor. The
         anchor is W at the beginning of the epoch.
     damping : float, optional
-        lambda >= 0, which multiplies the identity that is added to F. With zero the
-        inverse is a pseudo-inverse. D is then as large as the inverse of the smallest
+        lambda >= 0, which multiplies the identity that is added to F. If it is zero,
+        the inverse is a pseudo-inverse. D then grows like the inverse of the smallest
         gradient, so that training soon diverges unless `normalised` is set.
     relative : bool, optional
         Whether lambda is `damping` times the trace of F.
@@ -1013,12 +1036,12 @@ class NaturalGradient(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or outside its range.
+        If a setting is not a number, or is outside its range.
 
     Notes
     -----
-    Amari (1998). F is the Fisher matrix of the labels, if they are drawn with the
-    probabilities that the model gives them.
+    The rule is due to Amari (1998). F is the Fisher matrix of the labels, under the
+    probabilities that the model gives to them.
 
     Examples
     --------

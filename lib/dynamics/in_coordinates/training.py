@@ -40,16 +40,17 @@ def run(
     Returns
     -------
     dict of str to dict
-        By rule: W (runs, k, d, d_z), status and ended (runs,), log_gap and log_gradient
-        (runs, k), and moments, a dict of the arrays that `_moments` describes, with the
-        runs as first axis. The two logs are those of all samples, also with batches.
+        For each rule, a dict with W (runs, k, d, d_z), status and ended (runs,),
+        log_gap and log_gradient (runs, k), and moments, a dict of the arrays that
+        `_moments` describes, with the runs as first axis. The two logarithms are
+        computed from all samples, even if the rule uses batches.
 
     Raises
     ------
     ValueError
-        If the loss is another one, if a batch has more samples than there are, if the
-        blocks of a rule do not divide the rows of W, or if sizes leave the range that
-        `check_sizes` allows.
+        If the loss is neither of these two, if a batch would have more samples than
+        there are, if the number of blocks of a rule does not divide the number of rows
+        of W, or if sizes leave the range that `check_sizes` allows.
     """
     data = problems(tokens, loss)
     _, n, _, d = tokens.shape
@@ -113,10 +114,11 @@ def _moments(
 ) -> dict[str, np.ndarray]:
     """Return the moments of a rule after the last step of one run.
 
-    These are "second", in the `shape` (d, d_z) of W, in SOAP's bases for SOAP; and
-    "left" (d, d) and "right" (d_z, d_z), which are Shampoo's L and R, or the bases of
-    SOAP. Moments, L and R lack the factors whose logs the state holds. Arrays that the
-    rule does not use are zero.
+    The array "second" has the `shape` (d, d_z) of W; for SOAP, it is in the bases of
+    SOAP. "left" (d, d) and "right" (d_z, d_z) are Shampoo's L and R, or the bases of
+    SOAP. The state stores each moment, L and R as an array times a factor whose
+    logarithm is stored separately; the arrays returned here lack this factor. Arrays
+    that the rule does not use are zero.
     """
     left, right = state.sides.left, state.sides.right
     if rule.kind == codes.SOAP:
@@ -131,11 +133,12 @@ def _moments(
 def _of_rule(
     raw: dict[str, np.ndarray], times: np.ndarray, kept: list[dict[str, np.ndarray]]
 ) -> dict[str, Any]:
-    """Return the records of one rule by the names of `run`.
+    """Return the records of one rule, under the names that `run` lists.
 
     `raw` has W (runs, k, d, d_z), logs (runs, k, 2), status and ended (runs,); it is
-    changed in place. `kept` lists what `_moments` returned for each run. From a run's
-    first record that is not finite, its records are NaN.
+    changed in place. `kept` lists what `_moments` returned for each run. The first
+    record of a run that is not finite, and all later records of this run, are set to
+    NaN.
     """
     logs = raw.pop("logs")
     end_where_not_finite(raw["status"], raw["ended"], times, [raw["W"]], [logs])
@@ -168,8 +171,8 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     Raises
     ------
     ValueError
-        If the loss is another one, or if sizes leave the range that `check_sizes`
-        allows.
+        If the loss is neither of these two, or if sizes leave the range that
+        `check_sizes` allows.
     """
     logistic = attention.is_logistic(loss)
     check_sizes(tokens)
@@ -184,7 +187,7 @@ def problems(tokens: TokenSet, loss: str) -> list[gradients.Problem]:
     else:  # masked copies of the opt token get its score, without a rounding difference
         scores[..., 1:] = np.where(hidden, scores[..., :1], scores[..., 1:])
     scores = np.ascontiguousarray(np.swapaxes(scores, 1, 2))
-    # A copy is always writable, so that numba sees one type of array.
+    # A copy is always writable, so that numba compiles for one type of array only.
     z = np.array(tokens.z, order="C")
     return [
         gradients.Problem(*arrays, logistic)
