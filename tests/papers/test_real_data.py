@@ -589,7 +589,7 @@ def test_growth_is_drawn_in_per_cent_beside_a_line_at_zero():
 
 def test_the_vision_figure_has_the_accuracies_in_per_cent():
     world = vision_world(0.0, 0.05, 0.1)
-    accuracy, _ = reviews.vision_figure(world).axes
+    (accuracy,) = reviews.vision_figure(world).axes
     drawn = [line for line in accuracy.lines if line.get_linewidth() == 0.9]
     runs = [run for rule in reviews.VISION for run in world.runs(rule)]
     for line, run in zip(drawn, runs, strict=True):
