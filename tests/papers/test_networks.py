@@ -374,12 +374,12 @@ def test_the_interval_of_a_share_is_that_of_its_seeds():
 
 
 def test_norms_that_prefer_the_same_selection_say_nothing():
-    """In run 1 each norm prefers its own selection, in run 2 the other's. In runs 3 and
-    4 both prefer the same, and run 5 has no dispute.
+    """In runs 1 and 2 each norm prefers its own selection, in run 3 the other's. In runs
+    4 and 5 both prefer the same, and run 6 has no dispute.
     """
-    found = {("a", "b"): np.array([1.0, -1, 1, -1, np.nan])}
-    found["b", "a"] = np.array([1.0, -1, -1, 1, np.nan])
-    assert network.apart(found, ["a", "b"]) == (1, 2)
+    found = {("a", "b"): np.array([1.0, 2, -1, 1, -1, np.nan])}
+    found["b", "a"] = np.array([1.0, 0.5, -1, -1, 1, np.nan])
+    assert network.apart(found, ["a", "b"]) == (2, 3)
 
 
 @pytest.mark.parametrize(

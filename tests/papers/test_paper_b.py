@@ -31,6 +31,26 @@ def test_every_monte_carlo_claim_holds():
     assert failing([*landscape.by_monte_carlo(PROBLEM, 0, 50_000), exact]) == []
 
 
+@pytest.mark.parametrize("distance", [1e-2, 1e-3])
+def test_a_run_along_the_slowest_mode_starts_at_its_distance_from_the_minimum(distance):
+    source = regression.population(PROBLEM)
+    run = scaling.from_slowest_mode(PROBLEM, distance, source, 2)
+    space = manifold.of(PROBLEM)
+    Z = np.concatenate([run.A, run.B], 2)[0]  # (K, k + d, d)
+    lengths = [space.norm(at - space.point()) for at in Z]
+    assert lengths[0] == pytest.approx(distance, rel=1e-9)
+    # Each iteration shrinks the deviation by 1 - eta lambda_min, to first order.
+    rates, _ = regression.modes(PROBLEM)
+    factor = 1 - rates[0] / rates[-1]
+    assert lengths[1] / lengths[0] == pytest.approx(factor, rel=10 * distance)
+
+
+def test_the_sample_average_of_the_loss_is_that_of_its_closed_form():
+    assert failing([landscape.sample_average(PROBLEM, PROBLEM, 400_000)]) == []
+    off = replace(PROBLEM, M=1.1 * PROBLEM.M)
+    assert failing([landscape.sample_average(PROBLEM, off, 400_000)]) != []
+
+
 def test_the_worst_perturbation_attains_the_constants_and_no_less():
     wide = regression.random_regression(0, 3, 5)
     lowest = landscape.curvatures(wide, 1, (1.0,))["left_right"][0]

@@ -442,6 +442,20 @@ def test_lemma_20_measures_its_constant_by_the_gradient_itself(p):
     assert rate.measured == pytest.approx((log_c[1:] - log_c[0]).min(), rel=1e-6)
 
 
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_lemma_20_measures_the_smallest_inner_product_of_all_its_pairs(p, monkeypatch):
+    """One invented pair of directions has a negative product, at one multiple only."""
+    invented = iter([3.0, 2.0, 5.0, -1.0, 4.0, 6.0])
+
+    def descent(selection, W, toward):
+        value = next(invented)
+        return np.full(len(W), value), np.zeros(len(W))
+
+    monkeypatch.setattr(lemmas, "_descent", descent)
+    positive, _ = lemmas.lemma20(SMALL[p], np.array([1.0, 2.0, 3.0]), 2)
+    assert positive.measured == -1.0 and not positive.holds
+
+
 @pytest.mark.parametrize("p, exponent", [(1.3, -0.6), (2, -2.0), (3, -2.0)])
 def test_the_divergence_falls_with_the_square_of_the_error(p, exponent):
     history = dynamics.train(HAND, dynamics.MirrorDescent(p), 3, loss="logistic")

@@ -309,6 +309,13 @@ def test_of_pulls_in_a_plane_the_two_largest_decide(deltas):
     np.testing.assert_allclose((slopes * step).sum((1, 2))[larger], 1, rtol=1e-9)
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.05, 0.5, 0.999])
+@pytest.mark.parametrize("t", [0, 1, 5])
+def test_a_running_mean_from_zero_is_corrected_for_every_factor(beta, t):
+    share = 1 - beta ** (t + 1)  # of the weights 1 - beta, (1 - beta) beta, ...
+    assert np.exp(entrywise.correction(beta, t)) == pytest.approx(share, rel=1e-12)
+
+
 WRONG = {  # what the message must name
     "norm = 'max'": lambda: dynamics.SteepestDescent("max", 0.1),
     "norm = 0.5": lambda: dynamics.SteepestDescent(0.5, 0.1),
