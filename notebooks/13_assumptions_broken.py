@@ -195,7 +195,7 @@ dimension_table
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
 
 # %% [markdown]
-# A run has *reached* $W_{mm}$ if, at the end of training, it selects the opt token of every sample and the cosine of its angle to $W_{mm}$ (the *alignment*) is at least 0.9. We report the share of runs that reach it.
+# A run has *reached* $W_{mm}$ if, at the end of training, it selects the opt token of every sample and the *alignment*, the cosine of the angle between the final $W$ and $W_{mm}$, is at least 0.9. We report the share of runs that reach it.
 
 # %%
 axes_of = {
@@ -289,7 +289,7 @@ for spread in (0.98, 0.0):
 # * As we read Assumption 1, it does not bound the inner product of two opt tokens. So samples of a class may share their opt token, as they do in every cell.
 # * Lemma 8 of the paper says that data such as those of page 10 (Example 1, as we read it) satisfy both assumptions with high probability. Our copy lacks the numbers in its condition.
 # * The SVM over tokens is due to arXiv 2306.13596 and, for a matrix $W$, to 2308.16898. The rates are paper A's.
-# * The statement of Lemma 5 is missing from our copy. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy has no proof of it.
+# * The statement of Lemma 5 is missing from our copy. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy contains no proof of this extension.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -178,9 +178,11 @@ def _train_relu_head(
     """Train W by normalised gradient descent from zero under a ReLU head.
 
     The loss is logistic, and f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) =
-    sum_j max(x_j, 0), so that the best mixture of tokens is not a single token. Around
-    a mixture x, h is linear with u = 1[x > 0], so that loss and gradient are those of
-    `lib.attention.slopes` with one head per sample.
+    sum_j max(x_j, 0). Since h is convex, a single token is always best for a sample
+    with label y_i = +1. For y_i = -1 the best mixture has the smallest h, and it
+    usually contains several tokens. Around a mixture x, h is linear with u = 1[x > 0],
+    so that loss and gradient are those of `lib.attention.slopes` with one head per
+    sample.
 
     Returns
     -------

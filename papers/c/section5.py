@@ -36,8 +36,8 @@ def joint_instance() -> TokenSet:
     """Return the instance of joint training in the authors' code: n = 2, T = 3, d = 2,
     v_0 = 0.
 
-    The query is the first token. As long as the head is unknown, no token is the best
-    one; until then, token 0 is stored as the opt token.
+    The query is the first token. The instance has no fixed head, so no token is the
+    best one. Since a `TokenSet` needs opt tokens, we store token 0 in each sample.
     """
     X = [
         [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
