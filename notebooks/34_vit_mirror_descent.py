@@ -130,7 +130,7 @@ print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Neither by much. At this learning rate the two losses end about 10 % apart.
+# Neither rule is much faster. At this learning rate the two losses end about 10 % apart.
 #
 # </details>
 #

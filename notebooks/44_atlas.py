@@ -311,7 +311,7 @@ for factor in (1, 4, 16):
 # %% [markdown]
 # The predictions are right to 2 %.
 #
-# <details><summary>How large is the gap then? And RMSprop?</summary>
+# <details><summary>How large is the gap then, and how large is it for RMSprop?</summary>
 #
 # The gap is $1-r_N=(\gamma_NN(W)-\min_mg_m)/(\gamma_NN(W))$. The numerator (last column) hardly grows. In the first line it is 1.78. There the margins grow by 0.0003 per step, so after a million steps the denominator is about 300, and 0.6 % would be missing. The numerator differs by data set: the two gaps printed above are 0.023 and 0.087 after 300,000 steps, and if they go on falling like $1/t$, 0.7 % and 2.6 % are missing after a million. The worst of the 20 large runs lacks 2.7 %.
 #

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$, and [notebook 44](44_atlas.ipynb) finds the norm in which each optimiser maximises the margin. But networks train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
 #
-# **Question.** Does each optimiser keep its norm if we train keys and queries, and in a small vision transformer? And if several selections of tokens compete, which selection does an optimiser choose?
+# **Question.** Does each optimiser keep its norm if we train keys and queries? Does it keep its norm in a small vision transformer? And if several selections of tokens compete, which selection does an optimiser choose?
 #
 # ## What to expect
 #

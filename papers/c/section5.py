@@ -67,8 +67,8 @@ def end_points(
 def divergences(
     histories: Any, ends: Any, own_tokens: bool = False
 ) -> dict[tuple[float, float], np.ndarray]:
-    """Return, by (p, q), the divergence D (runs, k) between training with p and the
-    solution of an l_q SVM.
+    """Return, by (p, q), the divergence D (runs, k) between the iterates of training
+    with p and the solution of an l_q SVM.
 
     The SVM is the one for the tokens that training with p selects. With `own_tokens` it
     is the one for the tokens that training with q selects.
