@@ -1,7 +1,7 @@
 """The headline of each figure: the result in one sentence, and how to read the figure.
 
 Headlines are written in figures/index.toml. A headline may quote numbers of the
-figure's record as {name:format}, like the other sentences of the index, and it lists
+figure's record as {name:format}, like the other sentences in the index, and it lists
 the conditions under which it is true. If a run does not satisfy these conditions, it
 draws the figure's neutral title instead.
 """

@@ -8,7 +8,10 @@ import numpy as np
 
 
 class Shapes:
-    """The base class of dataclasses with arrays that have repr=False and eq=False.
+    """A base class for dataclasses that contain arrays.
+
+    Declare such a dataclass with repr=False and eq=False, so that it keeps the methods
+    of this class.
 
     Two records are equal if they have the same class and all their fields are equal;
     fields with compare=False are ignored. Arrays are compared entry by entry and must

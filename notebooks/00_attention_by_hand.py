@@ -98,7 +98,7 @@ print("opt", opt, "(counted from 0)")
 # %% [markdown]
 # ## Loss and gradient
 #
-# The loss $L(W) = \frac12 \sum_i e^{-f_i}$ falls when an answer improves. The derivative of the softmax weight $p_s$ with respect to the logit of token $t$ is $p_t(1-p_t)$ for $s=t$ and $-p_sp_t$ otherwise. So the derivative of $f_i=\sum_s p_{i,s}\gamma_{i,s}$ is $p_{i,t}(\gamma_{i,t} - f_i)$: it pays to raise the logits of the tokens that score above the present answer. The derivative of the logit with respect to $W$ is $x_{i,t} z_i^\top$. By the chain rule,
+# The loss $L(W) = \frac12 \sum_i e^{-f_i}$ falls when an answer improves. The derivative of the softmax weight $p_s$ with respect to the logit of token $t$ is $p_t(1-p_t)$ for $s=t$ and $-p_sp_t$ otherwise. So the derivative of $f_i=\sum_s p_{i,s}\gamma_{i,s}$ is $p_{i,t}(\gamma_{i,t} - f_i)$: so raising the logit of a token that scores above the present answer improves the answer. The derivative of the logit with respect to $W$ is $x_{i,t} z_i^\top$. By the chain rule,
 #
 # $$-\nabla L = \frac12 \sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\; x_{i,t}\, z_i^\top .$$
 #
@@ -300,7 +300,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\sum_{s,t}p_sp_t(\gamma_t-\gamma_s)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
-# (For the second step, swap the names $s$ and $t$, and take the mean of both forms.) The other tokens have equal scores here, so only the pairs with the opt token remain, each twice. The margin $g$ is the difference of two logits, so $p_t=p_{opt}\,e^{-g_t}$. Hence
+# (For the second equality, average the middle sum and the same sum with $s$ and $t$ swapped.) The other tokens have equal scores here, so only the pairs with the opt token remain, each twice. The margin $g$ is the difference of two logits, so $p_t=p_{opt}\,e^{-g_t}$. Hence
 #
 # $$-\nabla L=\tfrac12\sum_{i,t}e^{-f_i}\,p_{i,opt}^2\,(\gamma_{i,opt}-\gamma_{i,t})\,e^{-g_{i,t}}A_{i,t}.$$
 #
@@ -312,17 +312,17 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # Let $L^*=\frac12\sum_ie^{-\gamma_{i,opt}}$ be the loss if every $p_{opt}$ were 1. Since $\gamma_{i,opt}-f_i=\sum_tp_{i,t}(\gamma_{i,opt}-\gamma_{i,t})$ is small late in training, $e^{-f_i}\approx e^{-\gamma_{i,opt}}(1+\gamma_{i,opt}-f_i)$. With $p_{i,t}\approx e^{-g_{i,t}}$ this gives $L-L^*\approx\frac12\sum_{i,t}\kappa_{i,t}\,e^{-g_{i,t}}$. For $n$ examples, $\frac1n$ takes the place of $\frac12$.
 #
-# With unequal scores, pairs of two other tokens remain, but their factor is a product of two small weights ([page 13](13_assumptions_broken.ipynb)). So both formulas stay true.
+# If the scores of the other tokens differ, pairs that do not contain the opt token contribute, too. Their factor is a product of two small softmax weights ([page 13](13_assumptions_broken.ipynb)). So both formulas stay true.
 #
 # </details>
 #
 # If a pair's margin gets ahead, its factor $e^{-g}$ becomes relatively small. A pair that lags gets nearly all the push and catches up. So the pairs that are still pushed late have nearly the same margin, the smallest.
 #
-# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then start and early steps no longer count, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. A pair whose margin at the limit is not the smallest gets ahead without bound, so it has no weight. Scale the limit so that its smallest margin is 1. Then conditions 1 to 3 hold for it, so it is $W_{mm}$.
+# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then start and early steps no longer count, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. A pair whose margin at the limit is not the smallest gets ahead without bound, so its weight is zero. Scale the limit so that its smallest margin is 1. Then conditions 1 to 3 hold for it, so it is $W_{mm}$.
 #
 # <details><summary>Why is the smallest margin of the limit positive?</summary>
 #
-# Let the limit be $V=\sum c_{i,t}A_{i,t}$ with $\lVert V\rVert=1$, and let $g$ be its smallest margin. Only pairs with the margin $g$ have a weight, so $1=\langle V,V\rangle=\sum c_{i,t}\langle A_{i,t},V\rangle=g\sum c_{i,t}$. Since the weights are not negative, $g>0$.
+# Let the limit be $V=\sum c_{i,t}A_{i,t}$ with $\lVert V\rVert=1$, and let $g$ be its smallest margin. Only pairs with the margin $g$ have nonzero weight, so $1=\langle V,V\rangle=\sum c_{i,t}\langle A_{i,t},V\rangle=g\sum c_{i,t}$. Since the weights are not negative, $g>0$.
 #
 # </details>
 #
@@ -338,7 +338,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # ## Change this
 #
-# 1. Use a step size that is ten times as large. *Predict:* do you get the same direction after one tenth as many iterations?
+# 1. Use ten times the step size. *Predict:* do you get the same direction after one tenth as many iterations?
 
 # %%
 longer = train(steps // 10, 10 * step_size)[-1]

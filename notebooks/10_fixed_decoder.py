@@ -86,7 +86,7 @@ print(f"||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds")
 print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 
 # %% [markdown]
-# So every constraint holds with equality, whereas on page 00 one held with room to spare. The reason is that noise tokens in 300 dimensions are nearly orthogonal.
+# So every constraint holds with equality, because noise tokens in 300 dimensions are nearly orthogonal. (On page 00 one held with room to spare.)
 #
 # <details><summary>Why do all constraints bind?</summary>
 #
@@ -135,17 +135,17 @@ beyond
 #
 # ## Why should training find this matrix?
 #
-# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the lead of the opt token's logit.
+# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the opt token's logit minus the other token's.
 #
 # 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1. Here $\kappa=e^{-\gamma_{opt}}(\gamma_{opt}-\gamma_t)$ is the same number for all pairs. So $-\log(L-L^*)$ equals the smallest margin up to a bounded number.
 # 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
-# 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with weights that are never negative. Divided by its smallest margin, it nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have a weight. So it is nearly $W_{mm}$.
+# 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with nonnegative weights. So $W_t$, divided by its smallest margin, nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have nonzero weight. So this matrix is nearly $W_{mm}$.
 #
-# This is no proof: it takes for granted that $W_t$ grows and that its direction converges.
+# This is no proof: it takes for granted that $W_t$ grows and its direction converges.
 #
 # ## The target in three lines of code
 #
-# By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimum has these conditions? That of $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: its derivative by $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
+# By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimisation problem has these optimality conditions? Minimise $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: the derivative with respect to $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
 #
 # Up to a scale, the same weights solve a problem for which scipy has a solver, non-negative least squares: minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ over $b\ge0$. Again by the derivatives, at the minimum
 #

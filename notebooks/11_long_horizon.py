@@ -180,7 +180,7 @@ for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
 # %% [markdown]
 # ## Claims
 #
-# A *claim* is a measured number beside its bound. Each exponent is a least-squares fit within one decade of $t$, for the seed with the worst value.
+# A *claim* pairs a measured number with the bound that it must meet. Each exponent is a least-squares fit within one decade of $t$, for the seed with the worst value.
 
 # %% tags=["nbval-check-output"]
 exponents = fixed_head.decade_exponents(histories, steps)

@@ -239,7 +239,7 @@ figure_beyond = figures.figure3_beyond(decayed, ngd_step, about_beyond)
 figure_beyond
 
 # %% [markdown]
-# A *claim* is a measured number next to the bound that it must meet. Here the number is that of the worst seed. We fit exponents with respect to $S_t$, the sum of the step sizes divided by $\eta$, over the last decade of $t$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
+# A *claim* pairs a measured number with the bound that it must meet. Here the number is that of the worst seed. We fit exponents with respect to $S_t$, the sum of the step sizes divided by $\eta$, over the last decade of $t$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
 
 # %%
 last_decade = steps / 10

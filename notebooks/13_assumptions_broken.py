@@ -67,11 +67,11 @@ update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap
 #
 # Both $c_i$ are always positive. But if $K_{12} < 0$, sample 2 pulls the margin of sample 1 down. Which sample wins? Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare three numbers:
 #
-# * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$, the ratio $c_1/c_2$ that sample 1 needs;
+# * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$, the ratio $c_1/c_2$ above which the sum of the two margins grows;
 # * $R_0$, the ratio $c_1/c_2$ at $W=0$;
 # * $R_1$, the value of this ratio that is most favourable to sample 1 while sample 1 loses: it takes $\lvert\ell'\rvert$ at the worse score of sample 1 and at the better score of sample 2.
 #
-# We prove in [law_of_margins.md](law_of_margins.md): if $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow from zero reaches $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token for ever, whatever the step sizes, also with momentum. If $K_{12}<0$ and $R_0\le\theta^*<R_1$, the theorem leaves the problem open.
+# We prove in [law_of_margins.md](law_of_margins.md): if $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow from zero reaches $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token for ever. This holds for all step sizes, and also with momentum. If $K_{12}<0$ and $R_0\le\theta^*<R_1$, the theorem leaves the problem open.
 
 # %%
 d = np.array([[3, 0, 0.001], [-1, 0.5, 0.1]])
@@ -195,7 +195,7 @@ dimension_table
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
 
 # %% [markdown]
-# A run has *reached* $W_{mm}$ if, at the end of training, it selects the opt token of every sample and the cosine of its angle to $W_{mm}$ (the *alignment*) is at least 0.9. We report the share of runs that reach it.
+# A run has *reached* $W_{mm}$ if, at the end of training, it selects the opt token of every sample and the *alignment*, the cosine of the angle between the final $W$ and $W_{mm}$, is at least 0.9. We report the share of runs that reach it.
 
 # %%
 axes_of = {
@@ -289,7 +289,7 @@ for spread in (0.98, 0.0):
 # * As we read Assumption 1, it does not bound the inner product of two opt tokens. So samples of a class may share their opt token, as they do in every cell.
 # * Lemma 8 of the paper says that data such as those of page 10 (Example 1, as we read it) satisfy both assumptions with high probability. Our copy lacks the numbers in its condition.
 # * The SVM over tokens is due to arXiv 2306.13596 and, for a matrix $W$, to 2308.16898. The rates are paper A's.
-# * The statement of Lemma 5 is missing from our copy. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy has no proof of it.
+# * The statement of Lemma 5 is missing from our copy. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy contains no proof of this extension.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**. This study is ours, not the paper's.
 #
-# **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs. A thousand sentences of twenty tokens have nineteen thousand pairs. Are the exact steps of page 11 still fast enough? And is the solver of the *token SVM*, whose solution is the max-margin matrix $W_{mm}$?
+# **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs. A thousand sentences of twenty tokens have nineteen thousand pairs. Are the exact steps of page 11 still fast enough? And is our solver of the *token SVM* fast enough? (The solution of this SVM is the max-margin matrix $W_{mm}$.)
 #
 # | symbol | meaning |
 # |---|---|
@@ -192,7 +192,7 @@ figure
 # %% [markdown]
 # ## Claims
 #
-# A *claim* is a measured number next to the bound that it must meet. Times depend on the machine and its load, so no claim on this page is about times; we only print and draw them. The command `make bench` compares times with bounds.
+# A *claim* pairs a measured number with the bound that it must meet. Times depend on the machine and its load, so no claim on this page is about times; we only print and draw them. To check times against upper bounds, run `make bench`.
 
 # %% tags=["nbval-check-output"]
 table = claims.Table([

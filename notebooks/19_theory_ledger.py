@@ -20,7 +20,7 @@
 #
 # **Question.** A theorem promises a bound. Can a number that a computer measures confirm or refute the theorem? And would this number reveal it if the theorem were slightly wrong?
 #
-# A *claim* is a measured number beside its bound. The claim holds if the number meets the bound, and otherwise it fails. As negative controls, we take each claim that holds and test it again on altered copies of the problem: a norm, a step or an exponent is changed a little, or the end point is rotated. A claim *detects* such a change if it fails on the altered copy. Here is one claim, from beginning to end.
+# A *claim* pairs a measured number with the bound that it must meet. The claim holds if the number meets the bound, and otherwise it fails. As negative controls, we take each claim that holds and test it again on altered copies of the problem: a norm, a step or an exponent is changed a little, or the end point is rotated. A claim *detects* such a change if it fails on the altered copy. Here is one claim, from beginning to end.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

@@ -20,7 +20,7 @@
 # arXiv 2603.01514). This page goes **beyond its Figure 2**: the comparison is ours, not the paper's.
 #
 # Algorithm 1 of the paper preconditions with the covariance of the data and needs a regulariser
-# ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares it with SGD at the same step size only.
+# ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares Algorithm 1 only with SGD at the same step size.
 #
 # **Question.** How good are optimisers that know nothing about the data, if each rule has its own best step size?
 #
@@ -188,7 +188,7 @@ print("two-sided steps are gradient descent on the factorisation")
 # ## Training
 #
 # All rules start from the same random matrices and see the same minibatches, which we draw without replacement from the `n` samples.
-# We choose each step size from a grid, on three other seeds (100 to 102). We consider the step sizes with which the runs end within 10 % of $L^*$ on all three seeds, and take the one that gets within 10 % in the fewest iterations. If there is no such step size, we take the one with the smallest final excess loss. We did not tune the step size of the two-sided rule; it is that of notebook 20.
+# We choose each step size from a grid, on three other seeds (100 to 102). Among the step sizes with which the runs end within 10 % of $L^*$ on all three seeds, we take the one that comes within 10 % in the fewest iterations. If there is no such step size, we take the one with the smallest final excess loss. We did not tune the step size of the two-sided rule; it is that of notebook 20.
 
 # %%
 if tuning_seeds:
@@ -221,7 +221,7 @@ claims.Table(compared)
 # %% [markdown]
 # How to read the next figure: each mark shows one seed, and its horizontal position is the iteration at which the run with this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The number at the arrow beyond the end of the runs says how many seeds do not come within 10 %.
 #
-# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. They still come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end higher than Algorithm 1 and the two-sided rule. SGD comes
+# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. They still come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end at a higher loss than Algorithm 1 and the two-sided rule. SGD comes
 # within 10 % late, and only on some seeds. Shampoo does not come within 10 % at all.
 
 # %%
@@ -232,8 +232,8 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** At its own best step SGD still ends above Algorithm 1. Adam, Muon and SOAP come within 10 % earlier than Algorithm 1 but end higher. The reason is that the length of their steps hardly depends on the length
-# of the gradient. Our two-sided rule comes within 10 % early and ends about as low as Algorithm 1, but it must know the
+# **Answer.** Even with its own best step size, SGD ends at a higher loss than Algorithm 1. Adam, Muon and SOAP come within 10 % of $L^*$ earlier than Algorithm 1 but end at a higher loss. The reason is that the length of their steps hardly depends on the length
+# of the gradient. Our two-sided rule comes within 10 % early and ends at about the same loss as Algorithm 1, but it must know the
 # covariance of the data.
 #
 # ![Excess loss over iterations for seven rules, and when each comes within a tenth](../figures/desk/precond_optimizers.png)
@@ -257,7 +257,7 @@ for name, values in tried.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes. With one third of the step size, at least one seed never comes within 10 % (inf), and the runs are too short to show the floor. With three times the step size, Adam comes within 10 % early and ends higher, as predicted.
+# Yes. With one third of the step size, at least one seed never comes within 10 % (inf), and the runs are too short to show the floor. With three times the step size, Adam comes within 10 % early and ends at a higher loss, as predicted.
 #
 # </details>
 #

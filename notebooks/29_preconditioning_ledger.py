@@ -145,7 +145,7 @@ plots.caption(figure_ill, about_ill)
 #
 # ## Every statement
 #
-# The table lists every statement of the paper with our claims about it. A *claim* is a measured number beside its bound. There are three kinds of claims:
+# The table lists every statement of the paper with our claims about it. A *claim* pairs a measured number with the bound that it must meet. There are three kinds of claims:
 #
 # * A *statement* is the paper's own sentence, with the paper's constants.
 # * A *form* is the paper's sentence with a constant of ours, or with our reading of a formula that is missing from our copy of the paper.
@@ -158,7 +158,7 @@ plots.caption(figure_ill, about_ill)
 # bias at signal 0.2 this correction is infinite, and the claim fails.
 #
 # For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps that use the oracle gradient (the mean over many fresh batches). We take 200 data sets of
-# each size, and measure the excess loss that 90 % of them do not exceed. The measured exponent lies well below the
+# each size, and measure the 90 % quantile of their excess losses. The measured exponent lies well below the
 # bound $-1$, so this claim would not detect a small error in the theorem. The claims about the floor and the rate are stricter tests.
 #
 # We read the remark after Theorem 2 as a remark about the regularised loss $L + R$.

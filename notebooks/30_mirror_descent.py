@@ -18,11 +18,11 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# Trained attention reads one token of each sample, the *selected token*. A *margin* is the lead of its logit over that of another token. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([page 10](10_fixed_decoder.ipynb)).
+# Trained attention reads one token of each sample, the *selected token*. A *margin* is the logit of this token minus that of another token. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([page 10](10_fixed_decoder.ipynb)).
 #
 # **Question.** Can another update rule reach the largest margin of another norm?
 #
-# Many matrices select the same tokens, and the norm decides which one we get.
+# Many matrices select the same tokens; the norm decides between them.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -81,7 +81,7 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 # Let $W\ne V$ also have margins of at least 1.
 #
 # 1. By the condition, $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m$.
-# 2. At $V$, only tight pairs have a weight, so $\langle\nabla\psi(V),V\rangle=\sum\beta_m\langle A_m,V\rangle=\sum\beta_m$.
+# 2. At $V$, only tight pairs have nonzero weight, so $\langle\nabla\psi(V),V\rangle=\sum\beta_m\langle A_m,V\rangle=\sum\beta_m$.
 # 3. A strictly convex function lies above its tangents. So $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$: every other $W$ costs more.
 #
 # </details>
@@ -106,7 +106,7 @@ for p in exponents:
     print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
 
 # %% [markdown]
-# It does: the misfit is zero, and only pairs of margin 1 have a weight.
+# It does: the misfit is zero, and only pairs of margin 1 have nonzero weight.
 #
 # ## The rule
 #
@@ -161,7 +161,7 @@ figure_map
 #
 # ## Two examples by hand
 #
-# We take the two examples of page 00, with one token of example 1 moved from $(2,0)$ to $(\frac12, 0)$. Then column 1 of $W$, here $w$, has one tight pair, with the constraint $c^\top w\ge1$ for $c = (-\frac12, 1)$, the best token minus the moved one. (The margin $w_2-w_1$ of the other pair is above 1: $0.331+0.834=1.165$ for $p=1.75$.) So column 1 of the mirror image turns to $c$. Mapped back, the entries $w_j$ are proportional to
+# We take the examples of page 00, with one token of example 1 moved from $(2,0)$ to $(\frac12, 0)$. Then column 1 of $W$, here $w$, has one tight pair, with the constraint $c^\top w\ge1$ for $c = (-\frac12, 1)$, the best token minus the moved one. (The margin $w_2-w_1$ of the other pair is above 1: $0.331+0.834=1.165$ for $p=1.75$.) So column 1 of the mirror image turns to $c$. Mapped back, the entries $w_j$ are proportional to
 #
 # $$\mathrm{sgn}(c_j)\,|c_j|^{q-1},\qquad\text{so}\qquad w_2/w_1=-2^{\,q-1}.$$
 #
@@ -193,7 +193,7 @@ figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
 figure_rays
 
 # %% [markdown]
-# Each curve, column 1 of $W_t$ scaled to end at length 1, runs along the dotted ray of its own exponent.
+# Each curve, column 1 of $W_t$ scaled to end at length 1, runs along the dotted ray of its exponent.
 #
 # ## Which margin does each exponent reach?
 #
@@ -201,7 +201,7 @@ figure_rays
 #
 # $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
 #
-# is the share of the largest $\ell_p$ margin that $W$ attains; it is 1 at the goal. We take the setting of the authors' code, with 20 random data sets and starts of our own, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios in the other norms.
+# is the share of the largest $\ell_p$ margin that $W$ attains; it is 1 at the goal. We take the setting of the authors' code, with our own 20 random data sets and starts, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios in the other norms.
 
 # %%
 def ratio(tokens, selection, W, p, svm):
@@ -226,7 +226,7 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, where $\lVert W\rVert_3$ grows only like $\sqrt t$. Compare along a row, not down a column: in the norm of $p=2$, training with 1.75 is ahead of training with 2, because its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, where $\lVert W\rVert_3$ grows only like $\sqrt t$. Compare along rows, not down columns: in the norm of $p=2$, training with 1.75 is ahead of training with 2, because its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
 #
 # ## Could the map alone do this?
 #
@@ -266,7 +266,7 @@ for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # traini
     print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
 
 # %% [markdown]
-# The first three lines are training itself, with $s=p$. The controls show (b) and (c), too, with one exception: the map alone produces these signs. But (a) needs training: training with $s$ reaches more of the largest $\ell_s$ margin than both controls with this $s$.
+# The first three rows show training itself, with $s=p$. With one exception, the controls show (b) and (c), too: the map alone produces these signs. But (a) needs training, which with $s$ reaches more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)
@@ -293,7 +293,7 @@ plots.caption(figure_ratio, about_ratio)
 #
 # **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most.
 #
-# Late in training, the rule adds sums of tight $A_m$ to the mirror image, and only the solution of the SVM in $\ell_p$ has such a sum as its mirror image.
+# Late in training, the rule adds sums of tight $A_m$ to the mirror image, and only the solution of the SVM in $\ell_p$ has such a mirror image.
 #
 # <details><summary>What this does not show</summary>
 #
@@ -425,7 +425,7 @@ for p, history in histories.items():
 # %% [markdown]
 # <details><summary>The claims of the next table</summary>
 #
-# A claim is a measured number with its bound. `row`, `runs` and `path` ask which SVM is nearest. `joint.tokens` compares the selected tokens with those of the authors' code, which depend on $p$ in the same way. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
+# A claim pairs a measured number with the bound that it must meet. `row`, `runs` and `path` ask which SVM is nearest. `joint.tokens` compares the selected tokens with those of the authors' code, which depend on $p$ in the same way. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
 #
 # </details>
 

@@ -21,7 +21,7 @@
 #
 # [Notebook 30](30_mirror_descent.ipynb) trains $W$ and selects one token per sample.
 #
-# **Question.** What changes if we train keys and queries in place of $W$? What changes if a mixture of tokens is best? And what changes if we minimise the loss completely at a given norm?
+# **Question.** What changes if we train keys and queries in place of $W$? What changes if, for some samples, a mixture of tokens is better than every single token? And what changes if we minimise the loss completely at a given norm?
 #
 # ## The statement
 #
@@ -38,7 +38,7 @@
 # | SVM in a norm | the problem of finding the $W$ of smallest norm $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |
 #
-# **Hypotheses.** The loss function is decreasing. Each sample has one best token; we check this below. Some $W$ selects the tokens in question, so that their
+# **Hypotheses.** The loss function is decreasing. Under the head $u^\top x$ each sample has one best token; we check this below. Some $W$ selects the tokens in question, so that their
 # SVM has a solution; the solver checks this.
 #
 # | result | conclusion |
@@ -103,7 +103,10 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 #
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
-# For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. Near a mixture $x$ without zero entries this head is linear, $h(x)=v^\top x$ with
+# For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. For which samples is a mixture best? The function $h$ is convex, so its value at a mixture is at most its largest value at a token of this mixture. In a sample with label $+1$, the layer wants $h$ to be large, so one token alone is always best.
+# In a sample with label $-1$, the layer wants $h$ to be small. If no single token attains the smallest value of $h$ over all mixtures, a mixture of several tokens is best. This is so in most samples with label $-1$ on this page.
+#
+# Near a mixture $x$ without zero entries this head is linear, $h(x)=v^\top x$ with
 # $v_j = 1$ if $x_j > 0$, and $v_j=0$ otherwise. The next cell writes out a hundred steps of $(K, Q)$, and checks that they give the same matrices as the library.
 
 # %%
@@ -167,8 +170,8 @@ figure_path
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. If the head prefers mixtures, the layer selects several tokens, and
-# the growing part of $W$ comes close to the direction of the solution of their SVM. The path of minimisers
+# **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. With the convex head, a mixture of several tokens is best for most samples with label $-1$ and for no sample with label $+1$. At the end of training, several tokens have a softmax weight above $10^{-3}$ in nearly all samples with label $-1$, but only one token in most of the others.
+# The growing part of $W$ comes close to the direction of the solution of the SVM for these tokens. The path of minimisers
 # reaches the globally optimal tokens in every run. Descent from zero reaches these tokens only in some runs.
 #
 # ![Trained keys and queries turn towards the nuclear-norm solution, and a trained W towards the Frobenius-norm solution](../figures/desk/mirror_parents.png)

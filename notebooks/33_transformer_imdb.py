@@ -158,7 +158,7 @@ sparsity[0]
 reviews.index_figure(kept, reduced)
 
 # %% [markdown]
-# The next figure shows the differences of the index between $\ell_{1.1}$ and $\ell_2$. At the paper's size this difference is small but has the same sign in every seed. Each dot marks one seed, and each bar shows a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
+# The next figure shows the index under $\ell_{1.1}$ minus the index under $\ell_2$. At the paper's size this difference is small but has the same sign in every seed. Each dot marks one seed, and each bar shows a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
 
 # %%
 reviews.sparsity_differences(kept)

@@ -118,7 +118,7 @@ print(verdict.words())
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. It takes 200 steps, because after
+# Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. We take 200 steps rather than 80, because after
 # 80 steps all losses are still near the loss of guessing, $\log 10 = 2.30$. One seed cannot rank two losses that differ by less than 10 %.
 #
 # 1. Change the mirror exponent. *Hint:* $\ell_2$ is SGD. *Predict:* is $\ell_{1.1}$ slower or faster than $\ell_2$ at the same learning rate?
@@ -130,7 +130,7 @@ print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Neither by much. At this learning rate the two losses end about 10 % apart.
+# Neither rule is much faster. At this learning rate the two losses end about 10 % apart.
 #
 # </details>
 #

@@ -38,7 +38,7 @@
 # | $D$ | Bregman divergence of $\psi$ from $W_{mm}/\lVert W_{mm}\rVert$ to $W/\lVert W\rVert$ |
 # | cone of width $\mu$ | all $W$ with $D \le \mu$; $\mu_0$ is the width for which the proofs work |
 #
-# A *claim* is a measured number beside its bound. There are three kinds of claims:
+# A *claim* pairs a measured number with the bound that it must meet. There are three kinds of claims:
 #
 # | kind of claim | what it says |
 # |---|---|

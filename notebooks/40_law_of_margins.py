@@ -125,7 +125,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 #
 # The path's distance from the ray is $\lVert\rho_t\rVert$.
 #
-# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Let the lengths of the steps have an infinite sum. Let the steps be short, so that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Let the run get far enough: to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ is exact enough ([the note](law_of_margins.md#theorem) defines $a^*$). Then $\rho_t\to\rho_\perp$, and
+# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Suppose that the lengths of the steps have an infinite sum. Suppose that the steps are so short that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Finally, suppose that the run gets far enough: to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ is exact enough ([the note](law_of_margins.md#theorem) defines $a^*$). Then $\rho_t\to\rho_\perp$, and
 # $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
 # If the $A_m$ are independent, this linear system gives $\rho_\perp$.
 #

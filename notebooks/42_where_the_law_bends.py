@@ -85,7 +85,7 @@ print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 #
 # Now we train several seeds for longer, with steps of length $\eta(t+1)^{-p}$: the paper's $p=2/3$, then $p=1/2$, and $p=0$. $\lVert W_t\rVert$ grows like the sum of the steps, so the law predicts that the error falls like $t^{-(1-p)}$.
 #
-# A *claim* is a measured number beside its bound. The claim `joint.level` is stricter than this prediction: it computes $C$ not with the limit $v$ of the head's direction but with the head that we predict at a finite $t$.
+# A *claim* pairs a measured number with the bound that it must meet. The claim `joint.level` is stricter than this prediction: it computes $C$ not with the limit $v$ of the head's direction but with the head that we predict at a finite $t$.
 
 # %%
 data_model = tokens.two_token_gaussian(every, n=8, T=2, d=400, signal=3.0)

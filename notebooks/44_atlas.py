@@ -28,7 +28,7 @@
 #
 # $W$ is the sum of its steps, so in every norm it is at most as long as all steps together. If each step gains as much margin for its length in one norm as the best matrix does, then $W$ ends with the largest margin for its length in that norm.
 #
-# The step that gains most for its length is the *steepest* in this norm. So we ask of ten rules: in which norm are their steps the steepest? $G=-\nabla L(W)$ is the downhill direction; $M$ and $v$ are running means of $G$ and $G^2$, which start at 0; squares, roots and quotients are entry by entry. The *polar factor* of $G=USV^\top$ (compact singular value decomposition) is $UV^\top$.
+# The step that gains most for its length is the *steepest* in this norm. For ten rules we ask in which norm their steps are the steepest. $G=-\nabla L(W)$ is the downhill direction; $M$ and $v$ are running means of $G$ and $G^2$, which start at 0; squares, roots and quotients are entry by entry. The *polar factor* of $G=USV^\top$ (compact singular value decomposition) is $UV^\top$.
 #
 # | rule | one step, $W\leftarrow W+\eta D$ | steepest in | where it goes, by this page |
 # |---|---|---|---|
@@ -45,17 +45,17 @@
 #
 # ## What we measure
 #
-# Trained attention *selects* a token $\alpha_i$ in every sample $i$: its softmax weight tends to 1. The *margin* of a pair $m=(i,t)$, $t\ne\alpha_i$, is the lead of its logit over that of token $t$. With tokens $x$ and queries $z$, it is linear in $W$:
+# Trained attention *selects* a token $\alpha_i$ in every sample $i$: its softmax weight tends to 1. The *margin* of a pair $m=(i,t)$, $t\ne\alpha_i$, is the logit of token $\alpha_i$ minus that of token $t$. With tokens $x$ and queries $z$, it is linear in $W$:
 # $$g_m=\langle A_m,W\rangle,\qquad A_m=(x_{i,\alpha_i}-x_{i,t})\,z_i^\top .$$
 #
 # We divide the smallest margin by a norm $N(W)$, and then by the largest value $\gamma_N$ of this quotient (not a score):
 # $$r_N(W)=\frac{\min_mg_m}{N(W)\,\gamma_N},\qquad\gamma_N=\max_{N(Q)\le1}\min_m\langle A_m,Q\rangle .$$
 #
-# This *ratio* is at most 1, and it is 1 if $W$ maximises the margin in $N$. The *token SVM* gives $\gamma_N=1/N(W_{mm})$ without training; $W_{mm}$ is the smallest matrix in $N$ whose margins are all at least 1.
+# This *ratio* is at most 1, with equality if $W$ maximises the margin in $N$. The *token SVM* gives $\gamma_N=1/N(W_{mm})$ without training; $W_{mm}$ is the smallest matrix in $N$ whose margins are all at least 1.
 #
-# We compare seven norms: $\ell_1$, Frobenius ($\ell_2$), $\ell_3$ and $\ell_\infty$ of the entries; the *nuclear* norm, which is the sum of the singular values; the *spectral* norm, the largest of them; and the *head-wise* norm, the larger spectral norm of two halves of the rows.
+# We compare seven norms: $\ell_1$, Frobenius ($\ell_2$), $\ell_3$ and $\ell_\infty$ of the entries; the *nuclear* norm, the sum of the singular values; the *spectral* norm, the largest of them; and the *head-wise* norm, the larger spectral norm of two halves of the rows.
 #
-# This is the result for [28 rules](optimisers.md) on 20 random data sets, after 1,000,000 steps, or [fewer if they are costly](optimisers.md#how-long-each-rule-runs) ([scale](words.md) desk, [record](../figures/desk/atlas_map.json)).
+# The figure shows [28 rules](optimisers.md) on 20 random data sets, after 1,000,000 steps, or [fewer if they are costly](optimisers.md#how-long-each-rule-runs) ([scale](words.md) desk, [record](../figures/desk/atlas_map.json)).
 #
 # ![Each optimiser's ratio in the predicted norm and in another](../figures/desk/atlas_map.png)
 #
@@ -146,14 +146,14 @@ for norm in norms:
 #
 # ## Why the norm of the step is the norm of the margin
 #
-# Suppose that the selected tokens stay the same, and that each has a higher *score* (the layer's answer if it looks at this token alone) than the other tokens of its sample. Late in training, the softmax weight of token $t$ is nearly $e^{-g_m}$. So the loss $L$ exceeds its infimum $L^*$ by nearly one term per pair:
+# Suppose that the selected tokens stay the same, and that each has a higher *score* (the layer's answer if it looks at this token alone) than the other tokens of its sample. Late in training, the softmax weight of token $t$ is nearly $e^{-g_m}$. So the loss $L$ exceeds its infimum $L^*$ by approximately a sum with one term per pair:
 # $$L-L^*\approx Z=\sum_m\kappa_me^{-g_m},\qquad G\approx Z\sum_m\pi_mA_m,\qquad\pi_m=\kappa_me^{-g_m}/Z .$$
-# Here $\kappa_m>0$ contains the difference of the two scores ([page 00](00_attention_by_hand.ipynb) derives both formulas). The shares $\pi_m$ sum to 1. We take both for exact: this is a *model*, not a proof. Let $a_m=\langle A_m,D\rangle$, and let $b$ bound all $\lvert a_m\rvert$ with $N(D)\le1$.
+# Here $\kappa_m>0$ contains the difference of the two scores ([page 00](00_attention_by_hand.ipynb) derives both formulas). The shares $\pi_m$ sum to 1. We treat both formulas as exact: this is a *model*, not a proof. Let $a_m=\langle A_m,D\rangle$, and let $b$ bound all $\lvert a_m\rvert$ with $N(D)\le1$.
 #
 # 1. The step $\eta D$ multiplies each term of $Z$ by $e^{-\eta a_m}$, however small the term is.
 # 2. By Taylor, $e^{-\eta a_m}\le1-\eta a_m+c\,\eta^2$ with $c=\frac12b^2e^{\eta b}$. Averaging with the shares gives $Z_{t+1}/Z_t\le1-\eta\langle\sum\pi_mA_m,D\rangle+c\,\eta^2$.
 # 3. By definition of $\gamma_N$, some $Q$ of norm 1 has $\langle A_m,Q\rangle\ge\gamma_N$ for every $m$. The steepest $D$ does at least as well as $Q$, so $\langle\sum\pi_mA_m,D\rangle\ge\gamma_N$.
-# 4. Since $1+x\le e^x$, the product over all steps is $Z\le\exp(c_0-\gamma_N\sum\eta_t+c\sum\eta_t^2)$, where $c_0$ is $\log Z$ at the start and $c$ belongs to the largest $\eta_t$. The pair of smallest margin gives $Z\ge(\min_m\kappa_m)\,e^{-\min_mg_m}$. So $\min_mg_m\ge\gamma_N\sum\eta_t-c\sum\eta_t^2-c_1$ with $c_1=c_0-\log\min_m\kappa_m$.
+# 4. Since $1+x\le e^x$, the product over all steps is $Z\le\exp(c_0-\gamma_N\sum\eta_t+c\sum\eta_t^2)$, where $c_0$ is $\log Z$ at the start and $c$ is the constant of item 2 for the largest $\eta_t$. The pair of smallest margin gives $Z\ge(\min_m\kappa_m)\,e^{-\min_mg_m}$. So $\min_mg_m\ge\gamma_N\sum\eta_t-c\sum\eta_t^2-c_1$ with $c_1=c_0-\log\min_m\kappa_m$.
 # 5. From $W=0$ the triangle inequality gives $N(W)\le\sum\eta_t$. If $\min_mg_m\ge0$, dividing gives
 #
 # $$1\;\ge\;r_N(W)\;\ge\;1-\frac{c_1+c\sum\eta_t^2}{\gamma_N\sum\eta_t}.$$
@@ -311,7 +311,7 @@ for factor in (1, 4, 16):
 # %% [markdown]
 # The predictions are right to 2 %.
 #
-# <details><summary>How large is the gap then? And RMSprop?</summary>
+# <details><summary>How large is the gap then, and how large is it for RMSprop?</summary>
 #
 # The gap is $1-r_N=(\gamma_NN(W)-\min_mg_m)/(\gamma_NN(W))$. The numerator (last column) hardly grows. In the first line it is 1.78. There the margins grow by 0.0003 per step, so after a million steps the denominator is about 300, and 0.6 % would be missing. The numerator differs by data set: the two gaps printed above are 0.023 and 0.087 after 300,000 steps, and if they go on falling like $1/t$, 0.7 % and 2.6 % are missing after a million. The worst of the 20 large runs lacks 2.7 %.
 #
@@ -319,7 +319,7 @@ for factor in (1, 4, 16):
 #
 # </details>
 #
-# **And with $\epsilon=10^{-8}$?** Late, Adam is then gradient descent, which turns $W$ towards Frobenius. After 100,000 steps we go on with normalised gradient descent, which takes nearly the same path, but faster:
+# **And with $\epsilon=10^{-8}$?** Late, Adam is then gradient descent, which turns $W$ towards Frobenius. After 100,000 steps we go on with normalised gradient descent, which takes nearly the same path faster:
 
 # %%
 with_epsilon = lib.train(data, lib.Adam(eta, epsilon=1e-8), 100_000, record=[40_000, 100_000])
@@ -406,7 +406,7 @@ figure_map
 # %% [markdown]
 # <details><summary>The claims of the next table</summary>
 #
-# A *claim* is a measured number beside the bound that the [protocol](atlas_protocol.md) sets. The protocol calls Adam without $\epsilon$ "Adam, 0.999", and Adam with $\epsilon=10^{-8}$ "Adam, 0.999, epsilon".
+# A *claim* pairs a measured number with the bound that the [protocol](atlas_protocol.md) sets. The protocol calls Adam without $\epsilon$ "Adam, 0.999", and Adam with $\epsilon=10^{-8}$ "Adam, 0.999, epsilon".
 #
 # | claim | holds if |
 # |---|---|

@@ -18,7 +18,7 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$, and [notebook 44](44_atlas.ipynb) finds the norm in which each optimiser maximises the margin. But networks train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
 #
-# **Question.** Does each optimiser keep its norm if we train keys and queries, and in a small vision transformer? And if several selections of tokens compete, which selection does an optimiser choose?
+# **Question.** Does each optimiser keep its norm if we train keys and queries? Does it keep its norm in a small vision transformer? And if several selections of tokens compete, which selection does an optimiser choose?
 #
 # ## What to expect
 #
@@ -110,7 +110,7 @@ figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), a
 figure_factors
 
 # %% [markdown]
-# Each pair of rows shows one rule, on $W$ and on $(K,Q)$. The predicted norm is outlined, and the largest ratio is bold. If the bold cell moves from one row of a pair to the other, training the factors has changed the norm. It moves for gradient descent and sign descent, but not for polar steps. Adam is in the table above.
+# Each pair of rows shows one rule, on $W$ and on $(K,Q)$. The predicted norm is outlined, and the largest ratio is bold. If the bold cells in the two rows of a pair are in different columns, training the factors has changed the norm. This happens for gradient descent and sign descent, but not for polar steps. Adam is in the table above.
 #
 # ![Ratios of three rules in seven norms](../figures/desk/networks_factors.png)
 #
@@ -122,7 +122,7 @@ figure_factors
 #
 # Take two rules that end with different selections. For each rule we ask whether its own selection has the larger best margin in its own norm. Each such question counts as one *comparison*; the rule *wins* this comparison if the answer is yes.
 #
-# If both norms prefer the same selection, the rule that chose it wins and the other loses. So half of these comparisons are won even if norms have no effect. Pairs whose norms disagree tell us more; the answer below counts them separately. Comparisons of the same seed depend on each other, so we compute the intervals by a bootstrap over seeds.
+# If both norms prefer the same selection, the rule that chose it wins and the other loses. So half of these comparisons are won even if norms have no effect. Pairs of rules whose norms prefer different selections tell us more; the answer below counts these pairs separately. Comparisons of the same seed depend on each other, so we compute the intervals by a bootstrap over seeds.
 
 # %%
 chosen = atlas_rules.steepest_rows()
@@ -194,7 +194,7 @@ figure_vit
 #
 # ## What we saw
 #
-# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Both reach 98 % or more of the largest margin in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, with a median ratio of 92 %. For Adam with a long memory, the largest ratio is that in the sign norm in three of ten runs.
+# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Each of these two rules reaches 98 % or more of the largest margin in this norm, in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, with a median ratio of 92 %. For Adam with a long memory, the largest ratio is that in the sign norm in three of ten runs.
 #
 # If selections compete from zero, the rules differ. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
 #

@@ -231,6 +231,6 @@ def _has_own_changes(place: Path, content: bytes) -> bool:
         return True  # This is a folder, or a file that we may not read.
     if provenance.git("rev-parse", "HEAD") is None:
         return False  # There is no repository in which the change could be committed.
-    # If git fails here, the result is None, which does not show that the change is
-    # committed.
+    # `provenance.git` returns None if git fails. Then we do not know whether the change
+    # is committed, and return True.
     return provenance.git("status", "--porcelain", "--ignored", "--", str(place)) != ""

@@ -170,7 +170,7 @@ def faults(found: Iterable[Row]) -> list[str]:
 
 
 def records(folder: Path) -> dict[str, Mapping]:
-    """Read the record of every figure of the index at its largest scale.
+    """For every figure that the index lists, read the record at the largest scale.
 
     Parameters
     ----------

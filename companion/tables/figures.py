@@ -1,6 +1,6 @@
 """The figures to show: entries of figures/index.toml, with their records and claims.
 
-Sentences of the index quote a record as {name:format}; braces without a colon belong to
+Sentences in the index quote a record as {name:format}; braces without a colon belong to
 a formula. `python -m companion.tables` rewrites each marked table in `FILES`, with the
 layout in templates/NAME.md.j2.
 """
@@ -107,9 +107,10 @@ def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
     Raises
     ------
     ValueError
-        If the table of pages lacks a page of the index, or a file cannot be read.
+        If the table of pages lacks a page that the index names, or a file
+        cannot be read.
     TypeError
-        If an entry of the index has an unknown field, or lacks one.
+        If an entry in the index has an unknown field, or lacks one.
     """
     pages = read_pages()
     table = files.read_table(figures / "index.toml")
@@ -199,14 +200,14 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
     """Find the numbers of a finding or failure whose meaning is not stated.
 
     For each quoted name, `entry.conditions` has the words that say what the number is,
-    such as "in the worst of" or "median". These words must be in the text and, for the
-    value of a claim, in the claim's own statement. Whole numbers, which have a format
-    that ends in d, need no such words.
+    such as "in the worst of" or "median". The text must contain these words. If the
+    number is the value of a claim, the claim's own statement must contain them, too.
+    Whole numbers, whose format ends in d, need no such words.
 
     Parameters
     ----------
     entry : _Entry
-        The figure's entry of the index.
+        The figure's entry in the index.
     record : mapping
         Its record.
 
@@ -251,7 +252,7 @@ class Figure:
     folder : Path
         The folder of its files.
     entry : _Entry or None
-        The entry of the figure in the index. It is None if the index has no entry at
+        The figure's entry in the index. It is None if the index has no entry at
         this scale.
     record : mapping
         Its record.
@@ -326,8 +327,8 @@ def figures() -> list[Figure]:
     Returns
     -------
     list of Figure
-        The figures, by paper, and within a paper in the order of the index. Figures
-        that are not in the index come last.
+        The figures, by paper, and within a paper in the order in which the index
+        lists them. Figures that are not in the index come last.
 
     Raises
     ------
@@ -453,7 +454,8 @@ def _counted(claims: list[Mapping]) -> dict[str, int]:
 def _judged(rows: list[tuple[_Entry, Mapping]]) -> dict[str, int]:
     """Count the verdicts on the papers' claims about networks that studies trained.
 
-    Our own findings and claims without a verdict are not counted.
+    Our own findings are not counted. Claims that have no verdict are not counted,
+    either.
     """
     words = [
         claim["verdict"]

@@ -172,7 +172,7 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     Parameters
     ----------
     x : ndarray (m,)
-        Finite numbers.
+        Numbers, each finite or NaN.
     exponent : float
         The exponent, finite and positive.
     work : ndarray (m,)
@@ -184,8 +184,8 @@ def power(x: np.ndarray, exponent: float, work: np.ndarray, out: np.ndarray) -> 
     Returns
     -------
     float
-        The logarithm of the largest power; -inf if x is zero or empty. Entries that are
-        NaN are ignored.
+        The logarithm of the largest power of an entry that is not NaN; -inf if x is
+        zero or empty.
 
     Notes
     -----

@@ -122,9 +122,10 @@ def run(
 
 
 def _alike(times: Mapping[Any, np.ndarray]) -> list[list[Any]]:
-    """Group the names of rules that record the same iterations, into lists.
+    """Return lists of names of rules. The rules in one list record the same iterations.
 
-    `times` has the iterations (k,) by rule. The rules of one list are trained together.
+    `times` maps the name of each rule to the iterations (k,) that it records. The rules
+    in one list are trained together.
     """
     groups: dict[bytes, list[Any]] = {}
     for name, at in times.items():

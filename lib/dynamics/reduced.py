@@ -15,8 +15,8 @@ from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
 from lib.dynamics import kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule, own_log_step
 
-# The forms of the product with a Gram matrix: by the formed matrix, or by its factors
-# alone.
+# The two ways to multiply a vector by a Gram matrix: with the formed matrix, or only
+# with the factors of the matrix.
 FORMS = ("gram", "factored")
 # A product with a formed matrix reads the m^2 entries of the matrix. A product with the
 # factors costs twice as much per number that it reads, plus a fixed cost that equals

@@ -46,7 +46,11 @@ def _check(X: np.ndarray, Y: np.ndarray, A: np.ndarray, B: np.ndarray) -> None:
 
 
 def _flat(value: np.ndarray) -> np.ndarray:
-    """Reshape (..., rows, columns) to (all, rows, columns); copy only if necessary."""
+    """Reshape an array (..., rows, columns) to (sets, rows, columns).
+
+    The result is a C-contiguous, writable array of floats. Data are copied only if
+    necessary.
+    """
     return np.require(value, float, "CW").reshape(-1, *value.shape[-2:])
 
 

@@ -50,7 +50,7 @@ WHOLE = {
 
 @dataclass(frozen=True)
 class Study:
-    """The settings of a comparison of update rules, which are fixed before the runs.
+    """The settings of a study that compares update rules, fixed before the runs.
 
     Parameters
     ----------

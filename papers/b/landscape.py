@@ -3,9 +3,10 @@ Eqs. 3 and 4.
 
 Some constants are blank in our copy of the paper; we derive them here. Below, M
 Sigma^{1/2} has the singular values sigma_1 >= sigma_2 >= ..., the layer is Z = (A; B),
-and Z_pi is the projection of Z onto the minima. Closed forms are computed for the
-problem `named`. It is the same as `problem`, except in an altered copy of the
-experiment (a wrong world), in which the claims must fail.
+and Z_pi is the projection of Z onto the minima. We sample from the problem
+`problem`, and compute closed forms for the problem `named`. In the experiment itself
+they are the same problem. In an altered copy of the experiment (a negative control)
+they differ, and the claims must fail.
 """
 
 from collections.abc import Callable, Sequence

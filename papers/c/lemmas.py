@@ -473,9 +473,10 @@ def _margin_edges(selection: Selection):
 
 
 def _slack(selection: Selection, mu: np.ndarray):
-    """Return how well Eqs. 12a-c hold on the edge of the cone {D <= mu}, mu (runs,).
+    """Measure how well Eqs. 12a-c hold on the edge of the cone {D <= mu}.
 
-    The result is a float, and the equations hold if it is at least 1. For a W of norm
+    `mu` has the shape (runs,). The result is a float, and the equations hold if it is
+    at least 1. For a W of norm
     ||W_mm||, let m_t be the margin of a support token, and m_tau the margin of a token
     that is not a support token. The result is the smallest of (m_tau - m_t)/delta for
     (12a), (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c), over all
@@ -613,8 +614,9 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
 
 
 def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
-    r"""Return R_pi of Lemma 21 divided by ||W_mm||, which depends only on the data and
-    pi.
+    r"""Return R_pi / ||W_mm||, where R_pi is the radius in Lemma 21.
+
+    This ratio depends only on the data and pi.
 
     Parameters
     ----------

@@ -67,13 +67,14 @@ def train_key_query(
     record: Sequence[int],
 ) -> np.ndarray:
     """Train keys and queries, and return W = K Q^T (runs, k, d, d_z) at the iterations
-    `record`, sorted and without repetition.
+    `record`.
 
-    The head is fixed and the loss logistic. A step of normalised gradient descent is K
-    <- K - eta grad_K L / ||grad_K L||_F and Q <- Q - eta grad_Q L / ||grad_Q L||_F, so
-    that each gradient is divided by its own norm. The gradients are grad_K L = G Q and
-    grad_Q L = G^T K with G = grad_W L. If a gradient is zero, its matrix does not
-    change. K must be (runs, d, m) and Q (runs, d_z, m), otherwise ValueError is raised.
+    In the result the iterations are sorted, and each occurs once. The head is fixed and
+    the loss logistic. A step of normalised gradient descent is K <- K - eta grad_K L /
+    ||grad_K L||_F and Q <- Q - eta grad_Q L / ||grad_Q L||_F, so that each gradient is
+    divided by its own norm. The gradients are grad_K L = G Q and grad_Q L = G^T K with
+    G = grad_W L. A matrix whose gradient is zero does not change. K must have the shape
+    (runs, d, m) and Q the shape (runs, d_z, m), otherwise ValueError is raised.
     """
     runs, _, _, d = tokens.shape
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
@@ -107,7 +108,7 @@ def keys_against_weights(
     tokens: TokenSet, seeds: Sequence[int], record: Sequence[int], step_size: float
 ) -> tuple:
     """Train (K, Q) in one run and W in another, and measure how K Q^T and W align with
-    the SVM solutions for the tokens they select.
+    the SVM solutions for the tokens that each run selects.
 
     The entries of the starts are uniform in [-1/sqrt(d), 1/sqrt(d)]. Queries must have
     the dimension of the tokens, and `record` must be ascending.
@@ -178,9 +179,11 @@ def _train_relu_head(
     """Train W by normalised gradient descent from zero under a ReLU head.
 
     The loss is logistic, and f_i = y_i h(X_i^T softmax(X_i W z_i)) with the head h(x) =
-    sum_j max(x_j, 0), so that the best mixture of tokens is not a single token. Around
-    a mixture x, h is linear with u = 1[x > 0], so that loss and gradient are those of
-    `lib.attention.slopes` with one head per sample.
+    sum_j max(x_j, 0). Since h is convex, a single token is always best for a sample
+    with label y_i = +1. For y_i = -1 the best mixture has the smallest h, and it
+    usually contains several tokens. Around a mixture x, h is linear with u = 1[x > 0],
+    so that loss and gradient are those of `lib.attention.slopes` with one head per
+    sample.
 
     Returns
     -------
@@ -265,8 +268,8 @@ def _max_margin(tokens: TokenSet, chosen: np.ndarray) -> tuple[np.ndarray, np.nd
 def several_tokens(
     seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
 ) -> np.ndarray:
-    """Train with a ReLU head, and return the alignment of W with the SVM of the tokens
-    it selects.
+    """Train with a ReLU head, and return the alignment of W with the solution of the
+    SVM for the tokens that W selects.
 
     The result has the shape (runs,). We leave out the part of W in the span of the
     SVM's equations. A token is selected if its softmax weight exceeds SELECTED. The

@@ -36,8 +36,8 @@ def joint_instance() -> TokenSet:
     """Return the instance of joint training in the authors' code: n = 2, T = 3, d = 2,
     v_0 = 0.
 
-    The query is the first token. As long as the head is unknown, no token is the best
-    one; until then, token 0 is stored as the opt token.
+    The query is the first token. The instance has no fixed head, so no token is the
+    best one. Since a `TokenSet` needs opt tokens, we store token 0 in each sample.
     """
     X = [
         [(-2.7, 1.2), (1.4, 2.1), (1.3, -0.1)],
@@ -67,8 +67,8 @@ def end_points(
 def divergences(
     histories: Any, ends: Any, own_tokens: bool = False
 ) -> dict[tuple[float, float], np.ndarray]:
-    """Return, by (p, q), the divergence D (runs, k) between training with p and the
-    solution of an l_q SVM.
+    """Return, by (p, q), the divergence D (runs, k) between the iterates of training
+    with p and the solution of an l_q SVM.
 
     The SVM is the one for the tokens that training with p selects. With `own_tokens` it
     is the one for the tokens that training with q selects.

@@ -63,10 +63,10 @@ class GlobalMap:
     first: np.ndarray
 
     def threshold(self, row: int) -> tuple[float, float, float]:
-        """Return the alpha at which half of the seeds reach (u_mm, W_mm) in dimension
-        `dimensions[row]`, and the ends of its bootstrap interval.
+        """Return the alpha at which half of the seeds reach (u_mm, W_mm), and the two
+        ends of the bootstrap interval of this alpha.
 
-        See `half_of_seeds`.
+        The dimension is `dimensions[row]`. `half_of_seeds` computes the three numbers.
         """
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 

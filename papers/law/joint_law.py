@@ -272,7 +272,7 @@ def limit_errors(runs: JointRuns) -> np.ndarray:
 
 
 def level_errors(runs: JointRuns) -> np.ndarray:
-    """Return the same as `limit_errors`, but with the C that belongs to the finite
+    """Return the errors of `limit_errors`, but with the C that belongs to the finite
     level of the head.
 
     This level follows from the lengths of the head's steps. The result has the shape

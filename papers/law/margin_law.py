@@ -152,11 +152,11 @@ class MarginLaw(Shapes):
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """Return the longest NGD step with which the offsets converge.
+        """Return the largest step size of NGD with which the offsets converge.
 
-        The result has the shape (runs,). It is 2 (1 + momentum) ||W_mm|| / fastest, and
-        infinite if the support has only one constraint. With longer steps the offsets
-        cycle. The method raises ValueError unless 0 <= momentum < 1.
+        The result has the shape (runs,). It is 2 (1 + momentum) ||W_mm|| / fastest, or
+        infinite if the support has only one constraint. With larger step sizes the
+        offsets cycle. The method raises ValueError unless 0 <= momentum < 1.
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")
@@ -171,8 +171,8 @@ def margin_law(
     loss: str = "exponential",
     log_slopes: np.ndarray | None = None,
 ) -> MarginLaw:
-    r"""Compute the law of the margins for runs whose direction converges to a token
-    SVM's solution.
+    r"""Compute the law of the margins for runs whose direction converges to the
+    solution of a token SVM.
 
     Once the selected tokens lead, the margins on the support are
 

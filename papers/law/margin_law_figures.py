@@ -189,8 +189,10 @@ def _off(worst: float) -> str:
 
 
 def _misses_the_law(axis: Axes, name: str, end: tuple, deviation: float) -> None:
-    """Mark the `end` (x, y) of a run that does not reach the law, and write what is
-    constant in its rule, a key of SHORT, and its relative `deviation`.
+    """Mark the end of a run that does not reach the law, and write the reason there.
+
+    The mark is at `end` (x, y). The text says which quantity the rule `name`, a key of
+    SHORT, keeps constant, and by which relative `deviation` the run misses the law.
     """
     stops = plots.look("stops")
     axis.plot(*end, ms=7, zorder=4, **stops.mark)

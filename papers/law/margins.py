@@ -227,7 +227,7 @@ def check_settled(run: int, law: Any, measured: Any, momentum: float) -> None:
 def each_seed(
     seeds: Iterable[int], study: Callable[[int], object], where: str = ""
 ) -> tuple[list, dict[int, str]]:
-    """Apply `study` to every seed, and collect the seeds for which it fails.
+    """Apply `study` to every seed, and collect the seeds for which `study` fails.
 
     A seed fails if `study` raises PremiseFails or RuntimeError. Other errors, such as
     Infeasible, are not caught. The function returns the results, and for each excluded

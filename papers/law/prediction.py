@@ -29,7 +29,7 @@ CONSTANT = 0.1
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Prediction(Shapes):
-    """What the law of the margins predicts for a run, from `predict`.
+    """The prediction for a run by the law of the margins, as `predict` returns it.
 
     Parameters
     ----------

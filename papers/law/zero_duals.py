@@ -360,11 +360,14 @@ class _Pulls:
 def _lowest(
     direction: np.ndarray, beta: np.ndarray, slopes: np.ndarray, total: float
 ) -> float:
-    """Return the minimum of <direction, o> over offsets o (m,), a float.
+    """Return the smallest <direction, o> over the offsets o (m,) that satisfy two
+    constraints.
 
-    The constraints are <beta, o> = 0 and sum e^{slopes - o} <= e^total. All vectors
-    have the shape (m,), and beta is positive. The result is -inf if no multiplier with
-    a logarithm between -FARTHEST and FARTHEST gives a minimum, and 0 for a single pair.
+    The constraints are <beta, o> = 0 and sum_k e^{slopes_k - o_k} <= e^total. All
+    vectors have the shape (m,), and beta is positive. We search for the Lagrange
+    multiplier that makes <beta, o> zero. The result is -inf if no multiplier whose
+    logarithm lies between -FARTHEST and FARTHEST does so. For a single pair, o = 0 is
+    the only offset, and the result is 0.
     """
     first = (direction / beta).argmin()
     spread = direction - (direction / beta)[first] * beta

@@ -1,5 +1,5 @@
-"""The two kinds of intervals by which the confirmation is decided: t intervals, and
-intervals from signed ranks.
+"""The two kinds of intervals that decide the claims of the confirmation study: t
+intervals, and intervals from signed ranks.
 
 Each kind has `estimate`, `low`, `high` and `level`, so that the functions of
 `papers.verdicts` can use it like an `Interval`.

@@ -22,7 +22,7 @@ VANISHED = 1e-13  # a pivot of at most this times its diagonal entry counts as z
 
 @numba.njit
 def natural(rule, graded, z, answers, D):
-    """Fill D (d, d_z) with (F + lambda I)^{-1} G, up to a factor. Returns the log of
+    """Fill D (d, d_z) with (F + delta I)^{-1} G, up to a factor. Returns the log of
     this factor, or -inf if nothing moves.
 
     The answer of the model on sample i is f_i = y_i u^T X_i^T softmax(X_i W z_i), with
@@ -33,7 +33,7 @@ def natural(rule, graded, z, answers, D):
     Gauss-Newton matrix has the same form with the same w_i. Then D = sum_i y_i e^{-s_i}
     p_i, where the n unknowns y solve
 
-        (C + diag(lambda e^{-2 s_i} / w_i)) y = e^{-s} / w,   C_ij = <p_i, p_j> e^{-s_i - s_j},
+        (C + diag(delta e^{-2 s_i} / w_i)) y = e^{-s} / w,   C_ij = <p_i, p_j> e^{-s_i - s_j},
 
     The entries of C are of order one, and all differences of scale are on the diagonal
     of this matrix. So no digits are lost if the matrix is scaled to a diagonal of ones.

@@ -192,9 +192,10 @@ class InCoordinates(Rule, ABC):
 
     @abstractmethod
     def _own_numbers(self) -> dict[str, float]:
-        """Return the fields of `codes.Numbers` that `numbers` does not set itself.
+        """Return the kind of the rule, and the settings that only some rules have.
 
-        These are the kind of the rule and the settings that only some rules have.
+        The keys of the result are fields of `codes.Numbers`. `numbers` sets all other
+        fields itself.
         """
 
 
@@ -221,9 +222,9 @@ class SteepestDescent(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     normalised : bool, optional
         Whether D is scaled to N(D) = 1. Otherwise this D is multiplied by N*(G). If G =
         0, D is zero.
@@ -328,9 +329,9 @@ class SignDescent(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
 
     Raises
     ------
@@ -381,9 +382,9 @@ class Adam(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     momentum : float, optional
         beta_1 in [0, 1): m = beta_1 m + (1 - beta_1) G.
     memory : float, optional
@@ -452,9 +453,9 @@ class RMSprop(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     memory : float, optional
         beta_2 in [0, 1): v = beta_2 v + (1 - beta_2) G^2, entry by entry.
     epsilon : float, optional
@@ -514,9 +515,9 @@ class AdaGrad(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     epsilon : float, optional
         The number that is added to the square root of v, at least zero.
 
@@ -570,9 +571,9 @@ class FullAdaGrad(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
 
     Raises
     ------
@@ -627,9 +628,9 @@ class Signum(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     momentum : float, optional
         beta in [0, 1): m = beta m + (1 - beta) G.
 
@@ -686,9 +687,9 @@ class Lion(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     first_mix : float, optional
         a in [0, 1), the weight of m in the direction.
     momentum : float, optional
@@ -748,9 +749,9 @@ class Muon(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     momentum : float, optional
         mu in [0, 1): M = mu M + (1 - mu) G.
     nesterov : bool, optional
@@ -829,9 +830,9 @@ class OLion(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     momentum : float, optional
         mu in [0, 1): M = mu M + (1 - mu) G.
 
@@ -889,9 +890,9 @@ class Shampoo(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     memory : float, optional
         beta_2 in [0, 1): L = beta_2 L + (1 - beta_2) G G^T, and R is the same running
         mean of G^T G. With beta_2 = 0, D is the polar factor of G.
@@ -953,9 +954,9 @@ class SOAP(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     momentum : float, optional
         beta_1 in [0, 1), the factor in the running mean m of G.
     memory : float, optional
@@ -1005,7 +1006,7 @@ class SOAP(InCoordinates):
 class NaturalGradient(InCoordinates):
     r"""The natural gradient.
 
-    .. math:: D=(F+\lambda I)^{-1}G
+    .. math:: D=(F+\delta I)^{-1}G
 
     Parameters
     ----------
@@ -1021,15 +1022,16 @@ class NaturalGradient(InCoordinates):
         that each step uses all samples.
     variance_reduced : bool, optional
         Whether to reduce the variance of the batches by SVRG (Johnson and Zhang, 2013).
-        Let g be the mean of the negative gradients. G is then g of the batch at W,
-        minus g of the batch at the anchor, plus g of all samples at the anchor. The
-        anchor is W at the beginning of the epoch.
+        Write g(S, W) for the mean, over a set S of samples, of their negative gradients
+        at W. Then G = g(batch, W) - g(batch, anchor) + g(all, anchor). The anchor is W
+        at the beginning of the epoch.
     damping : float, optional
-        lambda >= 0, which multiplies the identity that is added to F. If it is zero,
-        the inverse is a pseudo-inverse. D then grows like the inverse of the smallest
-        gradient, so that training soon diverges unless `normalised` is set.
+        The damping delta >= 0, which multiplies the identity that is added to F. If
+        delta is zero, the inverse is a pseudo-inverse. D then grows like the inverse of
+        the smallest gradient, so that training soon diverges unless `normalised` is
+        set.
     relative : bool, optional
-        Whether lambda is `damping` times the trace of F.
+        Whether delta is `damping` times the trace of F, rather than `damping` itself.
     normalised : bool, optional
         Whether D is divided by its Frobenius norm.
 
@@ -1055,7 +1057,7 @@ class NaturalGradient(InCoordinates):
            [ 0.151, -0.273]])
     """
 
-    formula: ClassVar[str] = r"D=(F+\lambda I)^{-1}G"
+    formula: ClassVar[str] = r"D=(F+\delta I)^{-1}G"
     step_size: float
     damping: float = field(default=0.0, kw_only=True)
     relative: bool = field(default=False, kw_only=True)
