@@ -113,6 +113,22 @@ def by_hand(logits, scores, logistic):
     return slope, p, f, mp.log1p(mp.exp(-f)) if logistic else mp.exp(-f)
 
 
+@pytest.mark.parametrize("n", [1, softmax.WIDTH, 2 * softmax.WIDTH + 3])
+def test_a_run_comes_back_from_its_lanes_and_touches_no_other(n):
+    runs, T = 3, 4
+    padded = n + softmax.WIDTH  # copies go in blocks of WIDTH
+    lanes = np.zeros((T, runs * n + softmax.WIDTH))
+    flat = np.arange(1.0, runs * (T * n + padded) + 1).reshape(runs, -1)
+    for r in range(runs):
+        softmax.scatter(r, n, flat, lanes)
+    for r in range(runs):
+        expected = flat[r, : T * n].reshape(T, n)
+        np.testing.assert_array_equal(lanes[:, r * n : (r + 1) * n], expected)
+        back = np.zeros(flat.shape[1])
+        softmax.gather(r, n, lanes, back)
+        np.testing.assert_array_equal(back[: T * n], flat[r, : T * n])
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
