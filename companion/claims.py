@@ -747,7 +747,7 @@ def verdict(claim: Claim) -> str:
 
 
 def in_words(claim: Claim) -> dict[str, str]:
-    """Write a claim as a row of `frame`.
+    """Return the row of `frame` for one claim, as text.
 
     Parameters
     ----------

@@ -221,7 +221,7 @@ print("direction of W_mm", (W_mm / np.linalg.norm(W_mm)).ravel().round(3))
 #
 # Divided by its length $\frac{\sqrt3}2$, $W_{mm}$ has the entries of the last line. After 10,000 steps, those of $W_t/\lVert W_t\rVert$ were $(-0.577, 0, 0.574, -0.581)$.
 #
-# The *direction error* is the distance between the unit matrices $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$.
+# The *direction error* is the distance between the normalised matrices $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$.
 
 # %%
 unit = path[1:] / np.linalg.norm(path[1:], axis=(1, 2), keepdims=True)
@@ -233,7 +233,7 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line is the path of a tip until step 1,000. The dashed ray has the direction of the same column of $W_{mm}$.
+# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line is the path of a tip until step 1,000. The dashed ray has the direction of the corresponding column of $W_{mm}$.
 
 # %%
 blue = plots.look("measured").colour

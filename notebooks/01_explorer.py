@@ -54,7 +54,7 @@ explorer.interactive(setting, law=margin_law)
 # $\lVert W_t\rVert$. We draw this line only if the hypotheses of the law hold. The right panel shows the softmax weight of each opt token.
 #
 # The grey lines show your previous run: its direction error, and the
-# smallest softmax weight of an opt token. The axes never change, so you can compare two runs by eye.
+# smallest softmax weight of any opt token. The axes never change, so you can compare two runs by eye.
 #
 # You can try these settings:
 #

@@ -342,7 +342,7 @@ for std in (start_std, 1000 * start_std):
 #
 # <details><summary>Do the theorems apply?</summary>
 #
-# They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. Assumption 2 holds, because all noise tokens have score zero. Whether Assumption 1 holds we do not know, since our copy of the paper lacks its inequality. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions and uses a sufficient condition of ours; the cosines that the next cell prints are too large for it.
+# They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. Assumption 2 holds, because all noise tokens have score zero. We do not know whether Assumption 1 holds, because its inequality is missing from our copy of the paper. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions and uses a sufficient condition of ours; the cosines that the next cell prints are too large for it.
 #
 # </details>
 

@@ -187,7 +187,7 @@ print(f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.no
 #
 # Section 5.1: "We observe that all other algorithms are faster than GD, with Polyak step being the fastest. We also see that the train loss converges at a similar rate for NGD and joint-NGD, while for the other metrics, NGD is slightly faster compared to joint-NGD."
 #
-# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The losses under NGD and NGD-joint fall at *a similar rate* if their logarithms differ by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, the value under NGD is 1 to 1.25 times the value under NGD-joint.
+# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The losses under NGD and NGD-joint fall at *a similar rate* if their logarithms differ by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, the value under NGD is between 1 and 1.25 times the value under NGD-joint.
 
 # %%
 factor = np.median(ngd.norm / np.where(joint.norm > 0, joint.norm, np.nan), axis=0)

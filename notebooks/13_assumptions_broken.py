@@ -258,7 +258,7 @@ def corner(rule, iterations=steps, spread=0.98):
 
 
 # %% [markdown]
-# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if GD fails because it overshoots and saturates the softmax at a wrong token, one tenth of the step saves some runs.
+# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if GD fails because it overshoots and saturates the softmax at a wrong token, a step one tenth as long will save some runs.
 
 # %%
 for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):

@@ -97,7 +97,7 @@ settings_figure
 # * NGD is ahead of GD if the step size of NGD is at least one third of that of GD. NGD is not ahead of GD if its step size is at most one tenth of that of GD. The caps and the horizon do not matter.
 # * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap and long steps, momentum is hardly ever ahead, because both rules reach the cap early.
 # * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, NGD eventually overtakes Polyak-step.
-# * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap, NGD turns at this rate only until it has been at the cap for a long time.
+# * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap, NGD keeps this rate for a while after it reaches the cap, and then turns more slowly.
 #
 # So whether the sentences are true depends on the caps. The sentence about Polyak-step requires a cap on NGD. If NGD has a cap, the sentences about momentum and about Theorem 1 require that NGD reaches the cap late. (The paper validates Theorem 1 in Figure 2, that is, with caps. As we read the theorem, its rule has no cap.) The next cell prints the share of the settings in which each sentence is true.
 
@@ -186,7 +186,7 @@ table
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
 # %% [markdown]
-# Our copy lacks the formulas of these three lemmas, so the printed formulas are our reconstruction. Lemma 5 says that, from every small start, the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. The next figure shows this weight divided by its first value. So if the lemma holds, no line falls below one.
+# Our copy lacks the formulas of these three lemmas, so the formulas on this page are our reconstruction. Lemma 5 says that, from every small start, the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. The next figure shows this weight divided by its first value. So if the lemma holds, no line falls below one.
 
 # %%
 crowd = drawn(range(draws), antipodal=True)

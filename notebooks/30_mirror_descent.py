@@ -226,11 +226,11 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, where $\lVert W\rVert_3$ grows only like $\sqrt t$. Compare along rows, not down columns: in the norm of $p=2$, training with 1.75 is ahead of training with 2, because its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, where $\lVert W\rVert_3$ grows only like $\sqrt t$. Compare along rows, not columns: in the norm of $p=2$, training with 1.75 is ahead of training with 2, because its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
 #
 # ## Could the map alone do this?
 #
-# The map back stretches or squeezes the entries, which may look like the right norm. As *controls*, we take the mirror image at the end of a run with $p$; the map back of another exponent $s$ gives $W$. We look for three signs:
+# The map back stretches or squeezes the entries, which may look like the right norm. As *controls*, we take the mirror image at the end of a run with $p$; the map back of another exponent $s$ gives $W$. Three signs would suggest that $W$ maximises the $\ell_s$ margin:
 #
 # * (a) $W$ reaches a large share $r_s$ of the largest $\ell_s$ margin;
 # * (b) of the three ratios of $W$, $r_s$ is the largest;

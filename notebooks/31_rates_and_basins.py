@@ -105,7 +105,7 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# In the figure below, each circle marks one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashes. In fact they lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
+# In the figure below, each circle marks one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashed line. In fact they lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
 # $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
 
 # %%
@@ -117,7 +117,7 @@ figure_rates
 # ## How wide are the basins?
 #
 # The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? To find out, we start runs on the edges of wider and wider cones around the direction of each [selection](words.md), near the origin and far from it.
-# We count the runs that keep their tokens: at the end, they select the tokens that belong to their cone. We try three norms $\|W_0\|$. The *claims* below (measured numbers beside their bounds) are about the largest of these norms. The printed $\mu_0$ is a width for which the proofs work. We derived it ourselves, because our copy lacks the paper's width.
+# We count the runs that keep their tokens, that is, those that select the tokens of their cone at the end. We try three norms $\|W_0\|$. The *claims* below (measured numbers beside their bounds) are about the largest of these norms. The printed $\mu_0$ is a width for which the proofs work. We derived it ourselves, because our copy lacks the paper's width.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)
@@ -150,7 +150,7 @@ figure_basins
 #
 # ![The divergence falls with twice the exponent of Lemma 29's bound](../figures/desk/mirror_rates.png)
 #
-# *The larger run (desk scale): the exponent of $\|W\|$ with which the divergence falls, for five values of $p$. The grey dashes are the bound of Lemma 29.*
+# *The larger run (desk scale): the exponent of $\|W\|$ with which the divergence falls, for five values of $p$. The grey dashed line is the bound of Lemma 29.*
 #
 # [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
 #

@@ -122,7 +122,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # %% [markdown]
 # ## Four experiments
 #
-# 1. We train $(K, Q)$ and $W$ from random starts, with entries as in an untrained linear layer. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with the solutions of the SVMs in both norms, for the tokens that the run selects.
+# 1. We train $(K, Q)$ and $W$ from random starts, whose entries are drawn like those of an untrained linear layer. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with the solutions of the SVMs in both norms, for the tokens that the run selects.
 # 2. We solve the nuclear-norm SVM for other sizes and count the rank of its solution.
 # 3. We train $W$ from zero with the fixed head for several tokens, which is defined above. Before we compute the alignment of $W$, we remove the part of $W$ that stays finite.
 # 4. We minimise the loss on spheres of growing radius $R$, from $W_{mm}$ and from other starts. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.

@@ -76,7 +76,7 @@ for t in (1, 10, 100, 300, 1000):
 # 2. $g_2$ gains only a quarter of its pull, because $\lVert(0,\frac12)\rVert^2=\frac14$. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If the difference is smaller, it rises.
 # 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of the second term orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the path's distance from the ray.
 #
-# Seen from the origin, a fixed distance is an angle that shrinks like $1/\|W_t\|$.
+# Seen from the origin, a fixed distance subtends an angle that shrinks like $1/\|W_t\|$.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # the part of -(0, 2 log 4) orthogonal to W_mm
@@ -115,17 +115,17 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # $$L-L^*\approx\frac1n\sum_m\kappa_me^{-g_m},\qquad-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m .$$
 # [Page 00](00_attention_by_hand.ipynb) derives both for the exponential loss, whose $\lvert\ell'(\gamma)\rvert$ is $e^{-\gamma}$. We call $\kappa_me^{-g_m}$ the *pull* of a pair.
 #
-# **Deviations correct themselves.** Suppose that every pair is on the support with a positive dual. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t\perp W_{mm}$. Then, by $\langle A_m,W_{mm}\rangle=1$, the margins are $g_m=a_t+\langle A_m,\rho_t\rangle$. We show that late in training $\rho_t$ takes steps of gradient descent on
+# **Deviations correct themselves.** Suppose that every pair is on the support and has a positive dual. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t\perp W_{mm}$. Then, by $\langle A_m,W_{mm}\rangle=1$, the margins are $g_m=a_t+\langle A_m,\rho_t\rangle$. We show that late in training $\rho_t$ takes steps of gradient descent on
 # $$F(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle},\qquad\rho\perp W_{mm}.$$
 #
 # 1. *Only $\rho_t$ decides how the pulls compare.* Let $\pi_m$ be the pull of $m$ divided by the sum of all pulls. The common factor $e^{-a_t}$ cancels, so $\pi_m=\kappa_me^{-\langle A_m,\rho_t\rangle}/\sum_k\kappa_ke^{-\langle A_k,\rho_t\rangle}$.
 # 2. *$\rho_t$ descends on $F$.* Since $-\nabla L$ is a multiple of $\bar A=\sum_m\pi_mA_m$, a step of $W_t$ is $\eta'\bar A$ with some $\eta'>0$ (under NGD, $\eta'=\eta/\lVert\bar A\rVert$). The part of this step orthogonal to $W_{mm}$ is the step of $\rho_t$. Differentiate $F$: this part of $\bar A$ is $-\nabla F(\rho_t)$. So $\rho_{t+1}=\rho_t-\eta'\,\nabla F(\rho_t)$. From $W_0=0$, $\rho_t$ stays in the span of the $A_m$.
 # 3. *$F$ has a minimum there.* Let $\rho\ne0$ lie in the span. Then $\sum_m\beta_m\langle A_m,\rho\rangle=\langle W_{mm},\rho\rangle=0$. The products $\langle A_m,\rho\rangle$ are not all 0 and all $\beta_m$ are positive, so one product is negative. Hence $F(s\rho)\to\infty$ as $s\to\infty$. A convex function that tends to infinity along every ray has a minimum; $F$ has it at one point, $\rho_\perp$.
-# 4. *There the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted with the $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
+# 4. *There the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted by $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
 #
 # The path's distance from the ray is $\lVert\rho_t\rVert$.
 #
-# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support with a positive dual, and that the selected tokens have the higher scores. Suppose that the lengths of the steps have an infinite sum. Suppose that the steps are so short that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Finally, suppose that the run gets far enough: to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ is exact enough ([the note](law_of_margins.md#theorem) defines $a^*$). Then $\rho_t\to\rho_\perp$, and
+# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support and has a positive dual, and that the selected tokens have the higher scores. Suppose that the lengths of the steps have an infinite sum. Suppose that the steps are so short that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Finally, suppose that the run gets far enough: to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ is exact enough ([the note](law_of_margins.md#theorem) defines $a^*$). Then $\rho_t\to\rho_\perp$, and
 # $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
 # If the $A_m$ are independent, this linear system gives $\rho_\perp$.
 #
@@ -351,7 +351,7 @@ figure_collapse
 #
 # <details><summary>Is one degree late enough here?</summary>
 #
-# No. With $C=0.940$ the formula of the plane asks for the length $0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints the error 0.0165 at length 45 (median of its seeds), which is already less than one degree (0.0175). Before length 100, $\lVert\rho_t\rVert$ is still shorter than $C$, so the prediction is too long by a fifth or more.
+# No. With $C=0.940$ the formula from the example in the plane requires $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints the error 0.0165 at length 45 (median of its seeds), which is already less than one degree (0.0175). Before length 100, $\lVert\rho_t\rVert$ is still shorter than $C$, so the prediction is too long by a fifth or more.
 #
 # </details>
 #

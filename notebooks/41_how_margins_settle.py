@@ -74,7 +74,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 # Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ lies in the span of the support and is orthogonal to $W_{mm}$; it determines the offsets. The rest, $\omega$, is orthogonal to this span.
 # Late in training, $\rho$ performs gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. Here $A_m$ is the feature of a pair, so $g_m=\langle A_m,W\rangle$, and $\kappa_m$ says how hard the loss pulls on the pair.
 #
-# At the minimum of $G$ the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. The numbers $\lambda_1\le\dots\le\lambda_{\max}$ follow from the duals: they are the positive eigenvalues of $B^{1/2}KB^{1/2}$, except the one of $\sqrt\beta$, which belongs to $W_{mm}$ itself. Here $K$ is the Gram matrix of the $A_m$ on the support, and $B=\text{diag}(\beta)$.
+# At the minimum of $G$ the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. The numbers $\lambda_1\le\dots\le\lambda_{\max}$ follow from the duals: they are the positive eigenvalues of $B^{1/2}KB^{1/2}$, except the one with the eigenvector $\sqrt\beta$, which corresponds to $W_{mm}$ itself. Here $K$ is the Gram matrix of the $A_m$ on the support, and $B=\text{diag}(\beta)$.
 #
 # A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. This step multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So small deviations shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #

@@ -23,7 +23,7 @@
 #
 # ## Two samples in the plane
 #
-# Take two samples of two tokens: $(1,0)$ and zero in the first sample, $(0,r)$ and zero in the second. All queries are the number 1. Then $W$ is a vector in the plane, the duals are 1 and $1/r^2$, and both samples pull equally hard. The formula for $C$ takes six lines of code. Notebook 40 has the case of the exponent $p=2$; section 4 uses other exponents.
+# Take two samples of two tokens: $(1,0)$ and zero in the first sample, $(0,r)$ and zero in the second. All queries are the number 1. Then $W$ is a vector in the plane, the duals are 1 and $1/r^2$, and at equal margins both samples pull equally hard. The formula for $C$ takes six lines of code. Notebook 40 has the case of the exponent $p=2$; section 4 uses other exponents.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

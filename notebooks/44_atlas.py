@@ -97,7 +97,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # | nuclear | $\langle G,D\rangle=\sum_k\sigma_k\,p_k^\top Gq_k\le S_1$, because $D=\sum_k\sigma_kp_kq_k^\top$ with unit vectors $p_k,q_k$ and $\sum\sigma_k\le1$, and $G$ lengthens no vector by more than $S_1$ | $D=U_1V_1^\top$ |
 # | head-wise | $\langle G,D\rangle$ is at most the sum of the spectral bounds of both halves, because each half of $D$ has its own constraint | the polar factor of each half |
 #
-# The data are six samples of eight random tokens of length 1, in ten dimensions. *Prediction:* after 800 steps, the largest ratio in each line is on the diagonal.
+# The data are six samples of eight random tokens of length 1, in ten dimensions. *Prediction:* after 800 steps, the largest ratio in each row is on the diagonal.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)

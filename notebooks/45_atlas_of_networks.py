@@ -206,7 +206,7 @@ figure_vit
 #
 # The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that steps decay. It comes from homogeneous models, where a rule approaches a *stationary* point of the margin in its norm ([sources](atlas_sources.md)). Softmax is not homogeneous, and a stationary point need not be the best point, so we measure.
 #
-# For keys and queries of softmax attention, the nuclear norm is due to Sheen, Chen, Wang and Zhou (2403.08699) under gradient flow, and to Tarzanagh et al. (2308.16898) on the regularisation path. Our steps are normalised. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
+# That training keys and queries leads to the nuclear norm was shown by Sheen, Chen, Wang and Zhou (2403.08699) for gradient flow, and by Tarzanagh et al. (2308.16898) for the regularisation path. Our steps are normalised. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
 #
 # </details>
 #

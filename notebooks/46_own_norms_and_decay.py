@@ -160,7 +160,7 @@ for name, end in ends.items():
 #
 # <details><summary>When should Adam on single samples have its own norm?</summary>
 #
-# We need $\epsilon=0$, samples that are taken in turn, and selected tokens that have higher scores than the other tokens. Moreover, $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls at most by a factor of $\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
+# We need $\epsilon=0$, samples that are taken in turn, and selected tokens that have higher scores than the other tokens. Moreover, $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls by a factor of at most $1/\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
 #
 # With *all* samples per step the picture is simpler. If all entries of $G$ fall at the same rate, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step then points along $\mathrm{sgn}(G)$, so the norm is $\ell_\infty$. This needs the same bound on the growth of the margins.
 #

@@ -24,7 +24,7 @@ DEPENDENT = 1e-12
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Minimal(Shapes):
-    """A token set in minimal coordinates, with the orthonormal bases that lead back.
+    """A token set in minimal coordinates, with orthonormal bases that map back.
 
     Parameters
     ----------

@@ -200,7 +200,7 @@ class TokenSet(Shapes):
 
 
 def _with_runs_axis(value: np.ndarray | None):
-    """Add an axis of one run in front of the value; None stays None."""
+    """Prepend a runs axis of length 1 to the value; None stays None."""
     if value is None:
         return None
     return value[None]

@@ -115,7 +115,7 @@ class TextTransformer(nn.Module):
     vocabulary : int
         Number of token ids. The id 0 stands for padding.
     length : int
-        The number T of tokens of the longest text.
+        The number T of tokens in the longest text.
     size : int
         Number of layers, and also of heads per layer ("model size" in the paper).
     width : int, default 384

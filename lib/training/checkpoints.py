@@ -1,4 +1,4 @@
-"""Save the state of a run in a file from which an interrupted run resumes."""
+"""Save the state of a run in a file, so that an interrupted run can resume."""
 
 import glob
 import io

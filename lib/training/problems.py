@@ -295,7 +295,7 @@ class Sentences(Problem):
     layers : int, default 0
         Number of layers of the network, 1 or more except in a demo.
     rows : int, default 0
-        The largest number of rows in the training sample, and also in the test sample
+        The maximum number of rows in each of the two samples, training and test
         (see `TextSet.balanced`).
     characters : int, default 0
         The largest number of characters that a text, or a pair of texts, in a sample

@@ -38,7 +38,7 @@ def two_samples(overlap: float = -1.0) -> TokenSet:
 def two_samples_reach(tokens: TokenSet, loss: str = "exponential") -> SimpleNamespace:
     """Decide whether training from zero (n = T = 2) selects the best tokens.
 
-    The theory is the section "Two samples" in `notebooks/law_of_margins.md`. It
+    The theory is in the section "Two samples" of `notebooks/law_of_margins.md`. It
     requires that |l'| does not increase. Let K be the Gram matrix of A_i = (best -
     other token) z_i^T, with K_11 >= K_22. Let R be |l'| times the difference of the two
     scores of sample 1, divided by the same product for sample 2. R_0 is the value of R

@@ -618,8 +618,8 @@ def _best_constants(
     G (D, D) is the Hessian in the "left" norm, S (D, D) is defined in
     `sample_constants`, and the columns of `across` (D, m) are orthonormal and span the
     directions orthogonal to the manifold. `error` is 1 if the gradient has an error,
-    and 0 if it is exact. With 0, the terms with ||S||^2 / 4 and ||S Delta||^2 / 4 are
-    left out.
+    and 0 if it is exact. If it is 0, the terms in ||S||^2 / 4 and ||S Delta||^2 / 4
+    are left out.
     """
     # alpha' is the smallest value of <P grad, Delta> / (||Delta||^2 + ||S Delta||^2 /
     # 4) over all Delta orthogonal to the manifold.

@@ -389,8 +389,8 @@ def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _
 
 
 class _Repeated(NamedTuple):
-    """The constant C, predicted and measured, when all other tokens of a sample
-    coincide (correlation 1).
+    """The constant C, predicted and measured, when all tokens of a sample except its
+    opt token coincide (correlation 1).
 
     The prediction is the C of the distinct tokens. The measured value is ||W_t|| times
     the direction error at the end of a run.

@@ -271,8 +271,10 @@ def _decaying(law: _LpLaw, share: float):
 
 
 def _constant(law: _LpLaw, share: float, steps: int):
-    """Return, as a function of t, the constant step size with which ||W||_p after
-    `steps` iterations is the same as with `_decaying`.
+    """Return a function of t whose value is the same step size at every t.
+
+    After `steps` iterations with it, ||W||_p is as large as with the steps of
+    `_decaying`.
     """
     size = 2 * share / law.fastest * steps * law.solution.norm[0]
     return lambda t: size ** (law.p - 1) / steps

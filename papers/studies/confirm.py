@@ -424,7 +424,7 @@ def whole_seed(plan: Plan, path: Path, decided: Mapping[str, float]) -> Curves:
     Raises
     ------
     ValueError
-        The message is one sentence with the name of the file. The possible reasons are:
+        The message is one sentence that names the file. The possible reasons are:
         the file cannot be read; its seed is not in the plan, or is not the one in its
         name; runs are missing, duplicated or unfinished; the runs belong to another
         study, or have other rates or caps; or the code, torch or the number of threads
