@@ -179,7 +179,7 @@ TASKS = {  # what a visitor types: (the result to click, what its page says)
     "example+by+hand": ("Attention by hand", "softmax"),
     "try+it": ("Which token does attention", "uv run attention-dynamics 00"),
     "direction+error": ("The law of the margins", "direction error is"),
-    "growth+of+layers": ("Pictures and the growth of layers", "not reproduced"),
+    "speed+on+pictures": ("Speed on pictures", "not reproduced"),
     "token_svm": ("lib.token_svm", "lib.token_svm("),
 }
 
