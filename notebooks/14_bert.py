@@ -149,7 +149,7 @@ speed.beside(kept["multi_nli"])
 # %% [markdown]
 # The claims are decided by the first of these two figures:
 #
-# * **Steps to the target training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the line at 1 stands for SGD. If the paper is right, every bar lies to the left of this line.
+# * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the line at 1 stands for SGD. If the paper is right, every bar lies to the left of this line.
 # * **Training loss.** Each thin line shows one run, up to the step that reaches the target loss. Each large mark shows the geometric mean of the numbers of steps in which the runs of one rule reach the target loss.
 #
 # The second figure adds the test accuracy during training, the final accuracy on all rows of the test data (large marks), and the step sizes that the rules took.

@@ -55,7 +55,7 @@ verdict
 # %% [markdown]
 # The first of the next two figures decides the claims:
 #
-# * **Steps to the target training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, the number beside the bar is the mean ratio, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD lies to the right of this line. Adam gains nothing if its bar lies inside the grey area or to the right of the line.
+# * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, the number beside the bar is the mean ratio, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD lies to the right of this line. Adam gains nothing if its bar lies inside the grey area or to the right of the line.
 # * **Training loss.** Each thin line shows one run, up to the step that reaches the target loss. Each large mark shows the geometric mean of the numbers of steps in which the runs of one rule reach the target loss.
 #
 # The second figure adds the test accuracy during training, the final accuracy on all rows of the test data (large marks), and the step sizes that the rules took.
