@@ -476,12 +476,16 @@ def _slack(selection: Selection, mu: np.ndarray):
     """Measure how well Eqs. 12a-c hold on the edge of the cone {D <= mu}.
 
     `mu` has the shape (runs,). The result is a float, and the equations hold if it is
-    at least 1. For a W of norm
-    ||W_mm||, let m_t be the margin of a support token, and m_tau the margin of a token
-    that is not a support token. The result is the smallest of (m_tau - m_t)/delta for
-    (12a), (m_tau - 1)/delta for (12b), and 2 m_t and (3/2)/m_t for (12c), over all
-    tokens, runs and directions of `_margin_edges`. If all tokens of a run are support
-    tokens, (12a) and (12b) say nothing about it.
+    at least 1. For a W of norm ||W_mm||, let m_t be the margin of a support token, and
+    m_tau the margin of a token that is not a support token. The result is the smallest
+    of these quotients, over all tokens, runs and directions of `_margin_edges`, with
+    delta from `_delta`:
+
+    * (m_tau - m_t)/delta for (12a),
+    * (m_tau - 1)/delta for (12b),
+    * 2 m_t and (3/2)/m_t for (12c).
+
+    If all tokens of a run are support tokens, (12a) and (12b) say nothing about it.
     """
     tokens = selection.tokens
     solution = selection.solution
