@@ -210,7 +210,8 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     ascending order.
 
     With the p values in ascending order, the k-th of m becomes the maximum over j ≤ k
-    of (m - j + 1) p_(j), or 1 if this is larger than 1. No p may be NaN. A claim is kept at level α if its adjusted p value is at most α.
+    of (m - j + 1) p_(j), or 1 if this is larger than 1. No p may be NaN. A claim is
+    kept at level α if its adjusted p value is at most α.
     Source: Holm, "A simple sequentially rejective multiple test procedure" (1979).
     """
     adjusted = {}
