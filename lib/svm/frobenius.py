@@ -658,14 +658,69 @@ def _on_rows(
     beta[on] = np.linalg.lstsq(unit_rows[on].T, w, rcond=None)[0]
     w = w / shortest
     beta = beta / (length * shortest)
-    delta, z, token_basis, query_basis = thin(constraints.delta, constraints.z)
+    delta, z, *bases = thin(constraints.delta, constraints.z)
+    token_basis, query_basis = bases
     W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
-    margins = constraints.margins(W @ constraints.z.T)
-    apart = np.linalg.norm(constraints.weights(beta) - W)
-    close = apart <= ACCURACY * np.linalg.norm(W) and (beta >= 0).all()
+    margins = _proved_apart(W, beta, constraints, np.float64)
+    if margins is None:
+        W, beta = _refined(W, beta, on, unit_rows, length, constraints, bases)
+        margins = _proved_apart(W, beta, constraints, np.longdouble)
+    if margins is None:
+        return None
+    return beta, margins, "least distance on the rows", W
+
+
+def _proved_apart(
+    W: np.ndarray, beta: np.ndarray, constraints: Constraints, precision: type
+) -> np.ndarray | None:
+    """Return the margins (m,) of W (d, d_z), computed in `precision`.
+
+    The duals beta (m,) are a proof of their own, since W was not computed from them.
+    The result is None if W and beta are not a solution within ACCURACY.
+    """
+    W = W.astype(precision)
+    margins = constraints.margins(W @ constraints.z.T).astype(float)
+    apart = np.linalg.norm(
+        (constraints.weights(beta.astype(precision)) - W).astype(float)
+    )
+    close = apart <= ACCURACY * np.linalg.norm(W.astype(float)) and (beta >= 0).all()
     if close and _within_accuracy(beta, margins, constraints.asked):
-        return beta, margins, "least distance on the rows", W
+        return margins
     return None
+
+
+def _refined(
+    W: np.ndarray,
+    beta: np.ndarray,
+    on: np.ndarray,
+    unit_rows: np.ndarray,
+    length: np.ndarray,
+    constraints: Constraints,
+    bases: list[np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Correct W (d, d_z) and its duals beta (m,) by iterative refinement.
+
+    Each pass computes two errors in numpy's `longdouble`: by how much the margins of
+    the support `on` (m,) differ from 1, and by how much W differs from the weighted sum
+    of constraints that the duals give. It then solves for the corrections in float64.
+    Only the final rounding to float64 remains. On machines whose `longdouble` is
+    float64, nothing is gained. `bases` are the bases that `thin` returned; the other
+    arguments are those of `_on_rows`.
+    """
+    token_basis, query_basis = bases
+    inside = unit_rows[on]
+    W = W.astype(np.longdouble)
+    beta = beta.astype(np.longdouble)
+    for _ in range(3):
+        margins = constraints.margins(W @ constraints.z.T)
+        missing = ((1 - margins) / length)[on].astype(float)
+        step = np.linalg.lstsq(inside, missing, rcond=None)[0]
+        W += token_basis @ step.reshape(token_basis.shape[1], -1) @ query_basis.T
+        rest = (W - constraints.weights(beta)).astype(float)
+        rest = token_basis.T @ rest @ query_basis
+        step = np.linalg.lstsq(inside.T, rest.ravel(), rcond=None)[0]
+        beta[on] += step / length[on]
+    return W.astype(float), beta.astype(float)
 
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
