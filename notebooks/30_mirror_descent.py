@@ -112,7 +112,7 @@ for p in exponents:
     print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
 
 # %% [markdown]
-# It does: the misfit is zero, and only pairs with margin 1 have a nonzero weight.
+# It does: the misfit is zero, and only pairs with margin 1 have nonzero weight.
 #
 # ## The rule
 #
@@ -122,7 +122,7 @@ for p in exponents:
 #
 # The *map back* from the mirror image to $W$ sends an entry $v$ to $\mathrm{sgn}(v)\,|v|^{q-1}$ with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps are the identity, so the rule is normalised gradient descent.
 #
-# If $W_0=0$, then $\lVert W_t\rVert_p^{p-1}\le\eta t$, because $\lVert W\rVert_p^{p-1}=\lVert\nabla\psi(W)\rVert_q$ and each step adds a matrix of $\ell_q$ norm $\eta$ to $\nabla\psi(W)$ ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). So the norm of $W_t$ grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so a larger $p$ needs more steps.
+# If $W_0=0$, then $\lVert W_t\rVert_p^{p-1}\le\eta t$, because $\lVert W\rVert_p^{p-1}=\lVert\nabla\psi(W)\rVert_q$ and each step adds a matrix of $\ell_q$ norm $\eta$ to $\nabla\psi(W)$ ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). Hence the norm of $W_t$ grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so a larger $p$ needs more steps.
 
 # %%
 def descent(data, W):
@@ -162,12 +162,12 @@ figure_map
 # Suppose that $W_t$ grows without bound and that its direction converges to that of a matrix $V$ whose smallest margin is 1. Suppose also that in every pair tight at $V$ the selected token has a higher *score* $y_iu^\top x_{i,t}$ than the other token. (The paper calls such selected tokens [locally optimal](words.md).)
 #
 # 1. *Late steps are sums of the $A_m$ of tight pairs.* In $-\nabla L$, each $A_m$ has the weight $e^{-g_m}$ times a bounded factor, which tends to a positive number for tight pairs. (Page 00 derives this for the exponential loss; the logistic loss changes only the factor.) As $W_t$ grows, the tight pairs outweigh all others.
-# 2. *So the mirror image tends to such a sum.* It is the sum of all steps and of its initial value, which matters less and less. So $\nabla\psi(W_t)$, divided by its norm, tends to a sum of the $A_m$ of tight pairs with weights $\ge0$.
+# 2. *The mirror image tends to such a sum, too.* It is the sum of all steps and of its initial value, which matters less and less. So $\nabla\psi(W_t)$, divided by its norm, tends to a sum of the $A_m$ of tight pairs with weights $\ge0$.
 # 3. *So $V$ satisfies the condition.* Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$, the limit in point 2 is $\nabla\psi(V)$ divided by its norm. Hence $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only for tight pairs. So $V=W_{mm}$.
 #
 # ## Two examples by hand
 #
-# We take the examples of page 00 and move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Then only one tight pair concerns column 1 of $W$, which we call $w$. Its constraint is $c^\top w\ge1$, where $c = (-\frac12, 1)$ is the best token minus the moved token.  So column 1 of the mirror image turns towards $c$. After the map back, the entries $w_j$ are proportional to
+# We take the examples of page 00 and move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Then only one tight pair concerns column 1 of $W$, which we call $w$. Its constraint is $c^\top w\ge1$, where $c = (-\frac12, 1)$ is the best token minus the moved token. So column 1 of the mirror image turns towards $c$. After the map back, the entries $w_j$ are proportional to
 #
 # $$\mathrm{sgn}(c_j)\,|c_j|^{q-1},\qquad\text{so}\qquad w_2/w_1=-2^{\,q-1}.$$
 #
@@ -213,7 +213,7 @@ figure_rays
 #
 # $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
 #
-# is the share of the largest possible $\ell_p$ margin that $W$ attains; it is 1 at the goal. We use the setting of the authors' code with 20 random data sets and starts of our own, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios in the other norms.
+# is the share of the largest possible $\ell_p$ margin that $W$ attains; it is 1 at the goal. We use the setting of the authors' code with our own 20 random data sets and starts, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios in the other norms.
 
 # %%
 def ratio(tokens, selection, W, p, svm):
@@ -252,7 +252,7 @@ for p in exponents:
 #
 # * (a) $W$ attains a large share $r_s$ of the largest $\ell_s$ margin;
 # * (b) of the three ratios of $W$, $r_s$ is the largest;
-# * (c) of the three SVM solutions, that in $\ell_s$ is nearest to $W$ by the paper's *divergence* $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_s$ norms.
+# * (c) of the three SVM solutions, the one in $\ell_s$ is nearest to $W$ in the paper's *divergence* $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_s$ norms.
 #
 # <details><summary>Why this formula?</summary>
 #
@@ -284,7 +284,7 @@ for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # traini
     print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
 
 # %% [markdown]
-# The first three rows show training itself, with $s=p$. With one exception, the controls also show (b) and (c), so the map alone produces these signs. But (a) requires training: with $s$ it attains more of the largest $\ell_s$ margin than both controls with this $s$.
+# The first three rows show training itself, with $s=p$. With one exception, the controls also show (b) and (c), so the map alone produces these signs. But (a) requires training: training with $s$ attains more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)

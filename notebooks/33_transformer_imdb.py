@@ -122,7 +122,7 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 #
 # The authors' notebook counts the entries above 0.06 in absolute value in a model of size 6. As we read its cells, these are the entries of the key, query and value matrices $K$, $Q$ and $V$. The counts for these three matrices are 18,206, 13,964 and 7,643 after training with $\ell_{1.1}$, and 27,224, 14,654 and 10,127 after training with $\ell_2$. The second cell below prints the same counts for our network of size 3.
 #
-# In all four seeds the network trained with $\ell_{1.1}$ has fewer such entries than the network trained with $\ell_2$, as in the paper. But the counts differ by only a few hundred of 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs of training hardly change them. The next figure shows by what percentage the count for $\ell_{1.1}$ is below the count for $\ell_2$. Each dot marks one of our seeds, and each diamond marks the paper's value.
+# In all four seeds the network trained with $\ell_{1.1}$ has fewer such entries than the network trained with $\ell_2$, as in the paper. But the counts differ by only a few hundred of 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs of training hardly change this share. The next figure shows by what percentage the count for $\ell_{1.1}$ is below the count for $\ell_2$. Each dot marks one of our seeds, and each diamond marks the paper's value.
 
 # %%
 verdicts[1]

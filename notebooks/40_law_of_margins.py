@@ -363,7 +363,7 @@ figure_collapse
 #
 # <details><summary>Does the law already hold here when the angle is one degree?</summary>
 #
-# No. With $C=0.940$, the formula from the example in the plane predicts that $W_t$ comes within one degree at $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints an error of 0.0165 at the length 45 (median of its seeds), which is already less than one degree (0.0175). The reason is that $\lVert\rho_t\rVert$ is still smaller than $C$ as long as $W_t$ is shorter than 100. So the predicted length is too large by a fifth or more.
+# No. With $C=0.940$, the formula from the example in the plane predicts that $W_t$ comes within one degree at $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints an error of 0.0165 (median of its seeds) when $W_t$ has the length 45, which is already less than one degree (0.0175). The reason is that $\lVert\rho_t\rVert$ is still smaller than $C$ as long as $W_t$ is shorter than 100. So the predicted length is too large by a fifth or more.
 #
 # </details>
 #

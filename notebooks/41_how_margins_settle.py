@@ -25,7 +25,7 @@
 # ## Two samples in the plane
 #
 # Take the two samples of notebook 40. There, $W=(w_1,w_2)$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the dual variables (*duals*) are 1 and 4.
-# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with each of several step lengths, which we give as multiples of a longest step $\eta^*$. The next section derives $\eta^*$.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with each of several step lengths, given as multiples of a longest step $\eta^*$, which the next section derives.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -242,7 +242,7 @@ figure_real = plots.caption(real_tokens.draw(readings), about_real)
 figure_real
 
 # %% [markdown]
-# Each line shows one run. It ends on the dotted line, which we computed from the duals. And what does the attention layer read? The next picture shows one sentence pair at three times during training, and a darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
+# Each line shows one run. It ends on the dotted line, which we computed from the duals. And what does the attention layer read? The next picture shows one sentence at three times during training, and a darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
 
 # %%
 real_tokens.draw_sentence(*examples["sentence pairs"])
@@ -251,7 +251,7 @@ real_tokens.draw_sentence(*examples["sentence pairs"])
 #
 # ## What we saw
 #
-# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the rates $\lambda$ can be computed from the duals. With steps just below the predicted longest step $\eta^*$ the offsets converged, and with steps just above it they cycled. We also found cycles with steps below $\eta^*$, either with momentum or with linearly dependent features. Of the random supports with linearly independent features, only few had runs that oscillated for long.
+# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the rates $\lambda$ can be computed from the duals. With steps just below the predicted longest step $\eta^*$ the offsets converged, and with steps just above it they cycled. We also found cycles with steps below $\eta^*$, either with momentum or with linearly dependent features. Of the random supports with linearly independent features, few had a run that oscillated for long.
 #
 # Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than the direction of the iterate itself. On real tokens, too, the duals predict the length of the residual.
 #
@@ -259,7 +259,7 @@ real_tokens.draw_sentence(*examples["sentence pairs"])
 #
 # ## Change this
 #
-# **The second iterate.** *Prediction:* the second iterate need not be the one at $2t$. $W_{t'}-W_t$ has the same direction for any later $t'$, but it loses digits to rounding if $t'$ is near $t$.
+# **The second iterate.** *Prediction:* the second iterate need not be the one at $2t$. $W_{t'}-W_t$ has the same direction for any later $t'$, but the computed direction loses digits to rounding if $t'$ is near $t$.
 
 # %%
 at = [90_000, 99_000, 99_990, 100_000]
