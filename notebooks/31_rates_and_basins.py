@@ -20,7 +20,7 @@
 #
 # [Notebook 30](30_mirror_descent.ipynb) shows to which direction $\ell_p$-AttGD, the mirror descent of paper C, converges: that of a max-margin matrix $W_{mm}$. The paper proves a rate of convergence for runs that start in a thin cone around this direction.
 #
-# **Question.** How fast does $\ell_p$-AttGD approach the direction of $W_{mm}$? And how far from this direction may a run start if it is still to converge to it?
+# **Question.** How fast does $\ell_p$-AttGD approach the direction of $W_{mm}$? And how far from this direction may a run start and still converge to it?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -83,7 +83,7 @@ print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.
 #
 # Each run starts on the edge of a cone around $W_{mm}$. There the divergence of its direction from that of $W_{mm}$ is $D = 0.001$, and $\|W_0\| = 100\|W_{mm}\|$. If runs start in a wider cone and nearer to zero, some of them leave the cone.
 #
-# With plain gradient steps, $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30). This is too slow for us to fit the exponent of a power of $r$. With normalised steps $r$ grows like $k^{1/(p-1)}$, so we normalise the steps. The plain rule and the normalised rule follow the same path only in the limit $\eta \to 0$ of short steps.
+# With plain gradient steps, $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30). This growth is too slow for us to fit a power of $r$ to $D$. With normalised steps $r$ grows like $k^{1/(p-1)}$, so we normalise the steps. The plain rule and the normalised rule follow the same path only in the limit $\eta \to 0$ of short steps.
 
 # %%
 histories, divergences, rate_claims = {}, {}, []

@@ -119,7 +119,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # 1. We train $(K, Q)$ and $W$ from random starts, whose entries are drawn like those of an untrained linear layer. For the tokens that each run selects, we solve the SVM in the nuclear norm and in the Frobenius norm. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with both solutions.
 # 2. We solve the nuclear-norm SVM for problems of other sizes and compute the rank of its solution.
 # 3. We train $W$ from zero with the fixed head $h$ for several tokens, which is defined above. Before we compute the alignment of $W$ with the solution for several tokens, we remove the part of $W$ that stays finite.
-# 4. We minimise the loss over the $W$ with $\lVert W\rVert_{p,p}=R$ for growing radii $R$. The solver starts from the SVM solution $W_{mm}$ and from other matrices. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
+# 4. We minimise the loss on the spheres $\lVert W\rVert_{p,p}=R$ of growing radius $R$. The solver starts from the SVM solution $W_{mm}$ and from other matrices. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
