@@ -18,11 +18,11 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #
-# Trained attention reads one token of each sample, the *selected token*. A *margin* is the logit of this token minus that of another token. Among matrices of equal *Euclidean* norm, gradient descent turns to the one whose smallest margin is largest ([page 10](10_fixed_decoder.ipynb)).
+# After training, attention reads one token of each sample, the *selected token*. A *margin* is the logit of this token minus the logit of another token. Among matrices of equal *Euclidean* norm, gradient descent turns towards the one whose smallest margin is largest ([page 10](10_fixed_decoder.ipynb)).
 #
-# **Question.** Can another update rule reach the largest margin of another norm?
+# **Question.** Can another update rule maximise the margin in another norm?
 #
-# Many matrices select the same tokens; the norm decides between them.
+# Many matrices select the same tokens; the norm decides which of them is best.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -54,39 +54,45 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 # ## What you need
 #
 # We train the weights $W$ of one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss
-# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. Here $X_i$ holds the tokens $x_{i,t}$ of sample $i$ as rows, $z_i$ is the query, $y_i=\pm1$ the label, and $u$ the fixed head.
+# $L(W) = \frac1n \sum_i \log(1 + e^{-f_i})$. Here the rows of $X_i$ are the tokens $x_{i,t}$ of sample $i$, $z_i$ is the query, $y_i=\pm1$ is the label, and $u$ is the fixed head.
 #
-# The selected token $\alpha_i$ has the most weight at the last step. Its margin over token $t$ is $g_m=\langle A_m,W\rangle$ with $m=(i,t)$ and $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
+# The selected token $\alpha_i$ has the largest softmax weight at the last step. With another token $t$ it forms a *pair* $m=(i,t)$, whose margin is $g_m=\langle A_m,W\rangle$ with $A_m=(x_{i,\alpha_i}-x_{i,t})z_i^\top$.
 #
 # ## The goal: the SVM in another norm
 #
-# **The problem.** Doubling $W$ doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. The norm is a price: the vector $(1,0)$ costs 1 for every $p$, and $(\frac12,\frac12)$ costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So for larger $p$ equal entries are cheaper. The *SVM in $\ell_p$* asks for the cheapest matrix whose margins are all at least 1:
+# **The problem.** Doubling $W$ doubles its margins, so we compare matrices of equal norm $\lVert W\rVert_p = (\sum_{jk} \lvert W_{jk}\rvert^p)^{1/p}$ with $1 < p < \infty$. Think of the norm as a price: the vector $(1,0)$ costs 1 for every $p$, and $(\frac12,\frac12)$ costs 0.74, 0.71 and 0.63 for $p=1.75$, 2 and 3. So a larger $p$ makes equal entries cheaper. The *SVM in $\ell_p$* asks for the cheapest matrix whose margins are all at least 1:
 #
 # $$W_{mm}=\arg\min_W\,\psi(W)\quad\text{subject to}\quad\langle A_m,W\rangle\ge1\ \text{ for every }m,\qquad\psi(W)=\tfrac1p\lVert W\rVert_p^p .$$
 #
-# Divided by its norm, $W_{mm}$ has the smallest margin $1/\lVert W_{mm}\rVert_p$. No other matrix of norm 1 has a larger one: divided by its smallest margin, it would satisfy the constraints and be cheaper than $W_{mm}$.
+# Scaled to norm 1, $W_{mm}$ has the smallest margin $1/\lVert W_{mm}\rVert_p$. No other matrix of norm 1 has a larger one.
+#
+# <details><summary>Why not?</summary>
+#
+# Suppose that another matrix of norm 1 had a larger smallest margin. Divide this matrix by its smallest margin: the result satisfies the constraints and is cheaper than $W_{mm}$, which is impossible.
+#
+# </details>
 #
 # ![Balls of three norms grow until they touch the allowed matrices](drawings/balls.svg)
 #
-# *The drawing exaggerates with $p=1.1$, 2 and 6.*
+# *To exaggerate the effect, the drawing uses $p=1.1$, 2 and 6.*
 #
 # **The optimality condition.** The gradient of $\psi$ is the *mirror image* of $W$: entry by entry, $\nabla\psi(W)=|W|^{p-1}\,\mathrm{sgn}(W)$. A matrix $V$ with margins of at least 1 solves the SVM if
 #
 # $$\nabla\psi(V)=\sum_m\beta_mA_m\qquad\text{with }\beta_m\ge0,\text{ and }\beta_m=0\text{ if the margin of }m\text{ at }V\text{ is above }1 .$$
 #
-# The mirror image of the solution is a sum of the $A_m$ of the *tight* pairs, whose margin is 1, with nonnegative weights. For $p=2$ the mirror image is $V$ itself, and this is the condition of [page 00](00_attention_by_hand.ipynb).
+# So the mirror image of the solution is a sum, with nonnegative weights, of the $A_m$ of *tight* pairs, whose margin is 1. For $p=2$ the mirror image is $V$ itself, and we recover the condition of [page 00](00_attention_by_hand.ipynb).
 #
 # <details><summary>Why is such a matrix optimal?</summary>
 #
-# Let $W\ne V$ also have margins of at least 1.
+# Let $W\ne V$ be another matrix whose margins are all at least 1.
 #
 # 1. By the condition, $\langle\nabla\psi(V),W\rangle=\sum\beta_m\langle A_m,W\rangle\ge\sum\beta_m$.
 # 2. At $V$, only tight pairs have nonzero weight, so $\langle\nabla\psi(V),V\rangle=\sum\beta_m\langle A_m,V\rangle=\sum\beta_m$.
-# 3. A strictly convex function lies above its tangents. So $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$: every other $W$ costs more.
+# 3. A strictly convex function lies above its tangents. Hence $\psi(W)>\psi(V)+\langle\nabla\psi(V),W-V\rangle\ge\psi(V)$, so every other $W$ costs more than $V$.
 #
 # </details>
 #
-# So only the solution can satisfy the condition. Does it? On one data set, we let `lib.token_svm` find it, and fit weights $\beta_m\ge0$:
+# So only the solution can satisfy the condition. Does it? For one data set, we compute it with `lib.token_svm` and fit weights $\beta_m\ge0$ to its mirror image:
 
 # %%
 def image(W, p):
@@ -106,17 +112,17 @@ for p in exponents:
     print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
 
 # %% [markdown]
-# It does: the misfit is zero, and only pairs of margin 1 have nonzero weight.
+# It does: the misfit is zero, and only pairs with margin 1 have nonzero weight.
 #
 # ## The rule
 #
-# The goal is a matrix whose *mirror image* is a sum of $A_m$ with weights $\ge0$. Late in training, $-\nabla L$ is nearly such a sum (page 00). So *mirror descent* adds its steps to the mirror image, not to $W$:
+# We want a matrix whose *mirror image* is a sum of $A_m$ with weights $\ge0$. Late in training, $-\nabla L$ is nearly such a sum (page 00). So *mirror descent* adds its steps to the mirror image, not to $W$:
 #
 # $$|W_{t+1}|^{p-1}\,\mathrm{sgn}(W_{t+1}) = |W_t|^{p-1}\,\mathrm{sgn}(W_t) - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|_q} .$$
 #
-# The map back takes an entry $v$ to $\mathrm{sgn}(v)\,|v|^{q-1}$, with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps change nothing, so the rule is normalised gradient descent.
+# The *map back* from the mirror image to $W$ sends an entry $v$ to $\mathrm{sgn}(v)\,|v|^{q-1}$ with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps are the identity, so the rule is normalised gradient descent.
 #
-# From zero, $\lVert W_t\rVert_p^{p-1}\le\eta t$, because $\lVert W\rVert_p^{p-1}=\lVert\nabla\psi(W)\rVert_q$, and each step adds a matrix of $\ell_q$ norm $\eta$ to $\nabla\psi(W)$ ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). So the norm grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, and a larger $p$ needs more steps.
+# If $W_0=0$, then $\lVert W_t\rVert_p^{p-1}\le\eta t$, because $\lVert W\rVert_p^{p-1}=\lVert\nabla\psi(W)\rVert_q$ and each step adds a matrix of $\ell_q$ norm $\eta$ to $\nabla\psi(W)$ ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). Hence the norm of $W_t$ grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so a larger $p$ needs more steps.
 
 # %%
 def descent(data, W):
@@ -142,30 +148,36 @@ figure_map = plots.legend(figure_map, axis)
 figure_map
 
 # %% [markdown]
-# A step of length 1 in $v$ moves the entry of $W$:
+# A step of length 1 in $v$ moves the entry of $W$ as follows:
 #
 # | step of $v$ | $p=1.75$ | $p=2$ | $p=3$ |
 # |---|---|---|---|
 # | from 1 to 2 | from 1 to 2.52 | from 1 to 2 | from 1 to 1.41 |
 # | from 4 to 5 | from 6.35 to 8.55 | from 4 to 5 | from 2 to 2.24 |
 #
-# For $p=1.75$ the large entry gains more than the small one. For $p=3$ it gains less, so entries stay more equal.
+# For $p=1.75$ the larger entry gains more than the smaller one. For $p=3$ it gains less, so the entries become more equal.
 #
 # ## Why the rule should reach the goal
 #
-# Suppose that $W_t$ grows without bound, that its direction converges to that of a matrix $V$ whose smallest margin is 1, and that in every pair that is tight at $V$ the selected token has a higher score than the other token. (The paper calls such tokens [locally optimal](words.md).)
+# Suppose that $W_t$ grows without bound and that its direction converges to that of a matrix $V$ whose smallest margin is 1. Suppose also that in every pair tight at $V$ the selected token has a higher *score* $y_iu^\top x_{i,t}$ than the other token. (The paper calls such selected tokens [locally optimal](words.md).)
 #
-# 1. *Late steps are sums of tight $A_m$.* In $-\nabla L$, a pair $m$ has the weight $e^{-g_m}$ times a bounded factor, which tends to a positive number for tight pairs. (Page 00 derives this for the exponential loss; the logistic loss changes only the factor.) As $W_t$ grows, the tight pairs outweigh all others.
-# 2. *In the end the mirror image is such a sum, too.* It is the sum of all steps and of its initial value, which counts less and less. So $\nabla\psi(W_t)$, divided by its norm, tends to a sum of tight $A_m$ with weights $\ge0$.
+# 1. *Late steps are sums of the $A_m$ of tight pairs.* In $-\nabla L$, each $A_m$ has the weight $e^{-g_m}$ times a bounded factor, which tends to a positive number for tight pairs. (Page 00 derives this for the exponential loss; the logistic loss changes only the factor.) As $W_t$ grows, the tight pairs outweigh all others.
+# 2. *The mirror image tends to such a sum, too.* It is the sum of all steps and of its initial value, which matters less and less. So $\nabla\psi(W_t)$, divided by its norm, tends to a sum of the $A_m$ of tight pairs with weights $\ge0$.
 # 3. *So $V$ satisfies the condition.* Since $\nabla\psi(cV)=c^{p-1}\nabla\psi(V)$ for $c>0$, the limit in point 2 is $\nabla\psi(V)$ divided by its norm. Hence $\nabla\psi(V)=\sum_m\beta_mA_m$ with $\beta_m\ge0$, and $\beta_m>0$ only for tight pairs. So $V=W_{mm}$.
 #
 # ## Two examples by hand
 #
-# We take the examples of page 00, with one token of example 1 moved from $(2,0)$ to $(\frac12, 0)$. Then column 1 of $W$, here $w$, has one tight pair, with the constraint $c^\top w\ge1$ for $c = (-\frac12, 1)$, the best token minus the moved one. (The margin $w_2-w_1$ of the other pair is above 1: $0.331+0.834=1.165$ for $p=1.75$.) So column 1 of the mirror image turns to $c$. Mapped back, the entries $w_j$ are proportional to
+# We take the examples of page 00 and move one token of example 1 from $(2,0)$ to $(\frac12, 0)$. Then only one tight pair concerns column 1 of $W$, which we call $w$. Its constraint is $c^\top w\ge1$, where $c = (-\frac12, 1)$ is the best token minus the moved token. So column 1 of the mirror image turns towards $c$. After the map back, the entries $w_j$ are proportional to
 #
 # $$\mathrm{sgn}(c_j)\,|c_j|^{q-1},\qquad\text{so}\qquad w_2/w_1=-2^{\,q-1}.$$
 #
-# So for smaller $p$, $w$ turns towards the larger entry of $c$. We compare this with training from zero:
+# <details><summary>Why is the other pair not tight?</summary>
+#
+# Its margin $w_2-w_1$ is above 1. For $p=1.75$ it is $0.331+0.834=1.165$.
+#
+# </details>
+#
+# So the smaller $p$ is, the more $w$ favours the larger entry of $c$. We compare this with training from zero:
 
 # %%
 c = np.array([-0.5, 1.0])
@@ -193,15 +205,15 @@ figure_rays = figures.rays(paths_by_hand, solutions_by_hand, about_rays)
 figure_rays
 
 # %% [markdown]
-# Each curve, column 1 of $W_t$ scaled to end at length 1, runs along the dotted ray of its exponent.
+# Each curve shows column 1 of $W_t$, scaled to end at length 1. It runs along the dotted ray of the solution for its exponent.
 #
-# ## Which margin does each exponent reach?
+# ## Which margin does each exponent maximise?
 #
 # The *ratio*
 #
 # $$r_p(W)=\frac{\min_mg_m}{\lVert W\rVert_p}\,\lVert W_{mm}\rVert_p$$
 #
-# is the share of the largest $\ell_p$ margin that $W$ attains; it is 1 at the goal. We take the setting of the authors' code, with our own 20 random data sets and starts, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios in the other norms.
+# is the share of the largest possible $\ell_p$ margin that $W$ attains; it is 1 at the goal. We use the setting of the authors' code with our own 20 random data sets and starts, and solve one SVM per run and norm. *Prediction:* training with $p$ brings $r_p$ nearer to 1 than the ratios in the other norms.
 
 # %%
 def ratio(tokens, selection, W, p, svm):
@@ -226,19 +238,25 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. It is below 1, so no run is finished. The gap is largest for $p=3$, where $\lVert W\rVert_3$ grows only like $\sqrt t$. Compare along rows, not columns: in the norm of $p=2$, training with 1.75 is ahead of training with 2, because its norm grows faster. After ten times as many steps, training with 2 leads (exercise 1).
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. Even this ratio is below 1, so no run has reached its limit. The gap to 1 is largest for $p=3$, because $\lVert W\rVert_3$ grows only like $\sqrt t$.
+#
+# <details><summary>Why we compare along rows, not columns</summary>
+#
+# In the norm of $p=2$, training with 1.75 attains a higher ratio than training with 2, because its $W$ grows faster. After ten times as many steps, training with 2 attains the higher ratio (exercise 1).
+#
+# </details>
 #
 # ## Could the map alone do this?
 #
-# The map back stretches or squeezes the entries, which may look like the right norm. As *controls*, we take the mirror image at the end of a run with $p$; the map back of another exponent $s$ gives $W$. Three signs would suggest that $W$ maximises the $\ell_s$ margin:
+# The map back stretches or squeezes the entries, which alone might explain the ratios. As *controls*, we take the mirror image at the end of a run with $p$ and apply the map back of another exponent $s$, which gives $W$. Three signs would suggest that $W$ maximises the $\ell_s$ margin:
 #
-# * (a) $W$ reaches a large share $r_s$ of the largest $\ell_s$ margin;
+# * (a) $W$ attains a large share $r_s$ of the largest $\ell_s$ margin;
 # * (b) of the three ratios of $W$, $r_s$ is the largest;
-# * (c) of the three SVM solutions, that of $\ell_s$ is the nearest in the paper's *divergence* $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_s$ norms. (For $s=2$ this is one minus the cosine.)
+# * (c) of the three SVM solutions, the one in $\ell_s$ is nearest to $W$ in the paper's *divergence* $D_\psi=1-\langle\nabla\psi(U),V\rangle$, where $U$ and $V$ are $W$ and the solution, divided by their $\ell_s$ norms.
 #
 # <details><summary>Why this formula?</summary>
 #
-# Paper C defines $D_\psi=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$, the height of $\psi$ above its tangent, which is 0 only for $U=V$. Our $\psi$ is that of $s$, so $\psi(U)=\psi(V)=1/s$ and $\langle\nabla\psi(U),U\rangle=\lVert U\rVert_s^s=1$.
+# Paper C defines $D_\psi=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$. This is the height of $\psi$ at $V$ above its tangent at $U$, so it is 0 only for $U=V$. Here $\psi$ has the exponent $s$, so $\psi(U)=\psi(V)=1/s$ and $\langle\nabla\psi(U),U\rangle=\lVert U\rVert_s^s=1$. For $s=2$, $D_\psi$ is one minus the cosine of the angle between $W$ and the solution.
 #
 # </details>
 
@@ -266,7 +284,7 @@ for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # traini
     print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
 
 # %% [markdown]
-# The first three rows show training itself, with $s=p$. With one exception, the controls show (b) and (c), too: the map alone produces these signs. But (a) needs training, which with $s$ reaches more of the largest $\ell_s$ margin than both controls with this $s$.
+# The first three rows show training itself, with $s=p$. With one exception, the controls also show (b) and (c), so the map alone produces these signs. But (a) requires training: training with $s$ attains more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)
@@ -287,23 +305,23 @@ about_ratio = f"Authors' code, our seeds: n={n}, T={T}, d={d}; synthetic, {seeds
 plots.caption(figure_ratio, about_ratio)
 
 # %% [markdown]
-# Training rises above the dotted controls ("from 2" is a run with $p=2$ whose mirror image is mapped back with the exponent of the panel).
+# Each training curve rises above its dotted controls. (The control "from 2" maps the mirror images of runs with $p=2$ back with the panel's exponent.)
 #
 # ## What we saw
 #
-# **Answer.** Yes. Mirror descent with exponent $p$ reaches 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone reaches 0.881, 0.870 and 0.799 at most.
+# **Answer.** Yes. Mirror descent with exponent $p$ attains 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone attains at most 0.881, 0.870 and 0.799 of it.
 #
-# Late in training, the rule adds sums of tight $A_m$ to the mirror image, and only the solution of the SVM in $\ell_p$ has such a mirror image.
+# Late in training, the rule adds sums of the $A_m$ of tight pairs to the mirror image, and only the solution of the SVM in $\ell_p$ has such a mirror image.
 #
 # <details><summary>What this does not show</summary>
 #
-# Our argument assumes that the direction converges and that the selected tokens are locally optimal, which they are in 58 of the 60 runs. No run is finished. Our copy of the paper contains no experiments. [With 100 seeds](../figures/desk/mirror_margins.json) training reaches 0.987, 0.962 and 0.920, and the map alone 0.877, 0.881 and 0.784 at most. For linear models the limit is known (arXiv 2205.12808).
+# Our argument assumes that the direction of $W_t$ converges and that the selected tokens are locally optimal. The selected tokens are locally optimal in 58 of the 60 runs. No run has reached its limit. Our copy of the paper contains no experiments to compare with. [With 100 seeds](../figures/desk/mirror_margins.json) training attains 0.987, 0.962 and 0.920 of the largest margin, whereas the map alone attains at most 0.877, 0.881 and 0.784 of it. For linear models the limit of mirror descent is known (arXiv 2205.12808).
 #
 # </details>
 #
 # ## Change this
 #
-# 1. Train ten times as long on the first five data sets. *Predict:* which entries of the table of ratios go to 1?
+# 1. Train ten times as long on the first five data sets. *Predict:* which entries of the table of ratios approach 1?
 
 # %%
 few = lib.unit_tokens(range(min(5, seeds)), n, T, d)
@@ -319,7 +337,7 @@ for p, history in long_runs.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Those on the diagonal: 1.000, 0.997 and 0.983. Each is now also the largest entry of its column.
+# The entries on the diagonal: 1.000, 0.997 and 0.983. Each of them is now also the largest entry of its column.
 #
 # </details>
 #
@@ -327,13 +345,13 @@ for p, history in long_runs.items():
 #
 # <details><summary>Answer</summary>
 #
-# For $p=1.75$, with $q=7/3$. The smallest positive float is about $10^{-323}$, so $|G|^q$ becomes 0 once the entries of $G$ are below $10^{-138}$. This $W$ grows fastest, so its gradient becomes that small first. The other two runs end before their sums vanish.
+# For $p=1.75$, where $q=7/3$. The smallest positive float is about $10^{-323}$, so $|G|^q$ becomes 0 once the entries of the gradient $G$ are below $10^{-138}$. With $p=1.75$ the matrix $W$ grows fastest, so its gradient is the first to become that small. The other two runs end before their sums of $|G|^q$ vanish.
 #
 # </details>
 #
-# ## For checking: the paper's measure, joint training and theorem
+# ## For checking: the paper's measure, joint training, and the theorem
 #
-# The paper measures the divergence from each SVM solution. In each panel, the curve for the exponent of training ends lowest.
+# The paper measures the divergence of $W_t$ from each SVM solution. In each panel, the curve for the exponent of training ends lowest.
 
 # %%
 divergences = section5.divergences(histories, ends)  # by exponent of training and of SVM
@@ -346,7 +364,7 @@ figure
 #
 # <details><summary>Why we do not rely on the divergence</summary>
 #
-# The controls show sign (c), too, and the divergence hardly sees an error. The next cell trains one path per exponent, from $W_0=0$. For $p=3$ one margin lags behind, so the path reaches only 0.739 of the largest margin, but its divergence is only 0.0057. The divergence is smallest at $U=V$, so it is quadratic in a small error; margins are linear ([the note](mirror_descent.md#two-measures-of-a-direction) shows both).
+# The controls show sign (c) as well, and the divergence is insensitive to small errors. For example, the next cell trains one run per exponent from $W_0=0$. For $p=3$ one margin lags behind the others, so $W$ attains only 0.739 of the largest margin, although its divergence is only 0.0057. The divergence has its minimum at $U=V$, so it is quadratic in a small error, whereas the margins are linear in this error ([the note](mirror_descent.md#two-measures-of-a-direction) shows both).
 #
 # </details>
 
@@ -369,11 +387,11 @@ for p, history in paths.items():
 #
 # <details><summary>What the next two cells train, and what we predict</summary>
 #
-# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We use the two samples of the authors' code, from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of least $\lVert u\rVert_p$ that classifies the selected tokens, $y_iu^\top x_{i,\alpha_i}\ge1$. If the prediction holds, all curves fall (left: $W$, right: $u$). At the end of training they do.
+# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We train on the two samples of the authors' code and start from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of smallest $\lVert u\rVert_p$ that classifies the selected tokens with $y_iu^\top x_{i,\alpha_i}\ge1$. If the prediction holds, all curves in the figure below fall (the left panel shows $W$ and the right panel shows $u$). At the end of training all curves do fall.
 #
-# *Why do the curves on the right dip?* A curve dips when the angle of $u$ passes that of the solution. The angle overshoots, so the curve rises again.
+# *Why do the curves on the right dip?* A curve dips when the angle of $u$ passes the angle of the solution. Then the angle of $u$ overshoots, so the curve rises again.
 #
-# *Why does $p=3$ select another token of sample 1?* Training with $p=3$ selects token 0, and the other exponents token 1 (counted from 0). In the first steps the head is hardly trained, and the map of $p=3$ lifts small entries most. It first lifts those of $u$, so that tokens 0 and 1 score almost alike (0.54 and 0.58). Then it lifts those of $W$, so that token 0 gets the larger logit (2.9 and 0.77). From then on the head trains mainly on this token.
+# *Why does $p=3$ select another token of sample 1?* Training with $p=3$ selects token 0, whereas training with the other exponents selects token 1 (tokens are counted from 0). In the first steps the head is hardly trained, and the map back for $p=3$ enlarges small entries the most. It first enlarges the entries of $u$, so that tokens 0 and 1 have almost equal scores (0.54 and 0.58). Then it enlarges the entries of $W$, so that token 0 has a larger logit than token 1 (2.9 and 0.77). From then on the head is trained mainly on token 0.
 #
 # </details>
 
@@ -403,7 +421,7 @@ joint_figure
 #
 # <details><summary>How we read it</summary>
 #
-# Our copy of the paper contains a part of the appendix, without displayed formulas and without the main theorem. We restored this statement from the appendix's proofs, as far as they fix it; the rest is our reading. $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ holds the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. The theorem does not cover our starts and normalised steps ([page 31](31_rates_and_basins.ipynb)).
+# Our copy of the paper contains only a part of the appendix, without the displayed formulas, and it lacks the main theorem. We reconstructed the statement below from the proofs in the appendix; where these proofs do not determine the statement, it is our reading. In it, $W(k)$ is our $W_t$, and the cone $C_{p,\mu,R}(W_{mm})$ contains the matrices with $\lVert W\rVert_p\ge R$ and $D_\psi\le\mu$. The theorem covers neither our starts nor our normalised steps ([page 31](31_rates_and_basins.ipynb)).
 #
 # </details>
 
@@ -423,9 +441,9 @@ for p, history in histories.items():
     print(f"p = {p:g}: equal after {history.iterations[k]} steps; runs with locally optimal tokens: {optimal} of {seeds}")
 
 # %% [markdown]
-# <details><summary>The claims of the next table</summary>
+# <details><summary>The claims in the next table</summary>
 #
-# A claim pairs a measured number with the bound that it must meet. `row`, `runs` and `path` ask which SVM is nearest. `joint.tokens` compares the selected tokens with those of the authors' code, which depend on $p$ in the same way. `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean for $p = 2$ is twice the other program's, because a few runs converged late. Without the largest 5 % of the values the means agree.
+# A claim pairs a measured number with the bound that it must meet. The claims `row`, `runs` and `path` are about which SVM solution is nearest to $W$. The claim `joint.tokens` compares our selected tokens with those of the authors' code, which depend on $p$ in the same way. The claims `table` and `range` compare our mean divergences with those of [another program](mirror_descent.md). With 100 seeds (desk scale) `table.2` fails: our mean divergence for $p = 2$ is twice that of the other program, because a few runs converged late. If we leave out the largest 5 % of the values, the means agree.
 #
 # </details>
 

@@ -18,9 +18,9 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #
-# [Notebook 30](30_mirror_descent.ipynb) shows in which direction $\ell_p$-AttGD, the mirror descent of paper C, ends. The paper proves a rate for starts in a thin cone around this direction.
+# [Notebook 30](30_mirror_descent.ipynb) shows to which direction $\ell_p$-AttGD, the mirror descent of paper C, converges: that of a max-margin matrix $W_{mm}$. The paper proves a rate of convergence for runs that start in a thin cone around this direction.
 #
-# **Question.** How fast does $\ell_p$-AttGD approach its direction? And how far from this direction may a run start?
+# **Question.** How fast does $\ell_p$-AttGD approach the direction of $W_{mm}$? And how far from this direction may a run start and still converge to it?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -56,21 +56,20 @@ run = record.start("31_rates_and_basins", "C", globals())
 #
 # | symbol | meaning | shape |
 # |---|---|---|
-# | $X_i$, $z_i$, $y_i$ | tokens as rows, query, label of sample $i$ | $T \times d$, $d$, $\pm1$ |
-# | $u$, $W$ | fixed head (paper C writes $v$), attention weights | $d$, $d \times d$ |
-# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert_{p,p}$ under which each selected token leads by a logit of one | $d \times d$ |
+# | $X_i$, $z_i$, $y_i$ | tokens (as rows), query and label of sample $i$ | $T \times d$, $d$, $\pm1$ |
+# | $u$, $W$ | fixed head (paper C writes $v$); attention weights | $d$, $d \times d$ |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the matrix of smallest norm $\lVert W\rVert_{p,p}$ under which the logit of each selected token exceeds every other logit of its sample by at least one | $d \times d$ |
 # | $r$ | $\lVert W(k)\rVert_{p,p}$ after $k$ steps | |
 
 # %%
 statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# In these statements $k$ counts steps, and $v$ is the head $u$. Our copy of the paper only cites Definition 3 and Eqs. 4-8, and it lacks the formulas of the other definitions and the constants of all these hypotheses. [Notebook 30](30_mirror_descent.ipynb) has the step and the divergence as code.
+# In these statements, $k$ is the number of steps and $v$ is the head $u$. Our copy of the paper only cites Definition 3 and Eqs. 4-8. It lacks the formulas of the other definitions, and it lacks the constants in all hypotheses of these statements. [Notebook 30](30_mirror_descent.ipynb) gives the step and the divergence as code.
 #
 # ## Locally optimal selections
 #
-# We use the data of the authors' code with our seeds. For every exponent we train from random starts, and each run ends at some selection of tokens. The theory
-# covers the selections that are [locally optimal](words.md): each selected token must have a higher score than the tokens of its sample whose constraints bind in the SVM (margin exactly 1).
+# We generate data as the authors' code does, but with our own seeds. For every exponent we train from random starts, and each run ends with some selection of tokens, one per sample. The theory covers only selections that are [locally optimal](words.md). This means that each selected token must have a higher score $y_iu^\top x_{i,t}$ than the tokens of its sample whose constraints are tight in the SVM (margin exactly 1).
 
 # %%
 each = range(seeds)
@@ -82,11 +81,9 @@ print(f"locally optimal, of {seeds}:", {p: len(of.direction) for p, of in found.
 # %% [markdown]
 # ## Rates
 #
-# The runs start on the edge of a cone around $W_{mm}$, at the divergence $D = 0.001$, with $\|W_0\| = 100\|W_{mm}\|$. From a wider cone and a start nearer to zero, some runs
-# leave the cone.
+# Each run starts on the edge of a cone around $W_{mm}$. There the divergence of its direction from that of $W_{mm}$ is $D = 0.001$, and $\|W_0\| = 100\|W_{mm}\|$. If runs start in a wider cone and nearer to zero, some of them leave the cone.
 #
-# With plain steps $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30), which is too slow to fit an
-# exponent. With normalised steps $r$ grows like $k^{1/(p-1)}$, so we normalise. The two rules follow the same path only in the limit $\eta \to 0$.
+# With plain gradient steps, $r$ grows like $\log k$ ([notebook 39](39_mirror_ledger.ipynb), Lemma 30). This growth is too slow for us to fit a power of $r$ to $D$. With normalised steps $r$ grows like $k^{1/(p-1)}$, so we normalise the steps. The plain rule and the normalised rule follow the same path only in the limit $\eta \to 0$ of short steps.
 
 # %%
 histories, divergences, rate_claims = {}, {}, []
@@ -105,8 +102,7 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# In the figure below, each circle marks one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey dashed line. In fact they lie close to the dotted line segments: $D$ falls with twice the exponent of the bound, like
-# $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and $D$ is quadratic in this error.
+# In the figure below, each circle shows the fitted exponent for one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey line segments of this bound. In fact they lie close to the dotted segments: $D$ falls with twice the exponent of the bound, like $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, whereas $D$ is quadratic in this error.
 
 # %%
 about_rates = f"Power laws fitted to the end of each run, a circle a seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"
@@ -116,8 +112,7 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# The theory promises convergence for thin cones and large $\|W_0\|$. How thin must the cone be? To find out, we start runs on the edges of wider and wider cones around the direction of each [selection](words.md), near the origin and far from it.
-# We count the runs that keep their tokens, that is, those that select the tokens of their cone at the end. We try three norms $\|W_0\|$. The *claims* below (measured numbers beside their bounds) are about the largest of these norms. The printed $\mu_0$ is a width for which the proofs work. We derived it ourselves, because our copy lacks the paper's width.
+# The theory guarantees convergence if the cone is thin and $\|W_0\|$ is large. How thin must the cone be? To find out, we start runs on the edges of wider and wider cones around $W_{mm}$ for each [selection](words.md), both near the origin and far from it. We count the runs that keep their tokens, that is, the runs that select, at the end of training, the tokens that belong to their cone. We try three values of $\|W_0\|$. The *claims* below, each of which compares a measured number with a bound, are about the largest of these values. The printed $\mu_0$ is a width of the cone for which the proofs work. We derived it ourselves, because our copy of the paper does not contain the paper's width.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)
@@ -133,9 +128,7 @@ for p in exponents:
     print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % keep their tokens up to D = {max(stay):g}")
 
 # %% [markdown]
-# In the figure below, each line belongs to one length of $W_0$, in multiples of $\|W_{mm}\|$. Far from the origin every run from the thinnest cone keeps its tokens, and so do most runs from
-# cones that are much wider than $\mu_0$. Near the origin, some runs lose their tokens even if they start in the thinnest cone. We saw this at desk scale, with 20
-# seeds.
+# In the figure below, each line belongs to one value of $\|W_0\|$, given in multiples of $\|W_{mm}\|$. Far from the origin, every run that starts on the edge of the thinnest cone keeps its tokens, and so do most runs that start on the edges of cones much wider than $\mu_0$. Near the origin, some runs lose their tokens even if they start on the edge of the thinnest cone. We saw such losses in the larger runs (desk scale, 20 seeds).
 
 # %%
 about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds; p = 2"
@@ -145,21 +138,19 @@ figure_basins
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29
-# holds in these runs but is not sharp. Every run from the thinnest cone far from the origin keeps its tokens. Most runs keep their tokens even if they start in cones that are much wider than $\mu_0$.
+# **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29 holds in these runs but is not sharp. Far from the origin, every run that starts on the edge of the thinnest cone keeps its tokens. Most runs keep their tokens even if they start on the edges of cones that are much wider than $\mu_0$.
 #
 # ![The divergence falls with twice the exponent of Lemma 29's bound](../figures/desk/mirror_rates.png)
 #
-# *The larger run (desk scale): the exponent of $\|W\|$ with which the divergence falls, for five values of $p$. The grey dashed line is the bound of Lemma 29.*
+# *The larger run (desk scale): the exponent of $\|W\|$ with which the divergence falls, for five values of $p$. The grey line segments show the bound of Lemma 29.*
 #
-# [Notebook 39](39_mirror_ledger.ipynb) has the other lemmas.
+# [Notebook 39](39_mirror_ledger.ipynb) tests the other lemmas.
 #
 # ## Change this
 #
-# Predict first, then run. The first cell starts on the edge of a cone around the selections that training with $p$ found, and prints medians.
+# Predict first, then run. The first cell starts runs on the edge of the cone around $W_{mm}$ for each selection that training with $p$ found, and prints the median exponent of these runs.
 #
-# 1. Take an exponent nearer to one, $p = 1.25$. *Hint:* the bound of Lemma 29 is $r^{1-p}$, so $D$ falls more slowly. *Predict:* does $D$ again fall with twice
-#    this exponent?
+# 1. Take an exponent $p$ nearer to one, $p = 1.25$. *Hint:* the bound of Lemma 29 is $r^{1-p}$, so we expect $D$ to fall more slowly. *Predict:* does $D$ again fall with twice the exponent of the bound?
 
 # %%
 for p in (1.25, 1.5):
@@ -171,12 +162,11 @@ for p in (1.25, 1.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly: both printed exponents are within a few hundredths of twice the exponent of the lemma.
+# Nearly: both printed exponents differ by only a few hundredths from twice the exponent of the bound in the lemma.
 #
 # </details>
 #
-# 2. Take a sparser geometry, $p = 1.2$. Train on one data set from zero. *Hint:* a $p$ near 1 prefers few large
-#    entries. *Predict:* how many entries of $W_t$ hold 90 % of $\sum_{jk} |W_{jk}|$?
+# 2. Take $p = 1.2$, which favours sparser matrices. Train on one data set from zero. *Hint:* with $p$ near 1, a matrix with few large entries is cheap. *Predict:* how many of the entries of $W_t$, taken from the largest down, make up 90 % of $\sum_{jk} |W_{jk}|$?
 
 # %%
 def entries_for(share, W):
@@ -192,17 +182,15 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The nearer $p$ is to 1, the fewer entries are needed. This holds from the first step on, because the map back from the mirror image raises entries to the power $q-1$, and this exponent is large if $p$ is near 1. So the count tells us more about the map than about training.
+# The nearer $p$ is to 1, the fewer entries are needed. This holds from the first step on, because the map from the mirror image back to $W$ raises entries to the power $q-1$ with $q=p/(p-1)$, and this power is large if $p$ is near 1. So the number of entries tells us more about the map than about training.
 #
 # </details>
 #
-# **To prove.** Let $V$ and $U$ have length 1, and let $\lVert V-U\rVert=e$ be small. Show that $D_\psi(V,U)$ is of order $e^2$. (So the exponent of $D$ is
-# twice the exponent of the direction error.)
+# **To prove.** Let $V$ and $U$ have norm 1, and let $\lVert V-U\rVert=e$ be small. Show that $D_\psi(V,U)$ is of order $e^2$. (It follows that the exponent with which $D$ falls is twice the exponent of the direction error.)
 #
 # <details><summary>Solution</summary>
 #
-# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. If no entry of $U$ is zero, it equals half of the Hessian's
-# quadratic form in $V-U$, up to higher orders.
+# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. If no entry of $U$ is zero, this remainder equals half the quadratic form of the Hessian in $V-U$, up to terms of higher order.
 #
 # </details>
 

@@ -17,11 +17,11 @@
 # *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After this page you can say what changes with keys and queries, with several best tokens, and on the regularisation path.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) **generalises** *Transformers as Support Vector
-# Machines* (arXiv 2308.16898). This page measures results of the earlier paper, and paper C's **theorem on the regularisation path**.
+# Machines* (arXiv 2308.16898). This page tests results of the earlier paper, and paper C's **theorem on the regularisation path** (the path of the minimisers of the loss at growing norm).
 #
-# [Notebook 30](30_mirror_descent.ipynb) trains $W$ and selects one token per sample.
+# In [notebook 30](30_mirror_descent.ipynb) we train $W$ itself, and attention selects one token per sample.
 #
-# **Question.** What changes if we train keys and queries in place of $W$? What changes if, for some samples, a mixture of tokens is better than every single token? And what changes if we minimise the loss completely at a given norm?
+# **Question.** What changes if we train keys and queries instead of $W$? What changes if, for some samples, a mixture of tokens is better than every single token? And what changes if, for each given norm, we minimise the loss completely?
 #
 # ## The statement
 #
@@ -30,16 +30,15 @@
 #
 # | symbol | meaning | shape |
 # |---|---|---|
-# | $X_i$, $z_i$, $y_i$ | tokens $x_{i,t}$ as rows, query, label of sample $i$ | $T \times d$, $d$, $\pm1$ |
-# | $K$, $Q$ | keys and queries, $W = KQ^\top$ | $d \times d$ |
+# | $X_i$, $z_i$, $y_i$ | tokens $x_{i,t}$ (as rows), query and label of sample $i$ | $T \times d$, $d$, $\pm1$ |
+# | $K$, $Q$ | key and query weights with $W = KQ^\top$ | $d \times d$ |
 # | $\alpha_i$ | the token that sample $i$ selects in the end | |
-# | $opt_i$ | the token of the largest score $y_iu^\top x_{i,t}$ | |
-# | $O_i$ | the tokens that sample $i$ selects, if it selects several | |
+# | $opt_i$ | the token with the largest score $y_iu^\top x_{i,t}$ | |
+# | $O_i$ | the set of tokens that sample $i$ selects, if it selects several | |
 # | SVM in a norm | the problem of finding the $W$ of smallest norm $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |
 #
-# **Hypotheses.** The loss function is decreasing. Under the head $u^\top x$ each sample has one best token; we check this below. Some $W$ selects the tokens in question, so that their
-# SVM has a solution; the solver checks this.
+# **Hypotheses.** The loss function is decreasing. With the head $u^\top x$, each sample has exactly one best token; we check this below. There is a $W$ that selects the tokens in question, so the SVM for these tokens has a solution; the solver checks this.
 #
 # | result | conclusion |
 # |---|---|
@@ -47,10 +46,9 @@
 # | $K$, $Q$ trained | the direction of $KQ^\top$ tends to that of the solution of the SVM in $\lVert\cdot\rVert_*$, whose rank is at most $\min(n, d)$ |
 # | several tokens | the growing part of $W$ turns towards the matrix of smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The earlier paper states the first two results for minimisers of the loss along a path of growing norm. It states the first result for gradient descent, too. We measure where training ends.
+# The earlier paper states the first two results for the minimisers of the loss along a path of growing norm. It states the first result for gradient descent as well. We measure the direction in which training ends.
 #
-# With several tokens $W$ is a sum of two parts. One part stays finite and sets the weights inside $O_i$. The other part
-# grows and takes the weight away from all other tokens. A cell below prints paper C's theorem on paths of minimisers.
+# With several selected tokens, $W$ is a sum of two parts. One part stays finite and determines how the softmax weight is divided among the tokens of $O_i$. The other part grows and drives the weights of all other tokens to zero. A cell below prints paper C's theorem on the regularisation path.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -85,9 +83,7 @@ statements.quoted("C", STATEMENTS, "Theorem, path")
 # %% [markdown]
 # ## Data
 #
-# Tokens and queries are uniform on the unit sphere, labels are random, and the head is a fixed unit vector. The settings follow the
-# code of 2308.16898 as far as we know this code, but our sizes are smaller. The next cell checks that each sample has one best token: the smallest lead of a best score over the second best
-# must be positive.
+# Tokens and queries are drawn uniformly from the unit sphere, labels are random, and the head is a fixed unit vector. The settings follow the code of arXiv 2308.16898 as far as we know this code, but our sizes are smaller. The next cell checks that each sample has exactly one best token. To do so, it prints the smallest difference between the best and the second-best score of a sample, which must be positive.
 
 # %%
 each = range(seeds)
@@ -99,15 +95,13 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 # %% [markdown]
 # ## The rules, written out
 #
-# With $G = \nabla_W L$, the gradients for $K$ and $Q$ are $GQ$ and $G^\top K$. Both steps are normalised:
+# Let $G = \nabla_W L$. Then the gradients of the loss with respect to $K$ and $Q$ are $GQ$ and $G^\top K$. We normalise both steps:
 #
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
-# For several tokens the head is $h(x) = \sum_j \max(x_j, 0)$. For which samples is a mixture best? The function $h$ is convex, so its value at a mixture is at most its largest value at a token of this mixture. In a sample with label $+1$, the layer wants $h$ to be large, so one token alone is always best.
-# In a sample with label $-1$, the layer wants $h$ to be small. If no single token attains the smallest value of $h$ over all mixtures, a mixture of several tokens is best. This is so in most samples with label $-1$ on this page.
+# To make several tokens win, we use the head $h(x) = \sum_j \max(x_j, 0)$. For which samples is a mixture of tokens best? The function $h$ is convex, so its value at a mixture is at most its largest value at the tokens of this mixture. In a sample with label $+1$, the layer wants $h$ to be large, so a single token is always best. In a sample with label $-1$, the layer wants $h$ to be small. If no single token attains the smallest value of $h$ over all mixtures, a mixture of several tokens is best. This is the case for most samples with label $-1$ on this page.
 #
-# Near a mixture $x$ without zero entries this head is linear, $h(x)=v^\top x$ with
-# $v_j = 1$ if $x_j > 0$, and $v_j=0$ otherwise. The next cell writes out a hundred steps of $(K, Q)$, and checks that they give the same matrices as the library.
+# Near a mixture $x$ without zero entries, this head is linear: $h(x)=v^\top x$ with $v_j = 1$ if $x_j > 0$ and $v_j=0$ otherwise. The next cell writes out a hundred steps of the training of $(K, Q)$ with the linear head $u^\top x$, and checks that they give the same product $KQ^\top$ as the library.
 
 # %%
 one, unit = data.run(0), lambda G: G / np.linalg.norm(G)
@@ -122,10 +116,10 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # %% [markdown]
 # ## Four experiments
 #
-# 1. We train $(K, Q)$ and $W$ from random starts, whose entries are drawn like those of an untrained linear layer. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with the solutions of the SVMs in both norms, for the tokens that the run selects.
-# 2. We solve the nuclear-norm SVM for other sizes and count the rank of its solution.
-# 3. We train $W$ from zero with the fixed head for several tokens, which is defined above. Before we compute the alignment of $W$, we remove the part of $W$ that stays finite.
-# 4. We minimise the loss on spheres of growing radius $R$, from $W_{mm}$ and from other starts. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
+# 1. We train $(K, Q)$ and $W$ from random starts, whose entries are drawn like those of an untrained linear layer. For the tokens that each run selects, we solve the SVM in the nuclear norm and in the Frobenius norm. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with both solutions.
+# 2. We solve the nuclear-norm SVM for problems of other sizes and compute the rank of its solution.
+# 3. We train $W$ from zero with the fixed head $h$ for several tokens, which is defined above. Before we compute the alignment of $W$ with the solution for several tokens, we remove the part of $W$ that stays finite.
+# 4. We minimise the loss on the spheres $\lVert W\rVert_{p,p}=R$ of growing radius $R$. The solver starts from the SVM solution $W_{mm}$ and from other matrices. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
@@ -146,12 +140,10 @@ print(f"descent from zero reaches the globally optimal selection in {optimal:.0%
 # %% [markdown]
 # There are three figures.
 #
-# * **Alignment.** In the first figure, we train $(K,Q)$ on the left and $W$ on the right. At the end, $KQ^\top$ has an alignment near one with the SVM solution in the nuclear norm, and well below one with that in the Frobenius norm. For the trained $W$ it is the other way round.
-# * The left panel of the second figure shows the rank of the nuclear-norm solution. It is at most $\min(n, d)$, and in higher dimensions it is well below this bound. A point is missing if in every data set of this size no $W$ can make
-#   the selections.
-# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. In higher dimensions the rightmost marks, the runs with the worst alignment, move to the left, towards alignment one.
-# * In the third figure, each mark shows the end of one run of descent from zero. A circle means that descent selected the same tokens
-#   as the minimiser of the loss on the sphere, and a cross means that it selected other tokens.
+# * **Alignment.** The first figure shows the alignment during training, on the left for $(K,Q)$ and on the right for $W$. At the end of training, the alignment of $KQ^\top$ is near one with the SVM solution in the nuclear norm, and well below one with the SVM solution in the Frobenius norm. For the trained $W$ it is the other way round.
+# * The left panel of the second figure shows the mean rank of the nuclear-norm solution. The rank is at most $\min(n, d)$, and in higher dimensions it is well below this bound. A point is missing if there is no data set of this size for which some $W$ makes the required selections.
+# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. As the dimension grows, the rightmost marks, which are the runs with the worst alignment, move to the left, towards alignment one.
+# * In the third figure, each mark shows where one run of mirror descent from zero ends. A circle means that the run selects the same tokens as the minimiser of the loss on the sphere, and a cross means that it selects other tokens.
 
 # %%
 about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds; synthetic"
@@ -170,20 +162,17 @@ figure_path
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The parameters that we train choose the norm: $(K, Q)$ chooses the nuclear norm, so $KQ^\top$ has low rank, and $W$ chooses the Frobenius norm. With the convex head, a mixture of several tokens is best for most samples with label $-1$ and for no sample with label $+1$. At the end of training, several tokens have a softmax weight above $10^{-3}$ in nearly all samples with label $-1$, but only one token in most of the others.
-# The growing part of $W$ comes close to the direction of the solution of the SVM for these tokens. The path of minimisers
-# reaches the globally optimal tokens in every run. Descent from zero reaches these tokens only in some runs.
+# **Answer.** The parameters that we train decide in which norm the margin is maximised. Training $(K, Q)$ maximises it in the nuclear norm, so $KQ^\top$ has low rank, whereas training $W$ maximises it in the Frobenius norm. With the convex head, a mixture of several tokens is best for most samples with label $-1$ and for no sample with label $+1$. At the end of training, several tokens have a softmax weight above $10^{-3}$ in nearly all samples with label $-1$, whereas in most samples with label $+1$ only one token has such a weight. The growing part of $W$ comes close to the direction of the SVM solution for these tokens. The regularisation path reaches the globally optimal tokens for every data set, but mirror descent from zero reaches them only in some runs.
 #
 # ![Trained keys and queries turn towards the nuclear-norm solution, and a trained W towards the Frobenius-norm solution](../figures/desk/mirror_parents.png)
 #
-# *The larger run (desk scale): the alignment of $KQ^\top$ and of $W$ with the solutions in two norms.*
+# *The larger run (desk scale): the alignment of $KQ^\top$ and of $W$ with the SVM solutions in the two norms.*
 #
 # ## Change this
 #
 # Predict first, then run.
 #
-# 1. Take ten times the radius. *Hint:* the minimiser on a sphere has an angle of order $1/R$ to its limit, and $D$ is quadratic
-#    in this angle. *Predict:* does $D$ fall to one hundredth of its value?
+# 1. Make the radius $R$ ten times as large. *Hint:* the direction of the minimiser on the sphere makes an angle of order $1/R$ with its limit, and the divergence $D$ from the SVM solution is quadratic in this angle. *Predict:* does $D$ fall to one hundredth of its value?
 
 # %%
 wider = followed(2, [10, 100, 1000])["path"]
@@ -192,11 +181,11 @@ print("R = 10, 100, 1000 ||W_mm||: D =", *(f"{D:.2g}" for D in np.median(wider, 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly. The larger $R$ is, the nearer the factor by which $D$ changes comes to one hundredth.
+# Nearly. The larger $R$ is, the closer the factor by which $D$ falls is to one hundredth.
 #
 # </details>
 #
-# **To prove.** Suppose that $(K,Q)$ has the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ among all pairs with margins of at least 1. Show that $W=KQ^\top$ has the smallest nuclear norm among all $W$ with these margins. [Notebook 45](45_atlas_of_networks.ipynb) has the solution.
+# **To prove.** Suppose that $(K,Q)$ has the smallest $\lVert K\rVert_F^2+\lVert Q\rVert_F^2$ among all pairs of matrices for which the margins of $KQ^\top$ are at least 1. Show that $W=KQ^\top$ then has the smallest nuclear norm among all $W$ whose margins are at least 1. [Notebook 45](45_atlas_of_networks.ipynb) has the solution.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

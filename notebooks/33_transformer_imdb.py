@@ -18,26 +18,20 @@
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **experiments on IMDb**.
 #
-# **Question.** The exponent of mirror descent decides in which norm attention maximises its margin ([notebook 30](30_mirror_descent.ipynb)). Does a
-# norm that favours sparse weights help a text classifier? That is, does the classifier generalise better, with sparser weights and sharper attention?
+# **Question.** The exponent $p$ of mirror descent decides in which norm attention maximises its margin ([notebook 30](30_mirror_descent.ipynb)). Does a norm that favours sparse weights help a text classifier? That is, does the classifier generalise better, and does it have sparser weights and sharper attention?
 #
-# **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$.** At model size 3 their accuracies are
-# 82.6, 81.3 and 80.6 %. After training with $\ell_{1.1}$, the network has fewer large weights than after training with $\ell_2$, and it attends more sharply. Our copy of the paper does not contain
-# the experiments, so this answer is our reading of the results that are stored with the authors' code.
+# **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$.** (We write $\ell_p$ for mirror descent with the exponent $p$.) The accuracies of the three rules with a network of size 3 are 82.6, 81.3 and 80.6 %. After training with $\ell_{1.1}$, the network has fewer large weights than after training with $\ell_2$, and it attends more sharply, that is, to fewer tokens. Our copy of the paper does not contain the experiments, so this answer is our reading of the results that are stored with the authors' code.
 #
 # ## The statement
 #
-# The network is an encoder without biases, with as many layers as heads. A classifier reads its output at the first token. We train all
-# parameters by $\ell_p$ mirror descent, entry by entry:
+# The network is a transformer encoder without biases. It has as many layers as heads; this number is its *size*. A classifier reads the output of the encoder at the first token. We train all parameters $\theta$ by $\ell_p$ mirror descent, entry by entry:
 #
 # $$|\theta_{t+1}|^{p-1}\,\mathrm{sgn}\,\theta_{t+1} = |\theta_t|^{p-1}\,\mathrm{sgn}\,\theta_t - \eta\, g_t .$$
 #
 # Here $g_t$ is the gradient of the loss, summed over the batch, and $\eta$ is the learning rate. For $p = 2$ this is gradient descent.
-# No theorem covers such a network, so there are no hypotheses to check.
+# No theorem of the paper covers such a network, so there are no hypotheses to check.
 #
-# The paper's ten repeats all start from copies of one initial model. **Here every repeat has its own start and its own order of batches.** Our network has the paper's
-# size 3 and trains at the paper's learning rates. It reads whole words, whereas the paper's network reads word pieces. It trains for 16 epochs, whereas the paper's network trains for 72 to 162 epochs.
-# For comparison we also show a smaller network (the *reduced network*), with learning rates of our own.
+# The paper repeats its training ten times, always from a copy of the same initial model. **Here every seed has its own start and its own order of batches.** Our network has the size 3, which is one of the paper's sizes, and is trained with the paper's learning rates. It reads whole words, whereas the paper's network reads word pieces. It is trained for 16 epochs, whereas the paper's network is trained for 72 to 162 epochs. For comparison we also show a smaller network (the *reduced network*), for which we chose the learning rates ourselves.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -79,12 +73,10 @@ for name, p in (("l1.1", 1.1), ("l3", 3.0)):
 # %% [markdown]
 # ## What the data decide
 #
-# **The results on this page require no training.** They are redrawn from the committed training curves and judged by the rules of [protocol.md](protocol.md). To train
-# the network of the paper's size again, run `python -m lib.training imdb_paper`; this needs the data and a GPU. In our time on one H100 we could run
-# four seeds for 4,000 steps. The command `python -m lib.training imdb_256` trains the reduced network in 4.6 processor hours.
+# **The results on this page require no training.** The figures are redrawn from stored training curves, and the claims are judged by the rules of [protocol.md](protocol.md). (A *claim* is a statement of the paper that can be judged by a measured number.) To train
+# the network of the paper's size again, run `python -m lib.training imdb_paper`; this needs the data and a GPU. Our time on one H100 was enough for four seeds with 4,000 steps each. The command `python -m lib.training imdb_256` trains the reduced network in 4.6 processor hours.
 #
-# When do the data decide nothing? One rule says that a network is too small to decide if it is less accurate than a linear classifier on word counts. Our network is less accurate than this classifier, so all seven claims
-# are undecided, and the table below gives this reason. The rules were fixed before the runs that they judge, with one exception: for the network of the paper's size, we fixed how to judge all four seeds when the results of two of them were already known.
+# When do the data decide nothing? By one of the rules, a network is too small to decide any claim if it is less accurate than a linear classifier on word counts. Our network is less accurate than this classifier, so all seven claims are undecided, and the table below gives this reason. We fixed the rules before the runs that they judge, with one exception. For the network of the paper's size, we decided how to judge all four seeds when we already knew the results of two of them.
 
 # %%
 kept = kept_curves.kept("imdb_paper")
@@ -94,10 +86,9 @@ verdicts = [table(kept) for table in tables]
 verdicts[0]
 
 # %% [markdown]
-# ## Accuracy, beside the paper's table
+# ## Accuracy compared with the paper's table
 #
-# The paper's table gives two accuracies for each size and rule: the accuracy after the last epoch, and the largest accuracy of all epochs. We measure the accuracy at the last step
-# on all 25,000 test reviews. Our largest accuracy is the largest of 21 evaluations on 2,500 reviews, so it can be below our accuracy at the last step. Like the paper, we choose the best evaluation on the test set.
+# For each network size and each rule, the paper's table gives two accuracies: the accuracy after the last epoch, and the largest accuracy over all epochs. We measure the accuracy after the last step on all 25,000 test reviews. Our largest accuracy is the maximum over 21 evaluations on 2,500 test reviews, so it can be below our accuracy after the last step. Like the paper, we pick this maximum on test data.
 
 # %%
 def picture(draw, number, marks, judged):
@@ -114,12 +105,9 @@ accuracy[0]
 reviews.difference_figure(kept)
 
 # %% [markdown]
-# If the paper's order holds, all three differences in the second picture are above 0, near the stars that mark the paper's differences. In fact $\ell_{1.1}$ is ahead of $\ell_2$ and $\ell_3$, but $\ell_3$ is behind
-# $\ell_2$. After 16 epochs the accuracy of $\ell_3$ is also below that in the paper. The runs of $\ell_3$ are farthest from the paper's horizon, because the paper trained $\ell_3$ for
-# 162 epochs. The differences are means over the last four evaluations. If we use only the last evaluation, on all test reviews, $\ell_2$ is ahead of $\ell_{1.1}$ in one seed of four.
+# If the paper's order holds, all three differences of accuracies in the right panel of the second picture are above 0, near the stars that mark the paper's differences. In fact $\ell_{1.1}$ is more accurate than $\ell_2$ and $\ell_3$, but $\ell_3$ is less accurate than $\ell_2$. After 16 epochs, $\ell_3$ is also less accurate than in the paper. The runs with $\ell_3$ are the farthest from the paper's number of epochs, because the paper trained with $\ell_3$ for 162 epochs. Each difference uses the mean accuracy over the last four evaluations. If we use only the last evaluation, which is on all test reviews, $\ell_2$ is more accurate than $\ell_{1.1}$ in one seed of four.
 #
-# The next cell lists the seven claims, one per line. After the verdict, each line gives two quantities that are **not judged**: the p-value after Holm's correction for the seven claims, and the 95 % interval that would judge the claim. The
-# second block shows the same for the reduced network. The claims about the reduced network are among the 24 claims of [the protocol](protocol.md); the 21 claims in the README include the claims about the network of the paper's size instead.
+# The next cell lists the seven claims, one per line. After the verdict, each line gives two quantities that we report but that **do not count for the verdict**: the p-value after Holm's correction for the seven claims, and the measured difference with the 95 % interval by which the claim would be judged. The second block shows the same quantities for the reduced network. The claims about the reduced network are among the 24 claims of [the protocol](protocol.md), whereas the 21 claims in the README include those about the network of the paper's size.
 
 # %%
 print("rule   training reviews at the end (the paper stops at 99.5 %)")
@@ -132,12 +120,9 @@ print(reviews.summary(kept), "the reduced network:", reviews.summary(reduced), s
 # %% [markdown]
 # ## How large the weights are
 #
-# The authors' notebook counts the entries above 0.06 in a model of size 6. As we read its cells, these are entries of $K$, $Q$ and
-# $V$. The counts are 18,206, 13,964 and 7,643 for $\ell_{1.1}$, and 27,224, 14,654 and 10,127 for $\ell_2$. The second cell below prints the same counts for our network
-# of size 3.
+# The authors' notebook counts the entries above 0.06 in absolute value in a model of size 6. As we read its cells, these are the entries of the key, query and value matrices $K$, $Q$ and $V$. The counts for these three matrices are 18,206, 13,964 and 7,643 after training with $\ell_{1.1}$, and 27,224, 14,654 and 10,127 after training with $\ell_2$. The second cell below prints the same counts for our network of size 3.
 #
-# In all four seeds the network trained with $\ell_{1.1}$ has fewer such entries than the network trained with $\ell_2$, as in the paper. But the difference is only a few hundred of
-# 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs hardly change them. The next figure shows by how much the count under $\ell_{1.1}$ is below the count under $\ell_2$: a dot for each of our seeds, and a diamond for the paper.
+# In all four seeds the network trained with $\ell_{1.1}$ has fewer such entries than the network trained with $\ell_2$, as in the paper. But the counts differ by only a few hundred of 442,368 entries. About one third of the entries are already above 0.06 at the start, and 16 epochs of training hardly change this share. The next figure shows by what percentage the count for $\ell_{1.1}$ is below the count for $\ell_2$. Each dot marks one of our seeds, and each diamond marks the paper's value.
 
 # %%
 verdicts[1]
@@ -150,15 +135,14 @@ sparsity = picture(reviews.sparsity_figure, "weights", MARKS, verdicts[1])
 sparsity[0]
 
 # %% [markdown]
-# We also measure sparsity by the **Hoyer index**, which needs no
-# threshold. The index is 0 if all entries are equally large, and 1 if only one entry is not zero. We compare the index of two rules at the end of training, and also at points with the same training accuracy. A claim holds only if the two comparisons agree.
-# Entries from a uniform distribution, like those at our start, have the index 0.134 (thin line in the next figure). At the paper's size all indices are still close to this value. In the reduced network they have moved away from it.
+# We also measure sparsity by the **Hoyer index**, which needs no threshold. The index is 0 if all entries of a matrix have the same absolute value, and 1 if only one entry is not zero. We compare the indices under two rules at the end of training, and also at points of equal training accuracy. A claim about sparsity holds only if both comparisons support it.
+# A matrix whose entries are drawn from a uniform distribution, as they are at our start, has the index 0.134 (the thin line in the next figure). At the paper's size all indices are still close to this value. In the reduced network the indices have moved away from it.
 
 # %%
 reviews.index_figure(kept, reduced)
 
 # %% [markdown]
-# The next figure shows the index under $\ell_{1.1}$ minus the index under $\ell_2$. At the paper's size this difference is small but has the same sign in every seed. Each dot marks one seed, and each bar shows a 95 % interval. Rows marked "matched" compare the networks at the same training accuracy.
+# The next figure shows the index under $\ell_{1.1}$ minus the index under $\ell_2$. At the paper's size this difference is small but has the same sign in every seed. Each dot marks one seed, and each bar shows a 95 % interval. Rows marked "matched" compare the networks at equal training accuracy; the other rows compare them at the end of training.
 
 # %%
 reviews.sparsity_differences(kept)
@@ -166,9 +150,7 @@ reviews.sparsity_differences(kept)
 # %% [markdown]
 # ## Which tokens are selected
 #
-# How many tokens does a row of attention weights $a_t$ use? We compute $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of
-# tokens. The next figure shows the mean of this number over 404 test reviews, as a percentage of their tokens. The two networks disagree. At the paper's size
-# $\ell_{1.1}$ uses 7 % of the tokens and $\ell_2$ uses 32 %. In the reduced network $\ell_{1.1}$ uses 49 % and $\ell_2$ uses 18 %. By the rule above, both networks are too small to decide, so we judge neither of these two differences between $\ell_{1.1}$ and $\ell_2$.
+# How many tokens does attention with the weights $a_t$ effectively use? We measure this number by $\exp(-\sum_t a_t \log a_t)$, which lies between 1 and the number of tokens. The next figure shows its mean over 404 test reviews, as a percentage of the tokens of a review. The two networks disagree. At the paper's size, the network uses 7 % of the tokens after training with $\ell_{1.1}$ and 32 % after training with $\ell_2$. The reduced network uses 49 % with $\ell_{1.1}$ and 18 % with $\ell_2$. By the rule above, both networks are too small to decide the claim, so we judge neither of these two differences between $\ell_{1.1}$ and $\ell_2$.
 
 # %%
 verdicts[2]
@@ -179,8 +161,7 @@ attention = picture(reviews.attention_figure, "attention maps", MARKS, verdicts[
 attention[0]
 
 # %% [markdown]
-# Which words are these? In the next figure, each box shows one of the first words of a review, at the paper's size. Its shade shows the weight that the first token gives to this word in the last layer, averaged over the heads, in the first seed. Both rows share one scale. Most of a review's
-# weight lies on later words. If $\ell_{1.1}$ attends more sharply, only a few boxes in its row are dark.
+# Which words are these? In the next figure, which is for the network of the paper's size and the first seed, each box shows one of the first words of a review. Its shade shows the attention weight that the first token gives to this word in the last layer, averaged over the heads. Both rows share one colour scale. Most of the attention weight lies on later words of the review, which are not shown. If $\ell_{1.1}$ attends more sharply than $\ell_2$, only a few boxes in its row are dark.
 
 # %%
 reviews.words_figure(kept)
@@ -188,11 +169,9 @@ reviews.words_figure(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here:** no verdict. We trained the smallest of the paper's networks at the paper's learning rates, for 16 epochs. It classifies 84.4 % ($\ell_{1.1}$), 83.8 % ($\ell_2$)
-# and 79.7 % ($\ell_3$) of the test reviews correctly. A linear classifier that counts the same words reaches 88.0 %, so by our rule the network is too small to decide. The paper's claims about order, sparsity and sharper attention are all **undecided**.
+# **Here:** no verdict. We trained the smallest of the paper's networks with the paper's learning rates for 16 epochs. It classifies 84.4 % ($\ell_{1.1}$), 83.8 % ($\ell_2$) and 79.7 % ($\ell_3$) of the test reviews correctly. A linear classifier on the counts of the same words classifies 88.0 % correctly, so by our rule the network is too small to decide. The paper's claims about the order of the accuracies, about sparser weights and about sharper attention are all **undecided**.
 #
-# Without this rule, our seeds would agree with the paper in three points: $\ell_{1.1}$ comes first, has sparser weights, and attends more sharply. They would disagree in one point: $\ell_3$ comes after $\ell_2$.
-# The reduced network gives a different result for attention, because there $\ell_{1.1}$ attends *less* sharply than $\ell_2$.
+# Without this rule, our results would agree with the paper on three points: $\ell_{1.1}$ is the most accurate, has sparser weights than $\ell_2$, and attends more sharply than $\ell_2$. They would disagree on one point, because $\ell_3$ is less accurate than $\ell_2$. The reduced network gives a different result for attention: there, $\ell_{1.1}$ attends *less* sharply than $\ell_2$.
 #
 # The next cell prints the verdicts in the words of the protocol.
 
@@ -202,9 +181,9 @@ print(*(table.words() for table in verdicts), sep="\n")
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network on demo data, which come with the library, with one seed.
+# Predict first, then run. Each cell trains a small network with one seed on demo data, which come with the library.
 #
-# 1. Train $\ell_2$ at one tenth of its learning rate. *Hint:* the loss is summed over the batch of 50 reviews, so each learning rate acts like 50 times this rate on the mean loss. *Predict:* is the learning rate 0.0004 already enough?
+# 1. Train $\ell_2$ at one tenth of its learning rate. *Hint:* the loss is summed over the batch of 50 reviews, so a learning rate for this loss acts like a learning rate 50 times as large for the mean loss. *Predict:* is the learning rate 0.0004 already large enough?
 
 # %%
 small = DEMO["imdb"]
@@ -214,12 +193,11 @@ for rate in (0.0004, 0.004):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Hardly. The network learns something, because its loss ends below the loss of guessing, $\log 2 = 0.69$. But its final loss is about twice as high as with the learning rate 0.004.
+# Hardly. The network does learn something, because its final loss is below the loss of random guessing, $\log 2 = 0.69$. But this loss is about twice as high as the final loss with the learning rate 0.004.
 #
 # </details>
 #
-# 2. Use Adam in place of mirror descent. *Prediction:* with Adam we need not adapt the learning rate to the sum over the batch.
-#    Why is that so?
+# 2. Use Adam instead of mirror descent. *Prediction:* with Adam, the learning rate need not be adapted to a loss that is a sum over the batch. Why is that so?
 
 # %%
 print(smoke.last_losses(small, {"Adam": 1e-3}))
@@ -227,7 +205,7 @@ print(smoke.last_losses(small, {"Adam": 1e-3}))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Adam divides by the size of the gradient, so the sum and the mean over the batch give the same step. At an ordinary learning rate Adam ends with a smaller loss than $\ell_2$ at either learning rate.
+# Adam divides by the size of the gradient, so the sum and the mean over the batch give the same step. With an ordinary learning rate, Adam ends with a smaller loss than $\ell_2$ with either of its two learning rates.
 #
 # </details>
 

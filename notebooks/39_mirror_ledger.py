@@ -16,17 +16,13 @@
 #
 # *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* After this page you can look up any lemma of paper C together with what was measured for it.
 #
-# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems by
-# their content**. Each of these statements is tested by at least one claim, except for the
-# identities and the rate in $k$.
+# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems, which we name by their content**. At least one claim tests each of these statements, except for the identities and the theorem on the rate in $k$. A *claim* pairs a measured number with the bound that it must meet.
 #
-# **Question.** A lemma promises a bound. Can a measured number confirm or refute the lemma? And would the verdict change
-# if the lemma were slightly wrong?
+# **Question.** A lemma states a bound. Can a measured number confirm or refute the lemma? And would the verdict change if the lemma were slightly wrong?
 #
 # ## The statement
 #
-# We train one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss $L(W)$. The rule is
-# mirror descent in $W$ with the potential $\psi(W) = \frac1p\|W\|_{p,p}^p$,
+# We train one attention layer $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with the logistic loss $L(W)$. The update rule is mirror descent on $W$ with the potential $\psi(W) = \frac1p\|W\|_{p,p}^p$,
 #
 # $$\nabla\psi(W_{k+1}) = \nabla\psi(W_k) - \eta\,\nabla L(W_k), \qquad
 # \nabla\psi(W) = |W|^{p-1}\,\mathrm{sgn}(W) \text{ entry by entry.}$$
@@ -34,32 +30,31 @@
 # | symbol | meaning |
 # |---|---|
 # | $\lVert W\rVert$ | $\lVert W\rVert_{p,p} = (\sum_{jl} \lvert W_{jl}\rvert^p)^{1/p}$; $\frac1p + \frac1q = 1$ |
-# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the smallest $\lVert W\rVert$ under which each selected token leads by a logit of one |
-# | $D$ | Bregman divergence of $\psi$ from $W_{mm}/\lVert W_{mm}\rVert$ to $W/\lVert W\rVert$ |
+# | $W_{mm}$ | the solution of the $\ell_p$ token SVM, that is, the matrix of smallest norm $\lVert W\rVert$ under which the logit of each selected token exceeds every other logit of its sample by at least one |
+# | $D$ | the Bregman divergence of $\psi$ from $W_{mm}/\lVert W_{mm}\rVert$ to $W/\lVert W\rVert$ |
 # | cone of width $\mu$ | all $W$ with $D \le \mu$; $\mu_0$ is the width for which the proofs work |
 #
-# A *claim* pairs a measured number with the bound that it must meet. There are three kinds of claims:
+# There are three kinds of claims:
 #
 # | kind of claim | what it says |
 # |---|---|
-# | *statement* | the paper's sentence with the paper's constants |
-# | *form* | the paper's sentence with a constant or a formula of ours, because our copy of the text lacks that of the paper. The docstrings of `papers.c` derive ours. If we chose our constant after we knew the first measured value, the claim is a regression test, and its source says so |
-# | *finding* | our own result, which is sharper than the paper's |
+# | *statement* | the paper's statement with the paper's constants |
+# | *form* | the paper's statement with a constant or a formula of ours, because our copy of the text lacks that of the paper. The docstrings of `papers.c` derive our constants and formulas. If we chose a constant after we knew the first measured value, the claim is only a regression test, and its source says so |
+# | *finding* | a result of our own, which is sharper than the paper's |
 #
 # **Hypotheses.**
 #
 # | lemmas | they require |
 # |---|---|
-# | 12-15 | nothing about the data: 12 holds for all matrices, 13 for two matrices of norm one, 14 and 15 for $x \ge y \ge 0$ |
+# | 12-15 | nothing about the data: 12 holds for all matrices, 13 holds for any two matrices of norm one, and 14 and 15 hold for $x \ge y \ge 0$ |
 # | 16, 18 | nothing about $W$ |
-# | 17, 23, 26 | nothing, because they are identities; the project's tests check them |
-# | 4, 22 | nothing about the step $\eta$, by their proofs |
-# | 24, 25 | a small enough step $\eta$ |
-# | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$. All but 19 require a large $W$, and 27-30 also require a small enough step |
+# | 17, 23, 26 | nothing, because they are identities; the tests of this repository check them |
+# | 4, 22 | nothing about the step size $\eta$, as their proofs show |
+# | 24, 25 | a sufficiently small step size $\eta$ |
+# | 19-21, 27-30 | locally optimal tokens, and a $W$ in a thin cone around $W_{mm}$. All of them except 19 require that $W$ is large, and 27-30 also require a sufficiently small step size |
 # | 1-3, 5-11 | these lemmas are in the main part of the paper, which our copy lacks |
 #
-# Selected tokens are *[locally optimal](words.md)* if each has a higher score than the tokens whose constraints bind in its SVM. We measure on
-# selections that training finds, and we check that these selections are locally optimal.
+# The selected tokens are *[locally optimal](words.md)* if each of them has a higher score $y_iu^\top x_{i,t}$ than the tokens of its sample whose constraints in the SVM are tight (margin exactly 1). We test the lemmas on selections that training finds, and we check that these selections are locally optimal.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -92,10 +87,9 @@ own = {field.name: globals()[field.name] for field in fields(ledger_rows.Sizes)}
 sizes = ledger_rows.Sizes(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
 # %% [markdown]
-# ## One claim, made on this page
+# ## One claim, computed step by step
 #
-# To check Lemma 4 we need data, a [selection](words.md), and a training run from $W_{mm}$. In each step we divide the growth of $\|W\|^{p-1}$ by $\eta\|\nabla L\|_{q,q}$, and we keep the largest quotient. The lemma says that this quotient is at most 1.
-# The following cells do all of this for one data set.
+# To check Lemma 4 we need data, a [selection](words.md) of one token per sample, and a training run that starts from $W_{mm}$. In each step we divide the growth of $\|W\|^{p-1}$ by $\eta\|\nabla L\|_{q,q}$. We keep the largest of these quotients, which the lemma says is at most 1. The following cells do all of this for one data set.
 
 # %%
 statements.quoted("C", STATEMENTS, "Lemma 4")
@@ -140,8 +134,7 @@ np.testing.assert_allclose(largest_share(), claim.measured, rtol=1e-6)
 print(f"{claim.statement}: {claim.measured:.4f}, required: {claim.bound}")
 
 # %% [markdown]
-# The claim holds. Would it detect an error? We make an altered copy (a negative control), in which the steps of the run are 5 % longer than those in the lemma. The claim must
-# fail for this copy.
+# The claim holds. Would it detect an error in the lemma? To find out, we make an altered copy (a negative control), in which the steps of the run are 5 % longer than the lemma assumes. The claim must fail for this copy.
 
 # %%
 for off in (0.0, 0.05):
@@ -151,8 +144,7 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # ## All claims
 #
-# The data follow the authors' code, with our seeds. The column "setting" says where the runs start.
-# The table has one line per statement. If you open a line, you see its claims. Lines with a failing claim are already open.
+# We generate the data as the authors' code does, but with our own seeds. The table has one line per statement of the paper; if you open a line, you see the claims about this statement. Lines with a failing claim are already open. The column "setting" says where the runs start.
 
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
@@ -164,7 +156,7 @@ table
 print(table.summary())
 
 # %% [markdown]
-# In the figure below, each box stands for one statement. An orange box would mark a statement with a failing claim, and an empty box marks one that we do not check.
+# In the figure below, each box stands for one statement. An orange box would mark a statement with a failing claim, and an empty box marks a statement that we do not check.
 
 # %%
 about = ledger.caption("C", table)
@@ -172,10 +164,9 @@ figure = plots.caption(ledger.draw(table, STATEMENTS), about)
 figure
 
 # %% [markdown]
-# ## What no claim decides
+# ## What our runs cannot decide
 #
-# No claim tests the theorem on the rate in $k$. With plain steps $\|W\|$ grows like $\log k$, so neither $D$ nor its bound
-# changes much in any run that we can afford.
+# No claim tests the theorem on the rate in $k$, the number of steps. With plain gradient steps, $\|W\|$ grows only like $\log k$, so neither $D$ nor its bound changes much in any run that we can afford.
 
 # %%
 statements.quoted("C", STATEMENTS, "Theorem, rate")
@@ -187,32 +178,29 @@ for p in (1.75, 2, 3):
           f"D over its bound is {over:.2f} of its largest since k = {rate_steps // 10:,}")  # fmt: skip
 
 # %% [markdown]
-# For each exponent, the last number is near one: from $k=4{,}000$ to $k=40{,}000$, $D$ divided by its bound hardly falls below its largest value. This neither supports nor contradicts the theorem.
+# For each exponent, the last number is near one: from $k=4{,}000$ to $k=40{,}000$, the quotient of $D$ and its bound hardly falls below its largest value. This result neither supports nor contradicts the theorem.
 #
 # ## What we saw
 #
-# **Answer.** For 20 of the 40 statements there are claims that can fail. For each of the other statements the table says why no claim tests it. Every claim holds. We also tested each claim on
-# [altered copies](words.md), in which one thing is changed on purpose. Each claim detects a small change, which is given in the column *detects*.
+# **Answer.** For 20 of the 40 statements, yes: there are claims about them that could fail, and every claim holds. For each of the other statements, the table says why no claim tests it. We also tested each claim on [altered copies](words.md), in which we changed one thing on purpose. Each claim detects a small change, which is listed in the column *detects*.
 #
-# [Notebook 31](31_rates_and_basins.ipynb) draws the two lemmas about rates and cones.
+# [Notebook 31](31_rates_and_basins.ipynb) shows figures for the two lemmas about rates and cones.
 #
 # <details><summary>Lemma 27: its radius and what it detects</summary>
 #
-# Lemma 27 holds for every $\pi$ in $(0, 1)$ and for matrices in the cone whose norm is at least $R_\pi$. Before any run we fixed $\pi = 0.001$, which is one tenth of the smallest change in an altered copy. The proof of Lemma 21 then gives $R_\pi$ from the data, with constants of ours, because
-# our copy of the paper lacks its formula (`papers.c.lemmas.lemma21_radius`).
+# Lemma 27 holds for every $\pi$ in $(0, 1)$ and for all matrices in the cone whose norm is at least a radius $R_\pi$. Before any run we fixed $\pi = 0.001$, which is one tenth of the smallest change in an altered copy. We then computed $R_\pi$ from the data. For this we followed the proof of Lemma 21 with constants of our own, because our copy of the paper lacks the formula for $R_\pi$ (`papers.c.lemmas.lemma21_radius`).
 #
 # In all runs but one, $R_\pi$ is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$. In the remaining run, with $p = 3$, it is $145{,}000\,\lVert W_{mm}\rVert$.
-# For $p \le 2$ the claim detects a target that is rotated by 5 %, because the path around this target leaves it inside the cone. For $p = 3$ the claim
-# detects a wrong step, but no rotated target. There our $\mu_0$ is so small that the margins inside the cone hardly differ.
+# In some altered copies the target $W_{mm}$ of the lemma is replaced by a rotated matrix. For $p \le 2$ the claim detects a target that is rotated by 5 %, because a run that starts near this target moves away from it, towards larger margins, while it is still inside the cone. For $p = 3$ the claim detects a wrong step size but no rotated target, because our $\mu_0$ is then so small that the margins inside the cone hardly differ.
 #
 # </details>
 #
 # ## Change this
 #
-# Predict first, then run. The cell checks the claim about Lemma 4 again.
+# Predict first, then run. The cell checks the claim about Lemma 4 again, with another start.
 #
-# 1. Take a random start in place of $W_{mm}$. *Hint:* the lemma is nearly an equality only if the mirror image of $W$ points along the
-#    negative gradient. *Predict:* does the claim still detect a step that is 5 % too long?
+# 1. Take a random start instead of $W_{mm}$. *Hint:* the lemma is nearly an equality only if the mirror image of $W$ points along the
+#    negative gradient. *Predict:* does the claim still detect steps that are 5 % too long?
 
 # %%
 W_0 = mirror.gaussian_start(data, range(seeds))[0]
@@ -222,16 +210,15 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. From a random start the largest quotient stays below one half, with the right step as well as with the step that is 5 % too long.
+# No. With a random start, the largest quotient stays below one half, both with the correct steps and with steps that are 5 % too long.
 #
 # </details>
 #
-# **To prove.** Show that the lemma is true. (The mirror map raises the norm to the power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
+# **To prove.** Prove Lemma 4. (You may use that the mirror map raises the norm to the power $p-1$: $\lVert\nabla\psi(W)\rVert_q=\lVert W\rVert_p^{p-1}$.)
 #
 # <details><summary>Solution</summary>
 #
-# The mirror image of the next iterate is that of $W$ minus $\eta\nabla L$. By the triangle inequality the $\ell_q$ norm of the mirror image grows by at most
-# $\eta\lVert\nabla L\rVert_q$, and this norm equals $\lVert W\rVert_p^{p-1}$. The argument holds for steps of any length.
+# The mirror image of the next iterate is the mirror image of $W$ minus $\eta\nabla L$. So by the triangle inequality, the $\ell_q$ norm of the mirror image grows by at most $\eta\lVert\nabla L\rVert_q$ per step. This norm equals $\lVert W\rVert_p^{p-1}$. The argument holds for steps of any length.
 #
 # </details>
 

@@ -18,19 +18,19 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.
-# Its Theorem 1 only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$ by a multiple of $t^{-1/2}$, up to logarithms.
+# But its Theorem 1 only bounds the *direction error* $\big\lVert W_t/\|W_t\|-W_{mm}/\|W_{mm}\|\big\rVert$ by a multiple of $t^{-1/2}$, up to logarithmic factors.
 #
-# **Question.** How large *is* the error? When can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
+# **Question.** How large *is* this error? When can you compute, before training, how many steps bring $W_t$ within one degree of $W_{mm}$?
 #
 # ## Two samples in the plane
 #
-# Take two samples of two tokens. The first tokens are $(1,0)$ and $(0,\frac12)$, both with the score 1. The second tokens are zero, so their score is 0. The query is the number 1, so $W$ is a vector in the plane.
-# The *margins*, logit of the first token minus logit of the second, are $g_1=w_1$ and $g_2=\frac12w_2$.
+# Take two samples of two tokens each. The first tokens are $(1,0)$ and $(0,\frac12)$, both with the *score* 1 (the answer if the layer read this token alone). The second tokens are zero vectors with the score 0. The query is the number 1, so $W$ is a vector in the plane.
+# The *margins*, the logit of the first token minus the logit of the second, are $g_1=w_1$ and $g_2=\frac12w_2$.
 #
-# The *token SVM* asks for the shortest $W$ with both margins at least 1, so $w_1\ge1$ and $w_2\ge2$. Its solution is $W_{mm}=(1,2)=1\cdot(1,0)+4\cdot(0,\frac12)$.
+# The *token SVM* asks for the shortest $W$ whose margins are both at least 1, that is, $w_1\ge1$ and $w_2\ge2$. Its solution is $W_{mm}=(1,2)=1\cdot(1,0)+4\cdot(0,\frac12)$.
 # The factors 1 and 4 are its *dual variables*, or *duals*.
 #
-# Under NGD, watch the difference of the margins, and the error multiplied by $\|W_t\|$.
+# We run NGD and print the difference of the margins, and the error multiplied by $\|W_t\|$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -68,15 +68,15 @@ for t in (1, 10, 100, 300, 1000):
     print(f"error x ||W|| = {error * length:.4f}")
 
 # %% [markdown]
-# Both margins grow, but their *difference* converges to $-\log4=-1.386$, and 4 is the ratio of the duals.
+# Both margins grow, but their *difference* converges to $-\log4=-1.386$, where 4 is the ratio of the duals.
 #
-# Why? Let $q=1/(1+e^{g_i})$ be the weight of the second token of sample $i$. The answer, the weighted mean of the scores 1 and 0, is $f=1-q$. By [page 00](00_attention_by_hand.ipynb), the sample pulls on $W$ with the force $e^{-f}q(1-q)$. Late in training $q$ is nearly $e^{-g_i}$, so the force is nearly proportional to $e^{-g_i}$.
+# Why? Let $q=1/(1+e^{g_i})$ be the softmax weight of the second token of sample $i$. The answer, the weighted mean of the scores 1 and 0, is $f=1-q$. By [page 00](00_attention_by_hand.ipynb), the sample pulls on $W$ with the force $e^{-f}q(1-q)$. Late in training $q$ is nearly $e^{-g_i}$, so the force is nearly proportional to $e^{-g_i}$.
 #
-# 1. Each step is the sum of $(1,0)$ and $(0,\frac12)$, each multiplied by its pull. If $g_2-g_1=-\log4$, sample 2 pulls four times as hard as sample 1. Then the step points along $W_{mm}$ and does not change the difference.
-# 2. $g_2$ gains only a quarter of its pull, because $\lVert(0,\frac12)\rVert^2=\frac14$. If the difference is larger, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If the difference is smaller, it rises.
-# 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of the second term orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the path's distance from the ray.
+# 1. Each step points along the sum of $(1,0)$ and $(0,\frac12)$, weighted by the pulls. If $g_2-g_1=-\log4$, sample 2 pulls four times as hard as sample 1, so the step points along $W_{mm}$ and does not change the difference.
+# 2. The pull of sample 2 raises $g_2$ by only a quarter of its strength, because $\lVert(0,\frac12)\rVert^2=\frac14$. If the difference is larger than $-\log4$, sample 2 pulls less than four times as hard, so $g_1$ grows faster than $g_2$ and the difference falls. If the difference is smaller, it rises.
+# 3. In the end $W=(g_1,2g_2)=g_1\,(1,2)-(0,2\log4)$. The first term lies on the ray through $W_{mm}$. The part of the second term orthogonal to this ray is $(0.8,-0.4)\log4$. Its length $C=2\log4/\sqrt5=1.24$ is the distance of the path from the ray.
 #
-# Seen from the origin, a fixed distance subtends an angle that shrinks like $1/\|W_t\|$.
+# Seen from the origin, this fixed distance subtends an angle that shrinks like $1/\|W_t\|$.
 
 # %%
 rest = np.log(4) * np.array([0.8, -0.4])  # the part of -(0, 2 log 4) orthogonal to W_mm
@@ -88,9 +88,9 @@ ray_off = abs(np.linalg.norm(beside) / np.linalg.norm(rest) - 1)
 figure_ray
 
 # %% [markdown]
-# Left: the path joins the dotted line, parallel to the dashed ray. Right: its distance from the ray converges to our prediction.
+# Left: the path approaches the dotted line, which is parallel to the dashed ray. Right: the distance from the ray converges to our prediction.
 #
-# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. So $W_t$ needs the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
+# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. So $\theta_t$ is one degree when $W_t$ has the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -101,51 +101,55 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # %% [markdown]
 # ## The law
 #
-# The same argument works for many samples, losses and rules. A *pair* $m=(i,s)$ is the token $\alpha_i$ that the run selects in sample $i$, and another token $s$.
+# The same argument works for many samples, losses and update rules. A *pair* $m=(i,s)$ consists of the token $\alpha_i$ that the run selects in sample $i$ and another token $s$.
 #
 # | symbol | meaning |
 # |---|---|
 # | $A_m=(x_{i,\alpha_i}-x_{i,s})z_i^\top$; $g_m=\langle A_m,W\rangle$ | the feature of a pair; its margin |
 # | $W_{mm}=\sum_m\beta_mA_m$; *support* | the SVM's solution with its duals $\beta_m\ge0$; the pairs whose margin at $W_{mm}$ is exactly 1 |
-# | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,s})$ | how hard the loss $\ell$ pulls on a pair, before the factor $e^{-g_m}$; $\gamma$ are the scores |
-# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | the *margin level* at step $t$: the mean of the margins with the weights $\beta_m$, whose sum is $\lVert W_{mm}\rVert^2$ |
+# | $\kappa_m=\lvert\ell'(\gamma_{i,\alpha_i})\rvert\,(\gamma_{i,\alpha_i}-\gamma_{i,s})$ | how hard the loss $\ell$ pulls on a pair, apart from the factor $e^{-g_m}$; $\gamma$ are the scores |
+# | $a_t=\langle W_t,W_{mm}\rangle/\lVert W_{mm}\rVert^2$ | the *margin level* at step $t$: the mean of the margins, weighted by the $\beta_m$, whose sum is $\lVert W_{mm}\rVert^2$ |
 # | $o_m$ | the *offset* of a pair: the limit of $g_m-a_t$ |
 #
-# Let $L^*$ be the loss if every selected token had the weight 1. Once the weights of the other tokens are small,
+# Let $L^*$ be the loss when every selected token has the weight 1. Once the weights of the other tokens are small,
 # $$L-L^*\approx\frac1n\sum_m\kappa_me^{-g_m},\qquad-\nabla L\approx\frac1n\sum_m\kappa_me^{-g_m}A_m .$$
-# [Page 00](00_attention_by_hand.ipynb) derives both for the exponential loss, whose $\lvert\ell'(\gamma)\rvert$ is $e^{-\gamma}$. We call $\kappa_me^{-g_m}$ the *pull* of a pair.
+# [Page 00](00_attention_by_hand.ipynb) derives both formulas for the exponential loss, where $\lvert\ell'(\gamma)\rvert$ is $e^{-\gamma}$. We call $\kappa_me^{-g_m}$ the *pull* of a pair.
 #
-# **Deviations correct themselves.** Suppose that every pair is on the support and has a positive dual. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t\perp W_{mm}$. Then, by $\langle A_m,W_{mm}\rangle=1$, the margins are $g_m=a_t+\langle A_m,\rho_t\rangle$. We show that late in training $\rho_t$ takes steps of gradient descent on
+# **Deviations correct themselves.** Suppose that every pair is on the support and has a positive dual. Split $W_t=a_tW_{mm}+\rho_t$ with $\rho_t\perp W_{mm}$. Since $\langle A_m,W_{mm}\rangle=1$, the margins are $g_m=a_t+\langle A_m,\rho_t\rangle$. We show that late in training $\rho_t$ follows gradient descent on
 # $$F(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle},\qquad\rho\perp W_{mm}.$$
 #
-# 1. *Only $\rho_t$ decides how the pulls compare.* Let $\pi_m$ be the pull of $m$ divided by the sum of all pulls. The common factor $e^{-a_t}$ cancels, so $\pi_m=\kappa_me^{-\langle A_m,\rho_t\rangle}/\sum_k\kappa_ke^{-\langle A_k,\rho_t\rangle}$.
-# 2. *$\rho_t$ descends on $F$.* Since $-\nabla L$ is a multiple of $\bar A=\sum_m\pi_mA_m$, a step of $W_t$ is $\eta'\bar A$ with some $\eta'>0$ (under NGD, $\eta'=\eta/\lVert\bar A\rVert$). The part of this step orthogonal to $W_{mm}$ is the step of $\rho_t$. Differentiate $F$: this part of $\bar A$ is $-\nabla F(\rho_t)$. So $\rho_{t+1}=\rho_t-\eta'\,\nabla F(\rho_t)$. From $W_0=0$, $\rho_t$ stays in the span of the $A_m$.
-# 3. *$F$ has a minimum there.* Let $\rho\ne0$ lie in the span. Then $\sum_m\beta_m\langle A_m,\rho\rangle=\langle W_{mm},\rho\rangle=0$. The products $\langle A_m,\rho\rangle$ are not all 0 and all $\beta_m$ are positive, so one product is negative. Hence $F(s\rho)\to\infty$ as $s\to\infty$. A convex function that tends to infinity along every ray has a minimum; $F$ has it at one point, $\rho_\perp$.
-# 4. *There the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted by $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
+# 1. *The ratios of the pulls depend only on $\rho_t$.* Let $\pi_m$ be the pull of $m$ divided by the sum of all pulls. The common factor $e^{-a_t}$ cancels, so $\pi_m=\kappa_me^{-\langle A_m,\rho_t\rangle}/\sum_k\kappa_ke^{-\langle A_k,\rho_t\rangle}$.
+# 2. *$\rho_t$ descends on $F$.* Since $-\nabla L$ is a multiple of $\bar A=\sum_m\pi_mA_m$, a step of $W_t$ is $\eta'\bar A$ with some $\eta'>0$ (under NGD, $\eta'=\eta/\lVert\bar A\rVert$). The part of this step orthogonal to $W_{mm}$ is the step of $\rho_t$. Differentiating $F$ shows that this part of $\bar A$ is $-\nabla F(\rho_t)$. So $\rho_{t+1}=\rho_t-\eta'\,\nabla F(\rho_t)$. If $W_0=0$, $\rho_t$ stays in the span of the $A_m$.
+# 3. *In this span, $F$ has a minimum at exactly one point, $\rho_\perp$.* The box "When is this proved?" shows it.
+# 4. *At this minimum the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some constant $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted by $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
 #
-# The path's distance from the ray is $\lVert\rho_t\rVert$.
+# The distance of $W_t$ from the ray is $\lVert\rho_t\rVert$.
 #
-# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support and has a positive dual, and that the selected tokens have the higher scores. Suppose that the lengths of the steps have an infinite sum. Suppose that the steps are so short that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Finally, suppose that the run gets far enough: to a level $a_t\ge a^*$ from which the formula for $-\nabla L$ is exact enough ([the note](law_of_margins.md#theorem) defines $a^*$). Then $\rho_t\to\rho_\perp$, and
+# **Theorem (the law).** Start at $W_0=0$. Suppose that every pair is on the support and has a positive dual, and that in each pair the selected token has the higher score. Suppose that the step lengths sum to infinity, but that each step is so short that the descent on $F$ is stable: for NGD, $\eta\lVert W_{mm}\rVert D^2<8$, where $D$ is the largest distance between two $A_m$. Finally, suppose that the run gets far enough, to a level $a_t\ge a^*$ from which on the formula for $-\nabla L$ is accurate enough ([the note](law_of_margins.md#theorem) defines $a^*$). Then $\rho_t\to\rho_\perp$, and
 # $$\|W_t\|\times\text{error}_t\to C=\|\rho_\perp\|,\qquad\langle A_m,\rho_\perp\rangle=o_m=\log\frac{\kappa_m}{\beta_m}-\text{mean}_\beta\log\frac{\kappa}{\beta}.$$
-# If the $A_m$ are independent, this linear system gives $\rho_\perp$.
+# If the $A_m$ are independent, this linear system determines $\rho_\perp$.
 #
-# **In the plane**, $\kappa$ is constant, so $\log(\kappa/\beta)=(0,-\log4)$ up to a constant, with the mean $-0.8\log4$. So $o=(0.8,-0.2)\log4$, and $\rho_\perp=(0.8,-0.4)\log4$ as before.
+# <details><summary>The law in the plane</summary>
 #
-# <details><summary>When is this proved? (One minimum; dependent $A_m$; short steps; far enough)</summary>
-#
-# *One minimum.* The curvature of $F$ along a unit matrix $v\perp W_{mm}$ is the variance of the numbers $\langle A_m,v\rangle$ with the weights $\pi_m$. It is never negative, so $F$ is convex. It is zero only if all these numbers are equal. Weighted with the $\beta_m$, they add up to $\langle W_{mm},v\rangle=0$, so they would all be 0, which is impossible for a unit matrix in the span. So $F$ is strictly convex there and has only one minimum.
-#
-# *Dependent $A_m$.* If the $A_m$ are not independent, several choices of duals give the same $W_{mm}$. The law holds with those that are proportional to the pulls at $\rho_\perp$.
-#
-# *Short.* The numbers $\langle A_m,v\rangle$ lie in an interval of length $D$, the largest distance between two $A_m$, so their variance is at most $D^2/4$. Gradient descent on a convex function is stable if its step size, multiplied by the curvature, is below 2. So step sizes below $8/D^2$ are short enough. NGD's step size on $F$ is $\eta'=\eta/\lVert\bar A\rVert$. Since $\langle A_m,W_{mm}\rangle=1$ for all pairs, $\langle\bar A,W_{mm}\rangle=1$, and hence $\lVert\bar A\rVert\ge1/\lVert W_{mm}\rVert$. So *short* means for NGD that
-# $$\eta\,\lVert W_{mm}\rVert\,D^2<8 .$$
-# In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$. [The note](law_of_margins.md#theorem) has the conditions for other rules, and shows that near the limit longer steps are short enough, too.
-#
-# *Far enough* means that at one step the level $a_t$ is at least a number $a^*$. Why is one step enough? As the level rises, the weights of the other tokens shrink exponentially, and with them the relative errors of our formula for $-\nabla L$. Like a geometric series, the errors of all later steps have a finite sum. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, on the scores, on the step size, and on how far the $g_m-a_t$ still are from the $o_m$; it is inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes $a^*$ for its runs and for the plane: there, the level is too low at step 50 and high enough at step 100.
+# In the plane, $\kappa$ is constant, so $\log(\kappa/\beta)=(0,-\log4)$ up to an additive constant, and the mean is $-0.8\log4$. So $o=(0.8,-0.2)\log4$, and $\rho_\perp=(0.8,-0.4)\log4$ as before.
 #
 # </details>
 #
-# Paper A's bound:
+# <details><summary>When is this proved? (One minimum; dependent $A_m$; short steps; far enough)</summary>
+#
+# *One minimum.* First we show that $F$ has a minimum in the span of the $A_m$. Let $\rho\ne0$ lie in the span. Then $\sum_m\beta_m\langle A_m,\rho\rangle=\langle W_{mm},\rho\rangle=0$. The products $\langle A_m,\rho\rangle$ are not all 0 and all $\beta_m$ are positive, so at least one product is negative. Hence $F(s\rho)\to\infty$ as $s\to\infty$. A convex function that tends to infinity along every ray has a minimum, so it remains to show that $F$ is convex, and that the minimum is attained at only one point. The curvature of $F$ along a unit matrix $v\perp W_{mm}$ is the variance of the numbers $\langle A_m,v\rangle$ with the weights $\pi_m$. A variance is never negative, so $F$ is convex. The variance is zero only if all these numbers are equal. Weighted by the $\beta_m$, the numbers add up to $\langle W_{mm},v\rangle=0$, so they would all be 0, which is impossible for a unit matrix in the span. So $F$ is strictly convex on the span and has only one minimum there.
+#
+# *Dependent $A_m$.* If the $A_m$ are not independent, several choices of duals give the same $W_{mm}$. The law holds with the duals that are proportional to the pulls at $\rho_\perp$.
+#
+# *Short steps.* The numbers $\langle A_m,v\rangle$ lie in an interval of length $D$, the largest distance between two $A_m$, so their variance is at most $D^2/4$. Gradient descent on a convex function is stable if its step size, multiplied by the curvature, is below 2. So step sizes below $8/D^2$ are short enough. NGD's step size on $F$ is $\eta'=\eta/\lVert\bar A\rVert$. Since $\langle A_m,W_{mm}\rangle=1$ for all pairs, $\langle\bar A,W_{mm}\rangle=1$, and hence $\lVert\bar A\rVert\ge1/\lVert W_{mm}\rVert$. So for NGD, *short* means that
+# $$\eta\,\lVert W_{mm}\rVert\,D^2<8 .$$
+# In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$. [The note](law_of_margins.md#theorem) states the conditions for other rules and shows that longer steps are short enough, too, if the run is near the limit.
+#
+# *Far enough* means that, at some step, the level $a_t$ is at least a number $a^*$. Why is one such step enough? As the level rises, the weights of the other tokens shrink exponentially, and so do the relative errors of our formula for $-\nabla L$. The errors of all later steps therefore have a finite sum, like a geometric series. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, on the scores, on the step size, and on how far the $g_m-a_t$ still are from the $o_m$; it is defined by inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes $a^*$ for its runs and for the example in the plane. In the plane the level is too low at step 50 and high enough at step 100.
+#
+# </details>
+#
+# Paper A's bound is:
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -153,7 +157,7 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## The formula in code
 #
-# We predict $C$ for the data of [page 10](10_fixed_decoder.ipynb) with seed 0, and train from zero.
+# We predict $C$ for the data of [page 10](10_fixed_decoder.ipynb) with seed 0, and compare it with a run from zero.
 
 # %%
 def law_of(data):  # the A_m of the support, W_mm, the offsets and rho_perp, for the exponential loss
@@ -185,13 +189,21 @@ W = dynamics.train(fig2, dynamics.NGD(0.025), 50_000, [50_000]).weights(-1)[0].r
 print(f"||W_t|| x error = {np.linalg.norm(W) * error(W, V):.6f} at t = 50,000")
 
 # %% [markdown]
-# All pairs are on the support, and $C$ is the whole error.
+# All pairs are on the support, and $C$ accounts for the whole error.
 #
 # **Other starts, and pairs off the support.** On page 00 the run did not start at zero, and one pair was off the support. What changes?
 #
-# Pulls of support pairs lie in the span of their $A_m$, so they never change the part of $W_t$ outside this span. This part comes from the start and from the pulls of the pairs off the support, which fade because their margins grow faster. So it converges, to a matrix $\omega_\infty$. Inside the span, the descent on $F$ forgets the start and the early pulls, so $C$ stays the same. By Pythagoras ([proof](law_of_margins.md#theorem)),
+# Inside the span of the support's $A_m$, the descent on $F$ forgets the start and the early pulls, so $C$ stays the same. The part of $W_t$ orthogonal to this span converges to a matrix $\omega_\infty$.
+#
+# <details><summary>Why does the orthogonal part converge?</summary>
+#
+# The pulls of support pairs lie in the span of their $A_m$, so they never change the part of $W_t$ orthogonal to this span. This part comes from the start and from the pulls of the pairs off the support. The margins of these pairs grow faster than those on the support, so their pulls fade.
+#
+# </details>
+#
+# By Pythagoras ([proof](law_of_margins.md#theorem)),
 # $$\|W_t\|\times\text{error}_t\to\sqrt{C^2+\|\omega_\infty\|^2}.$$
-# On page 00, this product was 0.966:
+# For the run of page 00, this product was 0.966:
 
 # %%
 def outside(W, A):  # the part of W outside the span of the rows of A
@@ -212,15 +224,15 @@ print(f"sqrt(C^2 + {omega:.3f}^2) = {np.hypot(np.linalg.norm(rho), omega):.3f};"
 print(f"||W_t|| x error = {np.linalg.norm(last) * error(last, V):.3f}")
 
 # %% [markdown]
-# Offsets and product are as predicted.
+# The offsets and the product are as predicted.
 #
 # <details><summary>Where the 0.49 and 0.69 of page 00 come from</summary>
 #
-# The duals of page 00 are $\frac12,\frac18,\frac18$, and $\kappa$ is twice as large in example 2. So $\log(\kappa/\beta)$ is $(1,4,4)\log2$ up to a constant. Its mean is $2\log2$, so the offsets are $(-1,2,2)\log2$. On page 00, column 1 of $W_t$ was $\log2/\sqrt2=0.49$ too short, and column 2 was $\log2=0.69$ too long. These are the offsets: along their rays, the columns are $g_1(-\frac12,\frac12)$ and $g_2(0,-\frac12)$. The part outside is left over from the start; the pair off the support turned its sign.
+# The duals of page 00 are $\frac12,\frac18,\frac18$, and $\kappa$ is twice as large in example 2 as in example 1. So $\log(\kappa/\beta)$ is $(1,4,4)\log2$ up to an additive constant. Its mean, weighted by the duals, is $2\log2$, so the offsets are $(-1,2,2)\log2$. On page 00, column 1 of $W_t$ was $\log2/\sqrt2=0.49$ too short, and column 2 was $\log2=0.69$ too long. These lengths follow from the offsets, because along their rays the columns are $g_1(-\frac12,\frac12)$ and $g_2(0,-\frac12)$. The part outside the span is left over from the start, but the pull of the pair off the support reversed its sign.
 #
 # </details>
 #
-# Six samples of eight random unit tokens:
+# Now take six samples of eight random unit tokens each:
 
 # %%
 problem = coordinates.minimal(tokens.unit_tokens([1], n=6, T=8, d=10))
@@ -244,11 +256,11 @@ print(f"error of W_t: {error(late, V):.1e}; of W_t - W_(t/2): {error(late - half
 print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[1000] - path[500]).round(4))
 
 # %% [markdown]
-# The offsets follow the law. Most of the error is $\omega_\infty$, for which we know no formula.
+# The offsets follow the law. Most of the error comes from $\omega_\infty$, for which we know no formula.
 #
 # <details><summary>Two iterates give the direction without this error</summary>
 #
-# $W_t-a_tW_{mm}$ converges, so in $W_t-W_{t/2}$ these parts cancel, which leaves $(a_t-a_{t/2})W_{mm}$. In the plane this is $22.3607\cdot(1,2)$. The last lines printed above show it.
+# Late in training, $W_t-a_tW_{mm}$ hardly changes because it converges. So it cancels in $W_t-W_{t/2}$, and only $(a_t-a_{t/2})W_{mm}$ remains. In the plane this remainder is $22.3607\cdot(1,2)$. The last two lines printed above show the effect.
 #
 # </details>
 #
@@ -258,7 +270,7 @@ print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[
 #
 # <details><summary>What the code checks</summary>
 #
-# A `LawSetting` is the tokens, rule, loss and start of some runs. `compare` trains them and computes their $C$ and errors. A run that is too short, or violates a hypothesis, has a `refusal` and is excluded ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). `prove` checks at one step of a run whether the steps are short and the level has reached $a^*$; `Local` holds the constants that it needs.
+# A `LawSetting` contains the tokens, update rule, loss and start of some runs. The function `compare` trains these runs and computes $C$ and the direction error of each. A run that is too short or violates a hypothesis gets a `refusal` and is excluded ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). The function `prove` checks at one step of a run whether the steps are short and whether the level has reached $a^*$; `Local` holds the constants that this check needs.
 #
 # </details>
 
@@ -302,7 +314,7 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# If the law holds, the bars (the unit tokens above) end at the ticks, so we can read the duals off the margins.
+# If the law holds, the bars (for the unit tokens above) end at the predicted ticks, so we can read the duals off the margins.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -311,11 +323,11 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagona
 figure_diagonal
 
 # %% [markdown]
-# If the law holds, every run lies on the diagonal ([desk scale: all 96 runs](../figures/desk/law_diagonal.png)). A mark is open if $\omega_\infty$ adds to the error.
+# If the law holds, every run lies on the diagonal ([at desk scale, all 96 do](../figures/desk/law_diagonal.png)). A mark is open if $\omega_\infty$ contributes to the error.
 #
 # <details><summary>The claims in the next table</summary>
 #
-# Each row of the folded table is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). None fails.
+# Each row of the folded table is a [claim](words.md): a measured number beside a bound that we chose before the runs ([explanations](law_of_margins.md#claims)). No claim fails.
 #
 # </details>
 
@@ -326,13 +338,13 @@ table
 # %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the late error depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2) all rules should fall on one line. Two slow rules also run with growing steps.
+# If $\omega_\infty=0$, the error late in training depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2), the errors of all rules, plotted against $\|W_t\|$, should fall on one line. We also run two slow rules with growing steps.
 #
-# <details><summary>Which, and how fast do they grow?</summary>
+# <details><summary>Which rules are slow, and how fast do their steps grow?</summary>
 #
-# Gradient descent (GD) with constant steps is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both rules only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still too short and the law is not yet valid. So we also run GD with growing steps, and Polyak's rule with a growing cap.
+# Gradient descent (GD) with a constant step size is slow, because the gradient shrinks like $e^{-a_t}$. Polyak's rule with a constant *cap* (the largest factor by which it may multiply the gradient) is slow, too. Both rules only reach $\lVert W_t\rVert\approx10$, where $\rho_t$ is still too short and the law is not yet valid. So we also run GD with a growing step size, and Polyak's rule with a growing cap.
 #
-# The steps of GD grow like $e^t$, and the cap of Polyak's rule grows like $e^{0.8t}$. Why these two rates? If the steps of GD grow like $e^t$, then $a_t$ comes to rise by 1 per step, because only then is $e^{t}e^{-a_t}$ constant. Without a cap, each step of Polyak's rule comes to raise $a_t$ by $\frac12$, so its factor grows like $e^{a_t}$, which is like $e^{t/2}$. A cap that grows faster than that soon has no effect; $e^{0.8t}$ is one example. The code stores logarithms, because $e^t$ overflows.
+# The step size of GD grows like $e^t$, and the cap of Polyak's rule grows like $e^{0.8t}$. Why these two rates? If the step size of GD grows like $e^t$, then $a_t$ eventually rises by 1 per step, because only then is $e^{t}e^{-a_t}$ constant. Without a cap, each step of Polyak's rule eventually raises $a_t$ by $\frac12$, so the factor by which the rule multiplies the gradient grows like $e^{a_t}$, that is, like $e^{t/2}$. A cap that grows faster than this factor soon has no effect, and $e^{0.8t}$ is one example of such a cap. The code stores the logarithms of these numbers, because $e^t$ overflows.
 #
 # </details>
 
@@ -347,17 +359,17 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve shows one rule with one loss. They reach the dotted line near $\|W_t\|=100$; slow rules end at the crosses.
+# Each blue curve shows one rule with one loss. The curves reach the dotted line near $\|W_t\|=100$, but the slow rules end at the crosses.
 #
-# <details><summary>Is one degree late enough here?</summary>
+# <details><summary>Does the law already hold here when the angle is one degree?</summary>
 #
-# No. With $C=0.940$ the formula from the example in the plane requires $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints the error 0.0165 at length 45 (median of its seeds), which is already less than one degree (0.0175). Before length 100, $\lVert\rho_t\rVert$ is still shorter than $C$, so the prediction is too long by a fifth or more.
+# No. With $C=0.940$, the formula from the example in the plane predicts that $W_t$ comes within one degree at $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints an error of 0.0165 (median of its seeds) when $W_t$ has the length 45, which is already less than one degree (0.0175). The reason is that $\lVert\rho_t\rVert$ is still smaller than $C$ as long as $W_t$ is shorter than 100. So the predicted length is too large by a fifth or more.
 #
 # </details>
 #
 # <details><summary>The claims in the next table</summary>
 #
-# `law.collapse` is about the curves on the line, `law.unseen` about the crosses, and `law.settling` belongs to page 41. None fails.
+# The claim `law.collapse` is about the curves on the line, `law.unseen` is about the crosses, and `law.settling` belongs to page 41. No claim fails.
 #
 # </details>
 
@@ -368,17 +380,17 @@ collapse_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If we know which tokens the run selects and $\omega_\infty=0$, we know this constant before training, and so the steps to one degree, if it comes late enough. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$, so unless the constant is zero, the error falls like $1/t$, not only like $t^{-1/2}$.
+# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If $\omega_\infty=0$ and we know which tokens the run selects, we can compute this constant before training, and hence the number of steps to one degree, if the law already holds there. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$. So unless the constant is zero, the error falls like $1/t$, which is faster than the bound $t^{-1/2}$.
 #
-# <details><summary>Whose it is</summary>
+# <details><summary>Who found this first?</summary>
 #
-# For linear classifiers, $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
+# For linear classifiers, the limit $\rho_\perp$ is due to Soudry et al. (arXiv 1710.10345).
 #
 # </details>
 #
 # ## Change this
 #
-# **The loss.** *Prediction:* the logistic loss changes $\kappa$ and $C$, but the error divided by its prediction stays 1.
+# **The loss.** *Prediction:* the logistic loss changes $\kappa$ and $C$, but the error divided by its predicted value stays 1.
 
 # %%
 loss = "logistic"  # or "exponential"
@@ -400,11 +412,11 @@ for std in (0.0, 2.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Both predictions hold. From zero, only the pairs off the support contribute to $\omega_\infty$.
+# Both predictions hold. In the run from zero, only the pairs off the support contribute to $\omega_\infty$.
 #
 # </details>
 #
-# **To prove.** $C=0$ if and only if all $\kappa_m/\beta_m$ on the support are equal. (Solution: the note.)
+# **To prove.** Show that $C=0$ if and only if all $\kappa_m/\beta_m$ on the support are equal. (The note has the solution.)
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

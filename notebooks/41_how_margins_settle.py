@@ -16,15 +16,16 @@
 #
 # *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After this page you can name the longest step that converges, and gain many digits from two iterates.
 #
-# By the law of [notebook 40](40_law_of_margins.ipynb), the margins $g_m$ of the pairs on the support (the pairs whose margin at the solution of the token SVM is exactly 1) all grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which follows from the dual variables $\beta_m$ of the token SVM.
-# **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
+# A *pair* $m$ consists of the token that attention selects in a sample and another token of this sample. Its *margin* $g_m$ is the logit of the selected token minus the logit of the other one. The *support* is the set of pairs whose margin at the solution $W_{mm}$ of the token SVM is exactly 1.
 #
-# **Question.** How fast do the offsets converge? For which step lengths do they never converge? And what can you read off a run whose offsets have converged?
+# By the law of [notebook 40](40_law_of_margins.ipynb), the margins of all pairs on the support grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which can be computed from the dual variables $\beta_m$ of the token SVM. **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
+#
+# **Question.** How fast do the differences $g_m-a_t$ converge to the offsets? (We also say for short that the *offsets converge*.) For which step lengths do they never converge? And what can you read off a run once they have converged?
 #
 # ## Two samples in the plane
 #
-# Take the two samples of notebook 40. There $W=(w_1,w_2)$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the duals are 1 and 4.
-# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with various step lengths.
+# Take the two samples of notebook 40. There, $W=(w_1,w_2)$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the dual variables (*duals*) are 1 and 4.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with each of several step lengths, given as multiples of a longest step $\eta^*$, which the next section derives.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -67,18 +68,17 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
 # %% [markdown]
-# If the step is shorter than $\eta^*$, the difference converges to $-\log4$. If the step is a little longer, the difference jumps from one side of its limit to the other forever. The jumps are small if the step is just above $\eta^*$, and become larger for longer steps. On other problems they may be large even just above $\eta^*$.
+# If the step is shorter than $\eta^*$, the difference $g_2-g_1$ converges to $-\log4$. If the step is a little longer than $\eta^*$, the difference keeps jumping from one side of $-\log4$ to the other. Here the jumps are small if the step is just above $\eta^*$, and they become larger for longer steps. On other problems the jumps may be large even just above $\eta^*$.
 #
 # ## Where the longest step comes from
 #
-# Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ lies in the span of the support and is orthogonal to $W_{mm}$; it determines the offsets. The rest, $\omega$, is orthogonal to this span.
-# Late in training, $\rho$ performs gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$. Here $A_m$ is the feature of a pair, so $g_m=\langle A_m,W\rangle$, and $\kappa_m$ says how hard the loss pulls on the pair.
+# Let $A_m$ be the feature of a pair, so $g_m=\langle A_m,W\rangle$. Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ lies in the span of the $A_m$ of the support and is orthogonal to $W_{mm}$; it determines the differences $g_m-a_t$. The remaining part $\omega$ is orthogonal to this span. Late in training, $\rho$ follows gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$, where $\kappa_m$ says how hard the loss pulls on the pair $m$.
 #
-# At the minimum of $G$ the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. The numbers $\lambda_1\le\dots\le\lambda_{\max}$ follow from the duals: they are the positive eigenvalues of $B^{1/2}KB^{1/2}$, except the one with the eigenvector $\sqrt\beta$, which corresponds to $W_{mm}$ itself. Here $K$ is the Gram matrix of the $A_m$ on the support, and $B=\text{diag}(\beta)$.
+# At the minimum of $G$, the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$, where the numbers $\lambda_1\le\dots\le\lambda_{\max}$ can be computed from the duals. Let $K$ be the Gram matrix of the $A_m$ on the support, and let $B=\text{diag}(\beta)$. Then these numbers are the positive eigenvalues of $B^{1/2}KB^{1/2}$, except for the eigenvalue with the eigenvector $\sqrt\beta$, which corresponds to $W_{mm}$ itself.
 #
-# A step of length $\eta$ raises the margins by $h=\eta/\lVert W_{mm}\rVert$. This step multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So small deviations shrink exactly if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
+# Late in training, a step of length $\eta$ raises the margins on the support by $h=\eta/\lVert W_{mm}\rVert$. Consider a small deviation from the offsets along the eigenvector of $\lambda$. The step multiplies this deviation by $1-h\lambda$. So all small deviations shrink if and only if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
-# We test this on one problem with unit tokens. Near the limit, the margins on the support move by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$; the threshold does not depend on $\kappa_m$.
+# We test this prediction on one problem with unit tokens. Near the limit, a step changes the margins on the support by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$, because the threshold $\eta^*$ does not depend on $\kappa_m$.
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
@@ -109,9 +109,9 @@ for multiple in (0.9, 0.98, 1.02, 1.1):
 # %% [markdown]
 # ## A max-margin direction from training alone
 #
-# Once the offsets have converged, the residual is the same at step $t$ and at step $2t$, so it cancels in $W_{2t}-W_t$. Does this difference give the direction of $W_{mm}$ without an SVM?
+# Once the offsets have converged, the residual is the same at step $t$ and at step $2t$, so it cancels in $W_{2t}-W_t$. Does this difference give us the direction of $W_{mm}$ without solving an SVM?
 #
-# Under gradient descent (GD) the difference is hardly more accurate than $W_t$ if $\lambda_1$ is small. So we give GD a problem with $\lambda_1$ near 1: nearly orthogonal tokens, with $T=2$.
+# Under gradient descent (GD), the direction of the difference is hardly more accurate than that of $W_t$ if $\lambda_1$ is small. So we train with GD on a problem for which $\lambda_1$ is near 1. This problem has nearly orthogonal tokens and $T=2$ tokens per sample.
 
 # %%
 every = range(seeds)
@@ -144,16 +144,16 @@ figure_difference = plots.caption(margin_law_figures.differences(*both), about_d
 figure_difference
 
 # %% [markdown]
-# Left: the dashed line is the direction error of the difference, and the solid line is that of the iterate. The dashed line leaves the solid line and ends at rounding error. Right: the dashed line falls about as steeply as the short grey line, whose slope we predicted.
+# In both panels, the solid line shows the direction error of the iterate $W_{2t}$, and the dashed line shows that of the difference $W_{2t}-W_t$. Left (NGD): the dashed line falls away from the solid line and ends at the level of rounding errors. Right (GD): the dashed line falls about as steeply as the short grey line, whose slope we predicted.
 #
-# Two statements explain the figure, for runs that meet the hypotheses of the law.
+# Two statements explain the figure. They hold for runs that satisfy the hypotheses of the law.
 #
-# 1. *Rate.* With short steps a deviation along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$ under every rule. The slowest deviation shrinks like $e^{-\lambda_1a_t}$.
-# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to offsets that still move. Under NGD the direction error of this difference is exponentially small in $t$. Under GD the direction error of $W_t$ itself is a constant divided by $\log t$, and that of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the least margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as here, we measure an extra factor $\log t$.
+# 1. *Rate.* If the steps are short, a deviation from the offsets along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$ under every update rule. The slowest deviation shrinks like $e^{-\lambda_1a_t}$.
+# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to the deviations that have not yet died out. Under NGD the direction error of this difference is exponentially small in $t$. Under GD the direction error of $W_t$ itself is a constant divided by $\log t$. The direction error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the smallest margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as in this problem, we measure an extra factor $\log t$.
 #
 # ## How long a step may be
 #
-# Is $\eta^*$ also the longest step for trained attention? With momentum $\mu$ a step raises the margins by $h/(1-\mu)$, and the threshold is $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, but with a residual that is 1 % too long. This deviation either shrinks or grows. We report how much the offsets move over the last 64 iterations.
+# Is $\eta^*$ also the longest step when we actually train attention? With momentum $\mu$, a step raises the margins by $h/(1-\mu)$, and the threshold becomes $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, except that its residual is 1 % too long. During the run, this deviation either shrinks or grows. We report how much the differences $g_m-a_t$ still move over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)
@@ -169,15 +169,15 @@ figure_steps = plots.caption(margin_law_figures.cycles(found), about_steps)
 figure_steps
 
 # %% [markdown]
-# In both panels the movement jumps at the dotted line, the predicted threshold. Each mark shows one seed with one step length.
+# Each mark shows the movement for one seed and one step length. In both panels, the movement jumps at the dotted line, which marks the predicted threshold.
 #
 # ![Moves of the offsets against the step: a jump at the threshold](../figures/desk/law_steps.png)
 #
-# *The same figure at desk [scale](words.md). With momentum, one of the five runs cycles even at 0.9 of the threshold: for this run, an error of 1 % in the residual is not small. We added our claims about runs at 0.9 and 0.5 of the threshold after we had seen this cycle, so they are not predictions.*
+# *The same figure for the larger runs (desk [scale](words.md)). With momentum, one of the five runs cycles even with a step of 0.9 times the threshold, because for this run a deviation of 1 % in the residual is not small. We added our claims about steps of 0.9 and 0.5 times the threshold after we had seen this cycle, so these claims are not predictions.*
 #
-# **Can a run cycle below $\eta^*$ without momentum?** Take three samples of two tokens in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the middle feature pulls $e^3$ times as hard as the other two. Then $W_{mm}=(1,0)$, and the second coordinate of $W$ is the offset.
+# **Can a run cycle with steps below $\eta^*$ if there is no momentum?** Take three samples of two tokens each in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the loss pulls $e^3$ times as hard on the middle feature as on each of the other two. Then $W_{mm}=(1,0)$, and the offsets are determined by the second coordinate of $W$, which we call the offset here.
 #
-# The middle sample does not move the offset. Near offset 0 it takes nearly all of each step, and the outer samples pull only softly, so long steps converge. Far from 0 one outer sample pulls alone, and the same steps are too long.
+# The middle sample does not move this offset. If the offset is near 0, nearly all of each step goes along the middle feature, and the two outer samples pull only weakly, so runs with long steps converge. If the offset is far from 0, one outer sample dominates the step, and steps of the same length are too long.
 
 # %%
 e = np.exp(-3.0)
@@ -192,9 +192,9 @@ for start in (0.1, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From 0.1 the offset converges to 0. From 5 it jumps from side to side forever. Attention does the same when we train it. This is tested by the *claim* `law.cycle`, a measured number beside its bound.
+# From the start 0.1, the offset converges to 0. From the start 5, it keeps jumping from one side of 0 to the other. A trained attention layer behaves in the same way. We test this with the *claim* `law.cycle`, which compares a measured number with a bound.
 #
-# The three features are linearly dependent. [The note](law_of_margins.md) **conjectures** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are independent. We search for a counterexample among random independent supports, from 20 starts each, with steps of $0.9\,\eta^*$. The weights are saturated, as they are late in training.
+# The three features are linearly dependent. In [the note](law_of_margins.md) we **conjecture** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are linearly independent. The next cell searches for a counterexample among random supports with independent features. For each support we take 20 starts and steps of $0.9\,\eta^*$. The softmax weights are saturated, as they are late in training.
 
 # %%
 searched, sizes = 25 * seeds, range(2, 8)
@@ -208,14 +208,13 @@ print(
 print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
-# A run whose offsets oscillate need not be in a cycle. In a cycle, the mean of the pulls would equal the duals, up to a common factor (Proposition 3 of the note). The runs that we followed have nearly dependent features. In these runs the mean of the pulls is far from the duals, and the runs drift.
+# A run whose offsets oscillate need not be in a cycle. In a cycle, the mean of the pulls would be proportional to the duals (Proposition 3 of the note). The runs that we followed have nearly dependent features. In these runs the mean of the pulls is far from proportional to the duals, so they are not in a cycle, but drift.
 
 # %% [markdown]
 # ## Real tokens
 #
-# Do the hypotheses hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen encoder.
-# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, from zero.
-# The length of the residual of $W_t$ should then tend to the law's constant $C$, computed from the duals. [The protocol](bends_protocol.md) lists predictions and bounds.
+# Do the hypotheses of the law hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen text encoder.
+# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, and start from zero. If the law holds, the length of the residual of $W_t$ tends to the law's constant $C$, which we compute from the duals. [The protocol](bends_protocol.md) lists our predictions and bounds.
 
 # %%
 names = {"multi_nli": "sentence pairs", "civil_comments": "comments"}
@@ -243,7 +242,7 @@ figure_real = plots.caption(real_tokens.draw(readings), about_real)
 figure_real
 
 # %% [markdown]
-# Each line is one run. It ends on the dotted line, which we computed from the duals. And what does the layer read? The next picture shows one sentence at three times, with darker words for more weight: at first attention spreads over the sentence, and in the end it reads one word.
+# Each line shows one run. It ends on the dotted line, which we computed from the duals. And what does the attention layer read? The next picture shows one sentence at three times during training, and a darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
 
 # %%
 real_tokens.draw_sentence(*examples["sentence pairs"])
@@ -252,15 +251,15 @@ real_tokens.draw_sentence(*examples["sentence pairs"])
 #
 # ## What we saw
 #
-# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the duals give the rates $\lambda$. Just below the predicted longest step $\eta^*$ the offsets converged, and just above it they cycled. We also found cycles below $\eta^*$, either with momentum or with dependent features. Among the random supports with linearly independent features, few gave runs that oscillated for long.
+# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the rates $\lambda$ can be computed from the duals. With steps just below the predicted longest step $\eta^*$ the offsets converged, and with steps just above it they cycled. We also found cycles with steps below $\eta^*$, either with momentum or with linearly dependent features. Of the random supports with linearly independent features, few had a run that oscillated for long.
 #
-# Once offsets have converged, they cancel in $W_{2t}-W_t$. For NGD this difference was many orders of magnitude nearer to the max-margin direction than $W_t$. On real tokens, too, the duals give the constant.
+# Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than the direction of the iterate itself. On real tokens, too, the duals predict the length of the residual.
 #
-# [The note](law_of_margins.md) says which of these statements are proved.
+# [The note](law_of_margins.md) says which of these statements we can prove.
 #
 # ## Change this
 #
-# **The second iterate.** *Prediction:* you need not double the time. $W_{t'}-W_t$ has the same direction for any other $t'$, but it loses digits to rounding if $t'$ is near $t$.
+# **The second iterate.** *Prediction:* the second iterate need not be the one at $2t$. $W_{t'}-W_t$ has the same direction for any later $t'$, but the computed direction loses digits to rounding if $t'$ is near $t$.
 
 # %%
 at = [90_000, 99_000, 99_990, 100_000]
@@ -273,15 +272,15 @@ for k in range(len(at) - 1):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds. If the two iterates are a hundred times closer together in time, the difference loses two digits.
+# The prediction holds. If the two iterates are a hundred times closer together in time, the direction of their difference loses about two digits.
 #
 # </details>
 #
-# **To prove.** Consider gradient descent on $\frac\lambda2x^2$ with step size $h$. For which $h$ does it converge, and what does it do at $h=2/\lambda$?
+# **To prove.** Consider gradient descent on $\frac\lambda2x^2$ with the step size $h$. Show for which $h$ it converges. What does it do at $h=2/\lambda$?
 #
 # <details><summary>Solution</summary>
 #
-# Each step is $x\leftarrow(1-h\lambda)x$, so gradient descent converges if and only if $\lvert1-h\lambda\rvert<1$, that is, if $0<h<2/\lambda$. At $h=2/\lambda$ the factor is $-1$, and $x$ jumps between two values forever. With $h=\eta/\lVert W_{mm}\rVert$ and $\lambda=\lambda_{\max}$ this is $\eta^*$ without momentum.
+# Each step is $x\leftarrow(1-h\lambda)x$, so gradient descent converges if and only if $\lvert1-h\lambda\rvert<1$, that is, if $0<h<2/\lambda$. For $h=2/\lambda$ the factor is $-1$, so $x$ jumps between two values forever. With $h=\eta/\lVert W_{mm}\rVert$ and $\lambda=\lambda_{\max}$, the condition $h=2/\lambda$ becomes $\eta=\eta^*$ without momentum.
 #
 # </details>
 
