@@ -77,7 +77,7 @@ speed.rates(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** normalised SGD takes 1.40 times as many steps as SGD to reach the last target. The 95 % interval of this ratio is 1.01 to 1.93, so the paper's claim that normalised SGD is slower is reproduced. Adam takes 0.95 times as many steps as SGD. Because the interval of this ratio is 0.53 to 1.70, the claim that Adam gains nothing over SGD is undecided. In the wording of the table, the verdicts are:
+# **Here,** normalised SGD takes 1.40 times as many steps as SGD to reach the last target. The confidence interval of this ratio is 1.01 to 1.93, so the paper's claim that normalised SGD is slower is reproduced. Adam takes 0.95 times as many steps as SGD. Because the interval of this ratio is 0.53 to 1.70, the claim that Adam gains nothing over SGD is undecided. In the wording of the table, the verdicts are:
 
 # %%
 print(verdict.words())
