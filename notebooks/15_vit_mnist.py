@@ -22,7 +22,7 @@
 #
 # **The paper's answer.** No. The paper's counterexample is a vision transformer (ViT) that is trained on MNIST: normalised SGD is slower than SGD, and Adam is not significantly faster than SGD.
 #
-# We compare four rules: SGD, Adam, SNGD (normalised SGD) and SPS (Polyak's step, called "Polyak's rule" in the figures). Page 14 gives their formulas, and code for SNGD and SPS. The network is a ViT for small data sets, taken from the code base that paper A names.
+# We compare four rules: SGD, Adam, SNGD (normalised SGD) and SPS (Polyak's step, called "Polyak's rule" in the figures). Page 14 gives their formulas, and code for SNGD and SPS. The network is a ViT for small data sets, which we take from the code that paper A names.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -105,7 +105,7 @@ for rate in (0.1, 1.0):
 #
 # ## The small print
 #
-# * *The network* is `vit_for_small_dataset` of lucidrains/vit-pytorch, after Lee, Lee and Song (2021). Before the network cuts an image into patches, it stacks the image with four copies of itself, each shifted by one pixel along an axis. Every patch therefore also contains the corresponding pixels of the shifted copies. (Lee, Lee and Song shift the image by half a patch along the diagonals.) To check our implementation, one of our tests copies the weights of our network into a plain version of the lucidrains code and compares the outputs of the two. Our copy of paper A does not give the depth, the width, the patch size, the batch size and the learning rates, so these settings are ours. No theorem of the paper covers this network.
+# * *The network* is `vit_for_small_dataset` of lucidrains/vit-pytorch, after Lee, Lee and Song (2021). Before the network cuts an image into patches, it stacks the image with four copies of itself, each shifted by one pixel along an axis. Every patch therefore also contains the corresponding pixels of the shifted copies. (Lee, Lee and Song shift the image by half a patch along the diagonals.) To check our implementation, one of our tests copies the weights of our network into a plain version of the lucidrains code and compares the outputs of the two. Our copy of paper A does not give the depth, the width, the patch size, the batch size or the learning rates, so these settings are ours. No theorem of the paper covers this network.
 # * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require the network to be more accurate than logistic regression and nearest neighbours on the same images. The network meets this requirement.
 # * *Other targets.* The verdicts above are for the last target. For the first two targets, the interval of normalised SGD extends below 1, and Adam needs fewer steps than SGD.
 # * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. [The protocol](protocol.md) has 24 claims ([page 14](14_bert.ipynb) compares them with the 21 claims in the README). After Holm's correction for these 24 claims, the claim about normalised SGD is undecided, because there are only three seeds.

@@ -24,7 +24,7 @@
 #
 # Let $\theta_t$ be the weights of a layer after $t$ steps. The *growth* of the layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$. For example, a growth of 0.3 means that the norm of the weights is 30 % larger than at the start, whereas a negative growth means that the norm is smaller than at the start.
 #
-# Growth alone does not show that training pushes the weights outwards, because noise makes the norm grow even if it favours no direction. So we compare each layer with a random walk that also starts at $\theta_0$. The steps $\Delta_s$ of the walk are as long as the steps of the layer, but they have random directions. After the last step, the root mean square of the norm of the walk is $\lVert\theta_0\rVert\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}$. The growth of the random walk is therefore $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. This comparison is ours, because the paper only says that norms grow.
+# Growth alone does not show that training pushes the weights outwards, because noise makes the norm grow even if it favours no direction. So we compare each layer with a random walk that also starts at $\theta_0$. The steps $\Delta_s$ of the walk are as long as the steps of the layer, but they have random directions. After the last step, the root mean square of the norm of the walk is $\lVert\theta_0\rVert\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}$. The growth of the random walk is therefore $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. The comparison with a random walk is ours; the paper only says that norms grow.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -130,7 +130,7 @@ for rule in found.rates():
 #
 # ## The small print
 #
-# * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper does not give the size of the network, the batch size and the learning rates for Figure 7, so these settings are ours. We kept the network small and train for six epochs. Before the runs we decided to leave out Polyak's step because of its computational cost. No theorem of the paper covers this network.
+# * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper does not give the size of the network, the batch size or the learning rates for Figure 7, so these settings are ours. We kept the network small and train for six epochs. Before the runs we decided to leave out Polyak's step because of its computational cost. No theorem of the paper covers this network.
 # * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). There is one exception: only after the runs did we decide to treat the paper's sentence that norms grow as a claim. For each of the three rules, we judge this claim by the median growth over the matrices.
 # * *Adam* takes 0.37 times as many steps as SGD to reach the last target, and the 95 % interval of this ratio is 0.16 to 0.85. We report this ratio only as an observation, because our copy of the paper does not say how fast Adam is on CIFAR-10. A summary by other authors says that Adam is about as fast as SGD on vision data.
 # * *The accuracy on the test set* is 59.6 % with Adam, 51.2 % with SGD and 50.4 % with normalised SGD. Logistic regression on the pixels has an accuracy of 41.7 %.

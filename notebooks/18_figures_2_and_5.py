@@ -68,7 +68,7 @@ settings = {
 # %% [markdown]
 # ## The sentences choose the setting
 #
-# Section 3.2 says of Figure 2: "note that NGD is significantly faster than standard GD"; momentum "results in a performance boost"; "Polyak step-size leads to even faster convergence than NGD across all metrics, including the train loss". According to the text, the step size of Polyak-step reaches its cap after some time. From then on the steps "are identical to standard GD updates", "hence, the rates are much faster in the beginning, but slow down as training progresses".
+# Section 3.2 of the paper says of Figure 2: "note that NGD is significantly faster than standard GD". It also says that momentum "results in a performance boost", and that "Polyak step-size leads to even faster convergence than NGD across all metrics, including the train loss". According to the text, the step size of Polyak-step reaches its cap after some time. From then on the steps "are identical to standard GD updates", "hence, the rates are much faster in the beginning, but slow down as training progresses".
 #
 # What does "faster" mean? We read it as *ahead*: one rule is ahead of another if it has the better value in each of the four metrics of the figure, for every seed and at every recorded iteration from 20 to the *horizon*. The horizon is the last iteration that we judge.
 #

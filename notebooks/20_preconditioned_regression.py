@@ -155,7 +155,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# Are our formulas correct? We compare averages over random samples with the closed forms of Theorem 1. We also compare such an average with the closed form of an exponential moment. A3 requires moments of this kind to be finite. They are finite up to a threshold, and our moment lies below this threshold. Each comparison is a *claim*, that is, a measured number together with the bound that it must meet. Here the measured number is the difference between average and closed form, in units of its standard error. A numerical search checks the threshold itself. A last claim checks Lemma 2, which the next cell quotes; we derive its constant in `papers.b.landscape`.
+# Are our formulas correct? We compare averages over random samples with the closed forms of Theorem 1. We also compare such an average with the closed form of a moment $\mathbb E\,e^{c\,x^\top Bx}$. A3 requires such moments to be finite. They are finite if $c$ is below a threshold, and we choose $c$ below it. Each comparison is a *claim*, that is, a measured number together with the bound that it must meet. Here the measured number is the difference between the average and the closed form, in units of its standard error. A further claim checks the threshold itself by a numerical search. The last claim checks Lemma 2, which the next cell quotes; we derive its constant in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
@@ -277,7 +277,7 @@ for eta in (step_size, 10 * step_size):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. Even the tenfold step size is below $2/\lambda_{max}$. With either step size, the final excess loss is that caused by sampling error.
+# No. Even the tenfold step size is below $2/\lambda_{max}$. With either step size, the excess loss that remains is due to sampling error.
 #
 # </details>
 #

@@ -155,7 +155,7 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# We expect the excess loss to fall to a floor, which is lower if there are more samples. The first figure below shows both effects, and the second figure shows their cause.
+# We expect the excess loss to fall to a floor, and we expect this floor to be lower if there are more samples. The first figure below shows both effects, and the second figure shows their cause.
 #
 # * *First figure, left.* Each curve falls at the same rate as the curve of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the initial excess loss,
 #   so the curve rises to the floor instead.

@@ -21,7 +21,7 @@
 #
 # Algorithm 1 of the paper preconditions the gradient with the covariance of the data and needs a regulariser ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares Algorithm 1 only with SGD at the same step size.
 #
-# **Question.** How close to the optimum, and how fast, do optimisers get that are not given the covariance of the data, if each optimiser uses its own best step size?
+# **Question.** Suppose that an optimiser knows nothing about the data, but uses its own best step size. How close to the optimum does it get, and how fast?
 #
 # ## The statement
 #
@@ -126,7 +126,7 @@ def muon(g, state, t):
 
 
 # %% [markdown]
-# We let the library compute the gradients on a minibatch. [Notebook 20](20_preconditioned_regression.ipynb) gives their formulas.
+# The library computes the gradients on a minibatch, by the formulas of [notebook 20](20_preconditioned_regression.ipynb).
 
 # %%
 gradient = regression.empirical_gradients
@@ -182,7 +182,7 @@ print("two-sided steps are gradient descent on the factorisation")
 # ## Training
 #
 # All rules start from the same random matrices and see the same minibatches, which we draw without replacement from the `n` samples.
-# We choose the step size of each rule from a grid, using three other seeds (100 to 102). First we keep the step sizes with which the loss ends within 10 % of $L^*$ on all three seeds. From these we take the step size that comes within 10 % of $L^*$ in the fewest iterations. If there is no such step size, we take the one with the smallest final excess loss. We did not tune the step size of the two-sided rule, but use that of notebook 20.
+# We choose the step size of each rule from a grid, using three other seeds (100 to 102). First we keep the step sizes with which the loss ends within 10 % of $L^*$ on all three seeds. From these we take the step size with which the loss comes within 10 % of $L^*$ in the fewest iterations. If there is no such step size, we take the one with the smallest final excess loss. We did not tune the step size of the two-sided rule, but use that of notebook 20.
 
 # %%
 if tuning_seeds:
