@@ -215,7 +215,7 @@ claims.Table(compared)
 # %% [markdown]
 # In the next figure, each mark shows the run with one seed. The horizontal position of the mark is the iteration at which the loss of this run comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median of these iterations, and by how much the final loss of the rule exceeds the optimum. The number at the arrow beyond the end of the runs says for how many seeds the loss never comes within 10 % of $L^*$.
 #
-# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. Nevertheless, they come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end at a higher loss than Algorithm 1 and the two-sided rule. SGD comes within 10 % of $L^*$ late, and only for some seeds. Shampoo never comes within 10 % of $L^*$.
+# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. Nevertheless, they come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). At the end, however, their loss is higher than that of Algorithm 1 and of the two-sided rule. SGD comes within 10 % of $L^*$ late, and only for some seeds. Shampoo never comes within 10 % of $L^*$.
 
 # %%
 about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"
