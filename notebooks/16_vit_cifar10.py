@@ -18,11 +18,13 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #
-# **Question.** In theory, the norm of the weights of one attention layer grows without bound. Do the weights of every layer of a vision transformer grow as well? And is normalised SGD again slower than stochastic gradient descent (SGD), as on [page 15](15_vit_mnist.ipynb)?
+# **Question.** In the paper's theory, the norm of the weights of a single attention layer grows without bound during training. Do the weights of every layer of a vision transformer grow as well? And is normalised SGD again slower than plain stochastic gradient descent (SGD), as on [page 15](15_vit_mnist.ipynb)?
 #
 # **The paper's answer.** Yes to both: the weights of the layers grow, and normalised SGD is slower than SGD.
 #
-# Let $\theta_t$ be the weights of a layer after $t$ steps. The *growth* of the layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$. If the growth is 0.3, the norm of the weights is 30 % larger than at the start. If the growth is negative, the norm is smaller. But noise alone makes weights grow, even if it favours no direction. So we compare each layer with a random walk whose steps $\Delta_s$ have the same lengths as the steps of the layer, but random directions. The root mean square of the norm of this walk after its last step is $\lVert\theta_0\rVert\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}$. This is the growth $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. This comparison is ours; the paper only says that norms grow.
+# Let $\theta_t$ be the weights of a layer after $t$ steps. The *growth* of the layer is $\lVert\theta_t\rVert/\lVert\theta_0\rVert-1$. For example, a growth of 0.3 means that the norm of the weights is 30 % larger than at the start, whereas a negative growth means that the norm is smaller than at the start.
+#
+# Growth alone does not show that training pushes the weights outwards, because noise makes the norm grow even if it favours no direction. So we compare each layer with a random walk that also starts at $\theta_0$. The steps $\Delta_s$ of the walk are as long as the steps of the layer, but they have random directions. After the last step, the root mean square of the norm of the walk is $\lVert\theta_0\rVert\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}$. The growth of the random walk is therefore $\sqrt{1+\sum_s\lVert\Delta_s\rVert^2/\lVert\theta_0\rVert^2}-1$. The comparison with a random walk is ours; the paper only says that norms grow.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -44,7 +46,7 @@ torch.set_num_threads(threads)  # sums are split over threads, and another split
 # %% [markdown]
 # ## Growth, computed by hand
 #
-# We take ten steps of SGD on one layer. Then we compute the growth of this layer, and the growth of a random walk with ten steps of the same lengths. In these ten steps the layer shrinks.
+# We train a single layer by ten steps of gradient descent. Then we compute the growth of this layer, and the growth of a random walk with ten steps of the same lengths. Over these ten steps the norm of the layer shrinks, whereas the norm of the random walk grows slightly.
 
 # %%
 torch.manual_seed(0)
@@ -62,9 +64,9 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # %% [markdown]
 # ## The whole network
 #
-# Training takes hours, so this page draws training curves that are stored in the repository. The study sets three target losses for the training data; the claim is judged by the last of them. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed.
+# Training takes hours, so this page draws training curves that are stored in the repository. The study fixes three target values of the training loss, and the last and lowest of them decides the claim about speed. We count the steps that a rule takes to reach this last target, and divide this number by the number of steps that SGD takes with the same seed.
 #
-# We compute the 95 % confidence interval of this ratio. The claim that a rule is slower is *reproduced* if the whole interval lies above 1. It is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise it is *undecided*.
+# We compute the 95 % confidence interval of this ratio from the seeds, and call two rules equally fast if the interval lies between 0.8 and 1.25. The claim that a rule is slower than SGD is *reproduced* if the whole interval lies above 1. The claim is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25. Otherwise the claim is *undecided*.
 
 # %%
 kept = kept_curves.kept("fig7")
@@ -72,7 +74,7 @@ verdict = speed.table(kept, "fig7")
 verdict
 
 # %% [markdown]
-# The first figure decides the claim about speed. Its upper part shows the number of steps to the target, divided by SGD's number. Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast. In the lower part, each line shows the training loss of one run.
+# The first figure decides the claim about speed. Its upper part shows the number of steps that each rule takes to reach the target, divided by the number of steps that SGD takes. Each dot shows this ratio for one seed, and a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the vertical line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast. In the lower part of the figure, each line shows the training loss of one run.
 
 # %%
 about = speed.caption(kept, "fig7", verdict)
@@ -80,13 +82,13 @@ figure = kept_curves.captioned(speed.draw(kept, "fig7"), about)
 figure
 
 # %% [markdown]
-# The second figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks the median over the matrices. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths would.
+# The second figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the tall line marks the median growth over the matrices. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths.
 
 # %%
 speed.matrices(kept)
 
 # %% [markdown]
-# The third figure goes further than the paper. In its right panel, each mark shows one layer at the end of training. The layers above the thin line grew more than a random walk with steps of the same lengths would. The layers below this line have hollow marks.
+# The third figure goes further than the paper. In its right panel, each mark shows one layer at the end of training. The layers above the thin line grew more than a random walk with steps of the same lengths. The layers below this line grew less, and their marks are hollow.
 
 # %%
 speed.beside(kept)
@@ -94,7 +96,7 @@ speed.beside(kept)
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** normalised SGD takes 0.94 times as many steps as SGD to reach the last target, with the interval 0.81 to 1.10. So normalised SGD is about as fast as SGD, and the claim that it is slower is not reproduced. The claim that norms grow is reproduced: all 19 weight matrices grow under SGD and Adam, and 18 grow under normalised SGD. Our own comparison has a mixed result. Under Adam, every layer grows more than its random walk. Under SGD and normalised SGD, the classification head grows less than its random walk. These are the verdicts, in the wording of the table:
+# **Here,** normalised SGD takes 0.94 times as many steps as SGD to reach the last target, and the confidence interval of this ratio is 0.81 to 1.10. So normalised SGD is about as fast as SGD, and the claim that normalised SGD is slower is not reproduced. The claim that norms grow is reproduced, because all 19 weight matrices grow under SGD and under Adam, and 18 of them grow under normalised SGD. Our own comparison with random walks gives a mixed result. Under Adam, every layer grows more than its random walk. Under SGD and normalised SGD, however, the classification head grows less than its random walk. In the wording of the table, the verdicts are:
 
 # %%
 print(verdict.words())
@@ -102,9 +104,9 @@ print(verdict.words())
 # %% [markdown]
 # ## Change this
 #
-# Make a prediction, then run the cell. It trains a small network on a small built-in data set, with one seed.
+# Make a prediction, then run the cell, which trains a small network on a small built-in data set with one seed.
 #
-# 1. We compare the growth under SGD and under Adam. *Hint:* in each step, Adam moves every coordinate by about its learning rate, whereas SGD mainly moves the coordinates with a large gradient. *Predict:* under which of the two rules do the weights grow more?
+# 1. Compare the growth of the weights under SGD with their growth under Adam. *Hint:* in each step, Adam moves every coordinate by about its learning rate, whereas SGD mainly moves the coordinates with a large gradient. *Predict:* under which of the two rules do the weights grow more?
 
 # %%
 found = smoke.once(DEMO["cifar10"], {"SGD": 0.1, "Adam": 1e-3})
@@ -114,7 +116,7 @@ for rule in found.rates():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Under neither rule. At the two learning rates of the cell, the largest growth of a layer is nearly the same under SGD as under Adam.
+# Under neither. With the two learning rates in the cell, the largest growth of a layer is nearly the same under SGD as under Adam.
 #
 # </details>
 #
@@ -128,12 +130,12 @@ for rule in found.rates():
 #
 # ## The small print
 #
-# * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper lacks the sizes, the batch size and the learning rates for Figure 7, so these settings are ours. We kept them small, and train for six epochs. We decided before the runs to leave out Polyak's step, because of its cost. No theorem of the paper covers this network.
-# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). There is one exception: only after the runs did we read the paper's sentence that norms grow as a claim. We judge it by the median growth over the matrices, separately for each of the three rules.
-# * *Adam* takes 0.37 times as many steps as SGD, with the interval 0.16 to 0.85. We report this ratio only as an observation, because our copy of the paper does not say how fast Adam is on CIFAR-10. A summary by other authors says that Adam is about as fast as SGD on vision data.
-# * *Accuracy on the test set:* Adam 59.6 %, SGD 51.2 %, normalised SGD 50.4 %, and logistic regression on the pixels 41.7 %.
-# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for the 24 claims of [the protocol](protocol.md) ([page 14](14_bert.ipynb) compares them with the 21 claims in the README), only one claim on this page remains decided: our own claim that every layer grows more than a random walk under SGD, which fails. The paper's claims that norms grow, which we judge by the median growth over the matrices, are not among the 24.
-# * *To train again,* run `python -m lib.training cifar10_50000` (3.3 processor hours). You need the data for this.
+# * *The network* is that of [page 15](15_vit_mnist.ipynb). Our copy of the paper does not give the size of the network, the batch size or the learning rates for Figure 7, so these settings are ours. We kept the network small and train for six epochs. Before the runs we decided to leave out Polyak's step because of its computational cost. No theorem of the paper covers this network.
+# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). There is one exception: only after the runs did we decide to treat the paper's sentence that norms grow as a claim. For each of the three rules, we judge this claim by the median growth over the matrices.
+# * *Adam* takes 0.37 times as many steps as SGD to reach the last target, and the 95 % interval of this ratio is 0.16 to 0.85. We report this ratio only as an observation, because our copy of the paper does not say how fast Adam is on CIFAR-10. A summary by other authors says that Adam is about as fast as SGD on vision data.
+# * *The accuracy on the test set* is 59.6 % with Adam, 51.2 % with SGD and 50.4 % with normalised SGD. Logistic regression on the pixels has an accuracy of 41.7 %.
+# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. [The protocol](protocol.md) has 24 claims ([page 14](14_bert.ipynb) compares them with the 21 claims in the README). After Holm's correction for these 24 claims, only one claim on this page remains decided, namely our own claim that under SGD every layer grows more than a random walk, and this claim fails. The paper's claims that norms grow, which we judge by the median growth over the matrices, are not among the 24 claims.
+# * *To train again,* run `python -m lib.training cifar10_50000` (3.3 processor hours). This command needs the CIFAR-10 data.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

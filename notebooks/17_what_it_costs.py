@@ -18,14 +18,14 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**. This study is ours, not the paper's.
 #
-# **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs. A thousand sentences of twenty tokens have nineteen thousand pairs. Are the exact steps of page 11 still fast enough? And is our solver of the *token SVM* fast enough? (The solution of this SVM is the max-margin matrix $W_{mm}$.)
+# **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs, whereas a thousand sentences of twenty tokens have nineteen thousand pairs. Are the exact training steps of [page 11](11_long_horizon.ipynb) still fast enough for so many pairs? And is our solver of the *token SVM* fast enough? (The token SVM is the problem of finding the max-margin matrix $W_{mm}$.)
 #
 # | symbol | meaning |
 # |---|---|
 # | $n$, $T$, $d$ | number of sentences, tokens per sentence, dimension of a token |
 # | $n(T-1)$ | number of pairs; each pair is a constraint of the SVM |
 # | $g$ | margins of the pairs: by how much the logit of the opt token exceeds that of the other token |
-# | $c$ | pulls of the loss on the pairs, scaled so that the largest is one |
+# | $c$ | how strongly the loss pulls on the margin of each pair, scaled so that the largest pull is one |
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -56,7 +56,7 @@ run = record.start("17_what_it_costs", "A", globals())
 # %% [markdown]
 # ## The data
 #
-# We generate sentences in the form in which they enter the first layer of an encoder: each token is a vector for the word plus a vector for its position. We draw the $k$-th most frequent word with a probability proportional to $1/k$, as in real texts. The query of a sentence is the mean of its tokens, and the direction of the head $u$ is random. You can use your own arrays instead: tokens `X (n, T, d)`, labels `y`, queries `z (n, d)` and a head `u (d,)`.
+# We generate sentences in the form in which they enter the first layer of an encoder: each token is a vector for the word plus a vector for its position. The $k$-th most frequent word has a probability proportional to $1/k$, as in real texts. The query of a sentence is the mean of its tokens, and the head $u$ points in a random direction. You can replace these sentences by your own arrays: tokens `X (n, T, d)`, labels `y`, queries `z (n, d)` and a head `u (d,)`.
 
 
 # %%
@@ -83,7 +83,7 @@ print(
 # %% [markdown]
 # ## The largest margin
 #
-# What is the smallest matrix under which the logit of every opt token leads by at least 1? The solver certifies its answer. The norm exceeds the smallest possible norm by at most the relative amount `gap`, and no constraint is violated by more than `violation`.
+# What is the matrix of smallest norm under which the logit of every opt token exceeds the logits of the other tokens of its sentence by at least 1? The solver returns this matrix together with a certificate. The norm of the matrix exceeds the smallest possible norm by at most the relative amount `gap`, and no constraint is violated by more than `violation`.
 
 # %%
 began = time.perf_counter()
@@ -94,7 +94,7 @@ print(f"{target.solver[0]}: {time.perf_counter() - began:.1f} s, ||W_mm|| = {tar
 # %% [markdown]
 # ## Exact steps
 #
-# Now we train the layer. Does every sentence select its opt token in the end?
+# Now we train the layer. Does every sentence select its opt token in the end, that is, does the opt token have the largest softmax weight in its sentence?
 
 # %%
 began = time.perf_counter()
@@ -106,18 +106,18 @@ print(
 )
 
 # %% [markdown]
-# Only some sentences select their opt token. The matrix $W_{mm}$ exists, but training moves in another direction. The reason is that these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens in such cases.
+# Only some of the sentences select their opt token. Although the matrix $W_{mm}$ exists, training moves in another direction, because these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens in such cases.
 #
 # ## Two ways to take a step
 #
-# In this section, an index $m$ stands for a pair $(i, t)$ of a sample $i$ and a token $t$. A step changes the margins $g$ of all pairs by a multiple of $K c$, where
+# In this section, an index $m$ stands for a pair $(i, t)$ of a sample $i$ and a token $t$. A training step changes the margins $g$ of all pairs by a multiple of $K c$, where
 #
 # $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
 #
-# * In the *Gram form* we compute $K$ once and read it at every step. Its number of entries is the square of the number of pairs.
-# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. Let $r$ be the dimension of the span of the tokens. A step reads all $\delta_m$ twice. That is, a step reads $2r$ numbers per pair.
+# * In the *Gram form* we compute the matrix $K$ once and read it from memory at every step. The number of entries of $K$ is the square of the number of pairs.
+# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. A step reads all $\delta_m$ twice. If $r$ is the dimension of the span of the tokens, these are $2r$ numbers per pair.
 #
-# Both forms are exact in the sense of page 11: they store the logarithms of numbers that would underflow. Do the two forms take the same steps? We compare them on one fifth of the sentences, for which it takes only a moment to compute $K$.
+# Both forms are exact in the sense of page 11: if a number would underflow, they store its logarithm instead. Do the two forms take the same steps? We compare them on one fifth of the sentences, for which computing $K$ takes only a moment.
 
 # %%
 few = sentences(n // 5)
@@ -135,7 +135,7 @@ print(
 # %% [markdown]
 # ## How the cost grows
 #
-# For growing $n$ we measure how long a step takes in each form, and how long it takes to solve the SVM. If the arrays are too large for the processor's caches, a step cannot be faster than reading them from memory. To find the reading speed of this machine, we time the product of a large matrix and a vector.
+# For growing $n$ we measure how long a step takes in each form, and how long the solver takes for the SVM. If the arrays are too large for the processor's caches, a step takes at least as long as it takes to read the arrays from memory. To measure how fast this machine reads memory, we time the product of a large matrix and a vector.
 
 # %%
 matrix, vector = np.ones((4000, 8000)), np.ones(8000)
@@ -180,9 +180,9 @@ for size in sizes:
 costs = np.array(rows).T
 
 # %% [markdown]
-# If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are these limits: the time to read $K$ once from memory, and the time to read all $\delta_m$ twice. Small problems fit into the caches, so their steps can be faster than these limits. Solving the SVM takes a few seconds at most. Its time does not grow smoothly, because the library uses two methods: a pivoting method for few constraints, and descent in the dual variables for many.
+# If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are lower limits on the time of a step: the time to read $K$ once from memory, and the time to read all $\delta_m$ twice. Because small problems fit into the caches, their steps can be faster than these limits. The solver takes a few seconds at most. Its time does not grow smoothly with the number of sentences, because the library uses two methods: a pivoting method if there are few constraints, and descent in the dual variables if there are many.
 #
-# The next figure shows how long a step takes. The Gram form is labelled "one matrix of all pairs".
+# The next figure shows how long a step takes in the two forms. The Gram form is labelled "one matrix of all pairs".
 
 # %%
 about = f"Paper A's problem on sentences; our setting: T={T}, d={d}, synthetic words, 1 seed, float64; times of one machine, other work beside it"
@@ -192,7 +192,7 @@ figure
 # %% [markdown]
 # ## Claims
 #
-# A *claim* pairs a measured number with the bound that it must meet. Times depend on the machine and its load, so no claim on this page is about times; we only print and draw them. To check times against upper bounds, run `make bench`.
+# A *claim* pairs a measured number with the bound that it must meet. Running times depend on the machine and its load, so no claim on this page is about times, and we only print and draw them. The command `make bench` checks running times against upper bounds.
 
 # %% tags=["nbval-check-output"]
 table = claims.Table([
@@ -205,13 +205,13 @@ table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Yes, both are fast enough: solving the SVM takes seconds, and a step takes milliseconds. In the factored form, a step takes about as long as reading the tokens twice from memory, and at the largest size up to a few times as long. At the smallest size a step takes about equally long in the two forms. From a few hundred pairs on, it is faster in the factored form. `lib.train` estimates both costs and chooses the cheaper form. You can choose the form yourself with `product="gram"` or `product="factored"`. The section [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares our times with those of JAX, numpy and other solvers.
+# **Answer.** Yes, both the solver and the steps are fast enough: solving the SVM takes seconds, and a step takes milliseconds. In the factored form, a step takes about as long as reading the tokens twice from memory, and up to a few times as long for the largest number of sentences. For the smallest number of sentences, a step takes about equally long in the two forms. From a few hundred pairs on, a step is faster in the factored form than in the Gram form. `lib.train` estimates the cost of a step in both forms and chooses the cheaper one. You can choose the form yourself with `product="gram"` or `product="factored"`. The section [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares our times with those of JAX, numpy and other solvers.
 #
 # ## Change this
 #
 # Make a prediction, then run the cell.
 #
-# 1. Cut the sentences to half their length. *Hint:* there are about half as many pairs, so a step takes about half as long. *Predict:* does the norm of $W_{mm}$ rise or fall?
+# 1. Cut the sentences to half their length. *Hint:* there are then about half as many pairs, so a step takes about half as long. *Predict:* does the norm of $W_{mm}$ rise or fall?
 
 # %%
 shorter = lib.token_set(data.X[0][:, : T // 2], data.y[0], data.z[0], data.u[0])
@@ -222,7 +222,7 @@ print(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The norm falls, because in most sentences the opt token must now lead fewer other tokens. But in some sentences another token is now the opt token. So the new constraints are not a subset of the old ones, and the norm could also have risen.
+# The norm falls, because in most sentences the logit of the opt token must now exceed the logits of fewer other tokens. In some sentences, however, the old opt token has been cut off, so that another token is now the opt token. The new constraints are therefore not a subset of the old ones, and the norm could also have risen.
 #
 # </details>
 

@@ -18,9 +18,9 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**, and **Lemma 5**.
 #
-# **Question.** Our copy of the paper does not say which step sizes and caps were used for Figure 2. Is there a setting in which all sentences about Figure 2 are true? And are these sentences also true for Figure 5, whose data have opposite class means?
+# **Question.** Our copy of the paper does not say which step sizes and caps were used for Figure 2. Is there a choice of these settings for which all of the paper's sentences about Figure 2 are true? And are these sentences also true of Figure 5, whose data have opposite class means?
 #
-# The layer, its data and the rules are those of [page 10](10_fixed_decoder.ipynb). A *cap* is the largest factor by which a rule may multiply $\nabla L$. The rules NGD and NGD-mom share one cap, and Polyak-step has another. While NGD or Polyak-step is at its cap, it is gradient descent (GD) with the cap as step size. While NGD-mom is at its cap, it is GD with momentum. In Figure 2 the two class means are orthogonal, and in Figure 5 they are opposite (antipodal). Our copy also lacks the sizes and the noise of the data, the formula of NGD-mom and its momentum parameter, and the choice of the query. We take all of these from page 10, where the momentum parameter is 0.9.
+# The layer, its data and the update rules are those of [page 10](10_fixed_decoder.ipynb): gradient descent (GD), normalised gradient descent without and with momentum (NGD and NGD-mom), and Polyak's rule (Polyak-step). The *cap* of a rule is the largest factor by which it may multiply $\nabla L$. The rules NGD and NGD-mom share one cap, and Polyak-step has its own. As long as NGD or Polyak-step is at its cap, it is identical to GD with the cap as step size. As long as NGD-mom is at its cap, it is identical to GD with momentum. In Figure 2 the two class means are orthogonal, and in Figure 5 they are opposite (antipodal). Our copy also lacks the sizes and the noise of the data, the formula of NGD-mom and its momentum parameter, and the choice of the query. We take all of these from page 10, where the momentum parameter is 0.9.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -68,11 +68,11 @@ settings = {
 # %% [markdown]
 # ## The sentences choose the setting
 #
-# Section 3.2 says of Figure 2: "note that NGD is significantly faster than standard GD"; momentum "results in a performance boost"; "Polyak step-size leads to even faster convergence than NGD across all metrics, including the train loss". After some time Polyak's steps reach the cap. Then they "are identical to standard GD updates", "hence, the rates are much faster in the beginning, but slow down as training progresses".
+# Section 3.2 of the paper says of Figure 2: "note that NGD is significantly faster than standard GD". It also says that momentum "results in a performance boost", and that "Polyak step-size leads to even faster convergence than NGD across all metrics, including the train loss". According to the text, the step size of Polyak-step reaches its cap after some time. From then on the steps "are identical to standard GD updates", "hence, the rates are much faster in the beginning, but slow down as training progresses".
 #
-# What does "faster" mean? We read it as *ahead*: in every seed, and at every recorded iteration from 20 to the horizon (the last iteration that we judge), the faster rule has the better value in each of the four metrics of the figure.
+# What does "faster" mean? We read it as *ahead*: one rule is ahead of another if it has the better value in each of the four metrics of the figure, for every seed and at every recorded iteration from 20 to the *horizon*. The horizon is the last iteration that we judge.
 #
-# We test six sentences in 720 settings. The settings combine three step sizes of GD, four step sizes of NGD, four caps of NGD (the last means no cap), five caps of Polyak-step, and three horizons. The data and sizes stay the same.
+# We test six sentences of the paper in 720 settings, all with the same data. The settings are all combinations of three step sizes of GD, four step sizes of NGD, four caps of NGD (one of which means that NGD has no cap), five caps of Polyak-step, and three horizons.
 
 # %%
 few = range(sweep_seeds)
@@ -92,14 +92,14 @@ settings_figure = paper_figures.settings(sweeps["Figure 2"], sentences.FIGURE2, 
 settings_figure
 
 # %% [markdown]
-# Two sentences are true in every setting: that Polyak's rule reaches its cap, and that its steps then become short. Whether the other four sentences are true depends on the setting:
+# Two sentences are true in every setting: Polyak's rule reaches its cap, and its steps then become short. Whether the other four sentences are true depends on the setting:
 #
-# * NGD is ahead of GD if the step size of NGD is at least one third of that of GD. NGD is not ahead of GD if its step size is at most one tenth of that of GD. The caps and the horizon do not matter.
-# * Momentum is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap and long steps, momentum is hardly ever ahead, because both rules reach the cap early.
-# * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, NGD eventually overtakes Polyak-step.
-# * NGD turns at the rate of Theorem 1 in all settings without a cap. With a cap, NGD keeps this rate for a while after it reaches the cap, and then turns more slowly.
+# * NGD is ahead of GD if the step size of NGD is at least one third of the step size of GD. NGD is not ahead of GD if the step size of NGD is at most one tenth of the step size of GD. The caps and the horizon do not matter for this sentence.
+# * NGD-mom is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap and a large step size, NGD-mom is hardly ever ahead, because NGD and NGD-mom both reach the cap early.
+# * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, it eventually overtakes Polyak-step.
+# * NGD turns towards the max-margin direction at the rate of Theorem 1 in all settings in which NGD has no cap. If NGD has a cap, it keeps this rate for a while after it reaches the cap, and then turns more slowly.
 #
-# So whether the sentences are true depends on the caps. The sentence about Polyak-step requires a cap on NGD. If NGD has a cap, the sentences about momentum and about Theorem 1 require that NGD reaches the cap late. (The paper validates Theorem 1 in Figure 2, that is, with caps. As we read the theorem, its rule has no cap.) The next cell prints the share of the settings in which each sentence is true.
+# So whether the last three of these sentences are true depends on the caps. For the sentence about Polyak-step to be true at long horizons, NGD must have a cap. But if NGD has a cap, the sentences about momentum and about Theorem 1 are true only if NGD reaches the cap late. (The paper presents Figure 2, in which the rules have caps, as a validation of Theorem 1. As we read the theorem, it is about a rule without a cap.) The next cell prints the share of the settings in which each of the four sentences is true.
 
 # %%
 found = sweeps["Figure 2"]
@@ -129,7 +129,7 @@ for name, cases in conditions.items():
         print(f"{name:12} is true in {found.share(name, condition):4.0%} of the settings in which {words}")
 
 # %% [markdown]
-# In 45 settings all six sentences are true of Figure 2's data. Which of these settings do we draw? First, NGD must have a finite cap, because the text says that it has one, and NGD must reach this cap before the horizon. Second, among the settings that remain we take those with the longest horizon, and among these the one with the middle caps.
+# On the data of Figure 2, all six sentences are true in 45 of the settings. Which of these settings do we draw? First, NGD must have a finite cap, because the text says that it has one, and NGD must reach this cap before the horizon. Second, among the remaining settings we keep those with the longest horizon. From these settings we choose the one whose caps are in the middle of the remaining values.
 
 # %%
 recorded = np.unique([*lib.log_spaced(steps, 200), horizon])
@@ -160,7 +160,7 @@ print(f"NGD is at its cap from t = {recorded[since]} on in every seed")
 # %% [markdown]
 # ## Figure 5
 #
-# Figure 5 has the same setting with another cap for Polyak-step. The text reads "except we set for Polyak-step"; the name of the quantity is missing from our copy. We assume that this quantity is the cap, and we choose its size. The text says nothing about the curves in Figure 5, so we test the sentences about Figure 2 on them. In this setting the sentence about momentum is false for every cap of Polyak-step.
+# Figure 5 uses the setting of Figure 2, except for one quantity of Polyak-step. The text reads "except we set for Polyak-step", and the name and the value of this quantity are missing from our copy. We assume that it is the cap, and we choose its value ourselves. Because the text says nothing about the curves in Figure 5, we test the sentences about Figure 2 on these curves. In this setting the sentence about momentum is false whatever the cap of Polyak-step is.
 
 # %%
 about = f"Paper A, Figure 5: antipodal class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -178,7 +178,7 @@ table = claims.Table(sentences.claims_of("fig5", words, values, {"momentum": lat
 table
 
 # %% [markdown]
-# One *claim* (a measured number beside its bound) fails: `fig5.momentum`. In seed 0, NGD-mom has a larger direction error than NGD at the horizon. By then NGD and NGD-mom are at their cap.
+# Each line of the table is a *claim*, that is, a measured number together with the bound that it must meet. One claim fails, `fig5.momentum`: with seed 0, NGD-mom has a larger *direction error* than NGD at the horizon, where both rules are at their cap. (The direction error is the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$.)
 #
 # ## Lemma 5 on a hundred data sets
 
@@ -186,7 +186,7 @@ table
 statements.quoted("A", STATEMENTS, "Lemma 5", "Lemma 6", "Lemma 7")
 
 # %% [markdown]
-# Our copy lacks the formulas of these three lemmas, so the formulas on this page are our reconstruction. Lemma 5 says that, from every small start, the weight $p_{opt}$ of an opt token does not fall while it is at most 1/2. The next figure shows this weight divided by its first value. So if the lemma holds, no line falls below one.
+# Our copy lacks the formulas of these three lemmas, so the formulas on this page are our reconstruction. Lemma 5 says that, from every small start, the softmax weight $p_{opt}$ of an *opt token* (the token with the highest score in its sample) does not fall while this weight is at most 1/2. The next figure shows the weight divided by its initial value. So if the lemma holds, no line falls below one.
 
 # %%
 crowd = drawn(range(draws), antipodal=True)
@@ -219,17 +219,17 @@ beyond_table = claims.Table([
 beyond_table
 
 # %% [markdown]
-# One claim fails, `lemma5.rises`. In one of a hundred data sets, the weight of an opt token falls for a while although it is at most 1/2. (The claim compares each recorded weight with the previous one. The figure compares it with the first one.)
+# One claim fails, `lemma5.rises`: in one of a hundred data sets, the weight of an opt token falls for a while although this weight is at most 1/2. (The claim compares each recorded weight with the previous recorded weight, whereas the figure compares it with the initial weight.)
 #
-# Why can a weight fall? Sample $j$ moves a margin of sample $i$ in proportion to $\langle z_i, z_j\rangle$ times an inner product of token differences. This product may be negative. Our sufficient form of Assumption 1 makes the terms of other samples smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. It is not the cause that the samples of a class share their opt token. The samples of a class have the same opt token at every $d$, but the fraction of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal means no such weight falls.
+# Why can such a weight fall? A step changes each margin of sample $i$ by a sum of terms, one for every sample $j$. The term of sample $j$ is proportional to $\langle z_i, z_j\rangle$ times an inner product of token differences, and it may be negative. Under our sufficient form of Assumption 1, the terms of the other samples are smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. One might instead suspect the fact that the samples of a class share their opt token, but this is not the cause. They share it at every $d$, whereas the fraction of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal class means, the weight of no opt token falls while it is at most 1/2.
 #
-# Lemma 6 holds with the constant $c=1/\max_m\lVert A_m\rVert$, because under Assumption 2 $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and $\langle A_m,W_{mm}\rangle\ge1$.
+# Lemma 6 holds with the constant $c=1/\max_m\lVert A_m\rVert$, where $A_m$ is the matrix whose inner product with $W$ is the margin of pair $m$. The reason is that Assumption 2 implies $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and that $\langle A_m,W_{mm}\rangle\ge1$.
 #
-# The claims named `sharp` test our own predictions. Late in training, the weights of the pairs in the gradient are proportional to their duals ([page 40](40_law_of_margins.ipynb)). So there is an $s>0$ with $-\nabla L\approx s\,W_{mm}$ and $L-L^*\approx s\lVert W_{mm}\rVert^2$. The margins therefore grow by $\eta/\lVert W_{mm}\rVert$ per step under NGD, by $1/(1-0.9)$ times this amount with momentum, and by 1/2 per step under Polyak-step without a cap.
+# The claims named `sharp` test our own predictions of how fast the margins grow. Late in training, the weight $w_m$ of each pair in the gradient is proportional to the dual variable of this pair in the token SVM ([page 40](40_law_of_margins.ipynb)). So there is an $s>0$ with $-\nabla L\approx s\,W_{mm}$ and $L-L^*\approx s\lVert W_{mm}\rVert^2$. Under NGD, the margins therefore grow by $\eta/\lVert W_{mm}\rVert$ per step. Under NGD-mom they grow by $1/(1-0.9)$ times this amount, and under Polyak-step without a cap by 1/2 per step.
 #
 # ## What we saw
 #
-# All sentences about the paper's Figure 2 can be true at once, and they are true in the setting that we draw. On the data of Figure 5 the sentence about momentum fails in one seed. A footnote of the paper extends its results to antipodal opt tokens, but our copy has no proof of this.
+# There are settings in which all six sentences about the paper's Figure 2 are true at once, and the setting that we draw is one of them. On the data of Figure 5, with the same setting, the sentence about momentum is false because it fails for one seed. A footnote of the paper extends the paper's results to antipodal opt tokens, but our copy has no proof of this extension.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

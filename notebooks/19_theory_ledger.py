@@ -18,9 +18,9 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738): **Definition 1, Assumptions 1-2, Condition 1, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnotes 3 and 5**, and what Sections 3 and 4 add.
 #
-# **Question.** A theorem promises a bound. Can a number that a computer measures confirm or refute the theorem? And would this number reveal it if the theorem were slightly wrong?
+# **Question.** A theorem promises a bound. Can a number that we measure on a computer support or refute the theorem? And if the theorem were slightly wrong, would this number show it?
 #
-# A *claim* pairs a measured number with the bound that it must meet. The claim holds if the number meets the bound, and otherwise it fails. As negative controls, we take each claim that holds and test it again on altered copies of the problem: a norm, a step or an exponent is changed a little, or the end point is rotated. A claim *detects* such a change if it fails on the altered copy. Here is one claim, from beginning to end.
+# A *claim* pairs a measured number with the bound that it must meet. The claim holds if the number meets the bound, and otherwise it fails. As a negative control, we test each claim that holds again on altered copies of the problem, in which a norm, a step or an exponent is changed a little, or the limit direction is rotated. The claim *detects* such a change if it fails on the altered copy. We begin with one claim and follow it from beginning to end.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -60,7 +60,7 @@ sizes = ledger_rows.Sizes(**{f.name: globals()[f.name] for f in fields(ledger_ro
 statements.quoted("A", STATEMENTS, "Theorem 1")
 
 # %% [markdown]
-# The claim compares a measured exponent with the exponent of Theorem 1. To measure the exponent, we train, solve for the target $W_{mm}$, and fit the direction error. We do all of this for one data set. The gradient is the one of [page 10](10_fixed_decoder.ipynb), and $W_{t+1} = W_t - \eta\,\nabla L/\|\nabla L\|$.
+# The claim is about the *direction error*, the distance between the unit vectors $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$. It compares the exponent with which this error falls with the exponent of Theorem 1. To measure the exponent on one data set, we train the layer, solve for the max-margin matrix $W_{mm}$, which is the target, and fit a power of $t$ to the direction error. The gradient is that of [page 10](10_fixed_decoder.ipynb), and the steps are $W_{t+1} = W_t - \eta\,\nabla L/\|\nabla L\|$.
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens([0], n, T, d, signal, noise))
@@ -88,7 +88,7 @@ def exponent(found):
 
 
 # %% [markdown]
-# Does the claim hold? And does it fail if we rotate the target by 5 %, so that $W_t$ no longer ends there?
+# Does the claim hold? And does it fail if we rotate the target by 5 %, so that $W_t$ no longer converges to it in direction?
 
 # %%
 away = stream(0, "draws").standard_normal(W_mm.shape)
@@ -101,7 +101,7 @@ for name, toward in (("true target", W_mm), ("target rotated by 5 %", rotated)):
 # %% [markdown]
 # ## All claims
 #
-# The table has one line per statement. If you open a line, you see its claims. Lines with a failing claim are already open. There are three kinds of claims:
+# The table has one line for each statement of the paper. If you open a line, you see the claims about this statement. Lines that contain a failing claim are already open. There are three kinds of claims:
 #
 # | kind | what it says |
 # |---|---|
@@ -109,7 +109,7 @@ for name, toward in (("true target", W_mm), ("target rotated by 5 %", rotated)):
 # | *form* | the paper's sentence with a constant or a reading of ours, because our copy lacks the paper's |
 # | *finding* | a claim of ours, sharper than the paper |
 #
-# The hypotheses are claims, too, at the top of the table: Definition 1 and Assumptions 1 and 2 are measured on the data before we conclude anything from them. The column *detects* says how small a change still makes the claim fail. For most claims a change of 1 to 5 % suffices, or of 0.1 in an exponent. `make falsify` measures this.
+# The hypotheses are also treated as claims, at the top of the table: we measure on the data whether Definition 1 and Assumptions 1 and 2 hold before we conclude anything from them. The column *detects* gives the smallest change that still makes the claim fail. For most claims, a change of 1 to 5 % suffices, or a change of 0.1 if the change is to an exponent. The command `make falsify` measures these changes.
 
 # %%
 sections = ledger_rows.SECTIONS
@@ -122,10 +122,10 @@ table
 print(table.summary())
 
 # %% [markdown]
-# The number of distinct measurements matters more than the number of claims. Claims that give the same number, such as a share of 1, count as one measurement, and so do claims that follow from one another by algebra.
+# The summary also counts distinct measurements, because their number says more than the number of claims. If several claims give the same number, such as a share of 1, we count them as one measurement. We do the same if claims follow from one another by algebra.
 
 # %% [markdown]
-# In the figure, each square stands for one statement. The square is blue if all claims about the statement hold, and orange if one fails. An empty square marks a statement that we do not check.
+# In the next figure, each square stands for one statement. The square is blue if all claims about the statement hold, and orange if at least one of them fails. An empty square marks a statement that we do not check.
 
 # %%
 about = ledger.caption("A", table)
@@ -135,13 +135,15 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Most claims hold, and those that fail are listed with their reasons. Every numbered statement has a claim that can fail, except Lemma 15, Remark 2 and Condition 1. Our sufficient form of Assumption 1 fails on class means in 300 dimensions and holds in 4,000 dimensions, so it depends on the dimension. Every claim about Theorems 1, 5, 6 and 7 holds in both dimensions. On two samples of two tokens some such condition is needed: a condition on the tokens alone must bound $-K_{12}$, where $K_{12}$ is the inner product of the two features, by the smaller of their two squared lengths. The claim `assumption1.bound` finds the threshold beyond this bound. [Page 13](13_assumptions_broken.ipynb) breaks both assumptions one step at a time and shows the two samples.
+# **Answer.** Yes, within limits. Most claims hold, and those that fail are listed with the reason why they fail. For every numbered statement except Lemma 15, Remark 2 and Condition 1, there is a claim that could fail.
+#
+# Our sufficient form of Assumption 1 depends on the dimension: on the class-mean data it fails in 300 dimensions and holds in 4,000 dimensions. Nevertheless, every claim about Theorems 1, 5, 6 and 7 holds in both dimensions. For two samples of two tokens, we show that some condition of this kind is needed. Let $K_{12}$ be the inner product of the features of the two samples. A condition on the tokens alone must then bound $-K_{12}$ by the smaller of the squared lengths of the two features. If $-K_{12}$ exceeds this bound and the score gaps are small, training selects the opt tokens only if the ratio of the two score gaps exceeds a threshold. The claim `assumption1.bound` tests our formula for this threshold. [Page 13](13_assumptions_broken.ipynb) violates Assumptions 1 and 2 step by step and shows the two samples.
 #
 # ## Change this
 #
-# Predict first, then run. Each cell tests the claim about Theorem 1 again.
+# For each exercise, make a prediction before you run the cell. Each cell tests the claim about Theorem 1 again.
 #
-# 1. Make a smaller change: rotate the target by 1 %. *Hint:* the error cannot fall below the rotation. *Predict:* does the claim still detect it after the same number of steps?
+# 1. Make a smaller change: rotate the target by only 1 %. *Hint:* in the long run, the direction error cannot fall below the distance between the true and the rotated direction. *Predict:* does the claim still detect the rotation after the same number of steps?
 
 # %%
 nearly = W_mm + 0.2 * (rotated - W_mm)
@@ -151,11 +153,11 @@ for iterations in (1000, 4000):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes: the claim fails, so it detects the rotation. The longer the run, the closer the exponent comes to 0.
+# Yes. The claim fails, so it detects the rotation. The longer we train, the closer the exponent comes to 0.
 #
 # </details>
 #
-# 2. Take another rule: plain gradient descent (GD) in place of normalised steps. *Hint:* the gradient vanishes as the loss falls, and the norm grows like $\log t$. *Predict:* does the direction error still fall like a power of $t$?
+# 2. Use another update rule: plain gradient descent (GD) instead of normalised steps. *Hint:* the gradient vanishes as the loss falls, and the norm of $W_t$ grows only like $\log t$. *Predict:* does the direction error still fall like a power of $t$?
 
 # %%
 print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
@@ -163,33 +165,33 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. The exponent of the error is near 0, and the claim fails.
+# No. The fitted exponent of the direction error is near 0, and the claim fails.
 #
 # </details>
 #
-# **To prove.** Why can the error not fall below the rotation of the target?
+# **To prove.** Let the target be rotated. Why does the direction error not tend to zero, and why is its exponent 0?
 #
 # <details><summary>Solution</summary>
 #
-# $W_t/\lVert W_t\rVert$ tends to the true direction $V$. So its distance to the rotated direction $V'$ tends to $\lVert V-V'\rVert>0$, and a quantity with a positive limit has the exponent 0.
+# $W_t/\lVert W_t\rVert$ tends to the true direction $V$, so its distance to the rotated direction $V'$ tends to $\lVert V-V'\rVert>0$. A quantity that tends to a positive limit has the exponent 0.
 #
 # </details>
 #
 # ## The small print
 #
-# *Fixed head.* There are four settings, all ours. *class means* and *antipodal* are smaller versions of the data of our Figures 2 and 5. *class means, high d* has four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model. On these data a stricter form of Assumption 1 holds, which also bounds the inner products of opt tokens. There are three starts. *small* is Gaussian and tiny (Lemma 4). *opposite* is $W_0 = -W_{mm}$. *local* is the token SVM's solution for another, randomly chosen selection of tokens, near which training may stay according to the local theory (2308.16898).
+# *Fixed head.* There are four kinds of data, and all their settings are ours. The data called *class means* and *antipodal* are smaller versions of the data of our Figures 2 and 5. The data called *class means, high d* have four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form of Assumption 1 holds that also bounds the inner products of opt tokens. There are three starts. The start called *small* is Gaussian and tiny (Lemma 4), and the start called *opposite* is $W_0 = -W_{mm}$. The start called *local* is the solution of the token SVM for another selection of tokens, which we choose at random. According to the local theory (2308.16898), training may stay near this solution.
 #
-# *Our readings.* As we read Assumption 1, it bounds the inner products of two queries, and all inner products that involve a token which is not an opt token. Our copy lacks its inequalities. Under our own condition no opt token can lose weight before it is selected. `papers/a/assumptions.py` derives this condition. The claims on Example 1 serve as claims on Lemma 8, too. The statement of Lemma 5 is missing from our copy; we also measure it on Figure 5's own data, including the data set on which it fails. Footnote 5 of the paper extends its results to such data, and our copy has no proof of it.
+# *Our readings.* Our copy lacks the inequalities of Assumption 1. As we read this assumption, it bounds the inner products of any two queries, and all inner products that involve a token which is not an opt token. To check it, we use a sufficient condition of our own, under which no opt token can lose weight before it is selected. `papers/a/assumptions.py` derives this condition. The claims about Example 1 also serve as claims about Lemma 8. The statement of Lemma 5 is missing from our copy. We also measure our reconstruction of this lemma on the data of Figure 5, including the data set on which it fails. Footnote 5 of the paper extends the paper's results to such data, but our copy has no proof of this extension.
 #
-# *Probabilities and searches.* If a statement holds with probability $1-\delta$, we measure the probability that it fails, or a quantile, with $\delta = 0.1$. We compare the upper end of its 95 % confidence interval with the bound. Lemma 6 is about every $W$, and Lemmas 2 and 9 are about the iterates, whose opt weights Lemma 5 bounds from below. We test these lemmas on the worst $W$ of this kind that a search finds.
+# *Probabilities and searches.* If the paper says that a statement holds with probability $1-\delta$, we set $\delta = 0.1$ and measure the probability that the statement fails, or a quantile. We then compare the upper end of the 95 % confidence interval of this value with the bound. Lemma 6 is about every $W$. Lemmas 2 and 9 are about the iterates, for which Lemma 5 bounds the softmax weights of the opt tokens from below. For each of these three lemmas, a search looks for the $W$ of the kind in question that is worst for the lemma, and we test the lemma at this $W$.
 #
-# *Joint training.* We fit growth against $S_t$, the sum of the steps divided by $\eta$, which tends to $3t^{1/3}$ slowly. On the data model (DM) we train from zero by Eq. 13, with its exponent 2/3 and with other exponents. We also train from a small random start (Section 4.1), and with $T = 4$ and the other tokens equal or nearly equal (Section 4.2). The linear predictor sees the opt tokens alone (Remark 3).
+# *Joint training.* We fit how the loss and the norms grow with $S_t$, the sum of the step sizes divided by $\eta$, rather than with $t$, because $S_t$ approaches $3t^{1/3}$ only slowly. On the data model (DM) we train from zero by Eq. 13, whose step sizes fall with the exponent 2/3, and also with other exponents. We also train from a small random start (Section 4.1), and on samples of $T = 4$ tokens whose tokens other than the opt token are equal or nearly equal (Section 4.2). For Remark 3 we compare with a linear predictor, which sees only the opt tokens.
 #
-# *Gradient descent.* Under plain GD $\lVert W_t\rVert$ grows like $\log t$, too slowly to see where it turns. So we test Theorem 6 and Remark 1 with steps that grow as the loss falls. These runs follow the path of plain GD, and a claim compares the two paths as far as plain GD gets.
+# *Gradient descent.* Under plain GD, $\lVert W_t\rVert$ grows like $\log t$, which is too slow for us to see the direction to which $W_t$ turns. So we test Theorem 6 and Remark 1 with step sizes that grow as the loss falls. These runs follow the path of plain GD. A claim checks this by comparing the two paths as far as plain GD gets.
 #
-# *Bounds.* If a bound was chosen after its measured value was known, the claim is marked as a regression test: it detects later changes and proves nothing new.
+# *Bounds.* If we chose a bound after we knew the measured value, the claim is marked as a regression test. Such a claim detects later changes to the code, but it is no new evidence for the paper.
 #
-# *What we did not do.* A summary of the paper suggests larger text and picture sets (GLUE, ImageNet), varying sequence lengths, and the downstream accuracy that a larger margin brings.
+# *What we did not do.* A summary of the paper suggests experiments that we did not run: experiments on larger data sets of text and images (GLUE, ImageNet), experiments with varying sequence lengths, and measurements of the downstream accuracy that a larger margin brings.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -16,21 +16,21 @@
 #
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* After this page you can write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
-# Train a softmax attention layer on a linear problem by stochastic gradient descent (SGD), from a random start. The loss stalls far above its smallest possible value. The loss is not convex, so nothing guarantees that the descent gets further.
+# If we train a softmax attention layer on a linear regression problem by stochastic gradient descent (SGD) from a random start, the loss stalls far above its smallest possible value. Because the loss is not convex, nothing guarantees that SGD ever gets closer.
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size stalls](../figures/desk/precond_fig2.png)
 #
-# *Our largest run (desk scale). Both rules start from the same random matrices and use the same step size. Algorithm 1 approaches the optimum, whereas SGD stalls. The run on this page is smaller.*
+# *This picture comes from our largest run (desk scale); the run on this page is smaller. Algorithm 1, which this page explains, and SGD start from the same random matrices and use the same step size. Algorithm 1 approaches the optimum, whereas SGD stalls.*
 #
 # **Question.** Can we change gradient descent so that it reaches the global minimum?
 #
-# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says that we can, on linear data, if we make three changes:
+# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv 2603.01514, **Figures 1 and 2**, Theorem 1) says that we can if the data are linear and we make three changes:
 #
-# 1. **A spectral start.** We estimate the linear map from the data by least squares. From the singular value decomposition of this estimate we get initial values of $A$ and $B$, the two matrices of the layer. They are already close to a minimum.
-# 2. **A preconditioner.** Gradient descent is slow along directions in which the inputs vary little. The preconditioner divides the gradient by the covariance of the inputs, which makes these directions faster.
-# 3. **A regulariser.** The loss depends only on the product of $A$ and $B$, so $A$ can be large while $B$ is small. The regulariser brings the two matrices back into balance.
+# 1. **A spectral start.** We estimate the linear map from the data by least squares. From the singular value decomposition of this estimate we compute the initial values of $A$ and $B$, the two matrices of the layer. This starting point is already close to a minimum of the loss.
+# 2. **A preconditioner.** Gradient descent is slow along directions in which the inputs vary little. The preconditioner multiplies the gradient with respect to $B$ by the inverse covariance of the inputs, which speeds up progress along these directions.
+# 3. **A regulariser.** The loss depends only on the product of $A$ and $B$, so nothing in the loss prevents $A$ from being large while $B$ is small. The regulariser is a penalty that brings the two matrices back into balance.
 #
-# Which of the three changes does the work? We remove them one at a time.
+# Which of these three changes makes the difference? To find out, we remove them one at a time.
 #
 # ## The statement
 #
@@ -45,11 +45,11 @@
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
 # | $d$, $k$, $\sigma$ | dimension of an input $x$, dimension of a label $y$, standard deviation of the noise | |
 # | $L$, $R$ | population loss (limit of infinitely many samples), regulariser | |
-# | $L^*$ | smallest loss, $k\sigma^2/2$ | |
+# | $L^*$ | smallest possible value of $L$, $k\sigma^2/2$ | |
 # | $\hat L$, $\hat\Sigma$ | loss on a minibatch of $m$ samples, covariance of all $n$ samples | |
 # | $\eta$ | step size | |
 #
-# The paper makes the assumptions A1 to A3. The next cell quotes them together with the theorem and the algorithm. We check these assumptions for seed 0 when we draw the data.
+# The paper makes three assumptions, A1 to A3. The next cell quotes them together with Theorem 1 and Algorithm 1. When we draw the data, we check these assumptions for seed 0.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -80,7 +80,7 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. Our random matrices are Gaussian, because our copy of the paper does not say how to draw them. We scale both matrices and add `floor` times the identity to $\Sigma$, so that A1 to A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. The condition number of $\Sigma$ is then at most 1/`floor`, so a preconditioner has little to do here. Our copy also lacks the sizes, the scales and the step size, so **these settings are ours**.
+# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. Our copy of the paper does not say how to draw these matrices, so we give them Gaussian entries. We then scale $\Sigma$ and $M$ and add `floor` times the identity to $\Sigma$, so that A1 to A3 hold: $\|\Sigma\| = 1$, $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. The condition number of $\Sigma$ is then at most 1/`floor`, so a preconditioner can gain little on these data. Our copy also lacks the sizes of the problem, the scales and the step size, so **these settings are ours**.
 
 # %%
 def build(floor, of_seeds=range(seeds)):
@@ -96,17 +96,17 @@ print(f"irreducible loss k sigma^2 / 2 = {optimum:.5f}")
 # %% [markdown]
 # ## Algorithm 1, written out
 #
-# In a set of $m$ samples, each $x_i$ is a key and each $x_j$ is a query. Let $P_{ji} \propto e^{x_j^\top B x_i}$ be the softmax weights, $c_j = \sum_i P_{ji}x_i$ the mean that query $j$ reads, and $e_j = Ac_j - y_j$ its error. The gradients of $\hat L = \frac1{2m}\sum_j \|e_j\|^2$ are
+# In a set of $m$ samples, every input serves both as a key $x_i$ and as a query $x_j$. Let $P_{ji} \propto e^{x_j^\top B x_i}$ be the softmax weights, $c_j = \sum_i P_{ji}x_i$ the weighted mean of the keys that query $j$ reads, and $e_j = Ac_j - y_j$ the prediction error for this query. The gradients of $\hat L = \frac1{2m}\sum_j \|e_j\|^2$ are
 #
 # $$\nabla_A = \tfrac1m\sum_j e_jc_j^\top, \qquad
 # \nabla_B = \tfrac1m\sum_j x_j \Big(\sum_i P_{ji}\, e_j^\top A (x_i - c_j)\, x_i\Big)^{\!\top} .$$
 #
-# Write $G = A^\top A - B^\top\hat\Sigma B$ for the imbalance of $A$ and $B$. A step of Algorithm 1 is then
+# The matrix $G = A^\top A - B^\top\hat\Sigma B$ measures the imbalance of $A$ and $B$. A step of Algorithm 1 is then
 #
 # $$A \leftarrow A - \eta\,\big(\nabla_A + \tfrac12 A\hat\Sigma G\hat\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\hat\Sigma^{-1}\big(\nabla_B - \tfrac12 \hat\Sigma B\hat\Sigma G\hat\Sigma\big) .$$
 #
-# As in the paper's experiments, we compute the gradients on a minibatch. The algorithm itself averages the gradients over fresh batches.
+# As in the paper's experiments, we compute the gradients on a single minibatch per step, whereas Algorithm 1 as stated averages them over fresh batches.
 
 # %%
 def gradient(X, Y, A, B):
@@ -128,7 +128,7 @@ def algorithm_1(X, Y, A, B, S, eta):
 
 
 # %% [markdown]
-# The spectral start factorises $\hat M$, the least-squares estimate of $M$.
+# For the spectral start, we factorise $\hat M$, the least-squares estimate of $M$.
 
 # %%
 def spectral_start(X, Y):
@@ -155,7 +155,7 @@ print("20 steps of Algorithm 1 on 300 samples: page and library alike")
 # %% [markdown]
 # ## Algebra
 #
-# Are our formulas right? We compare sample averages with the closed forms of Theorem 1, and with the closed form of a moment below the threshold of A3. Each *claim*, a measured number beside its bound, gives such a difference in units of its standard error. A numerical search checks the threshold itself. The constant of Lemma 2, which the next cell quotes, is derived in `papers.b.landscape`.
+# Are our formulas correct? We compare averages over random samples with the closed forms of Theorem 1. We also compare such an average with the closed form of a moment $\mathbb E\,e^{c\,x^\top Bx}$. A3 requires such moments to be finite. They are finite if $c$ is below a threshold, and we choose $c$ below it. Each comparison is a *claim*, that is, a measured number together with the bound that it must meet. Here the measured number is the difference between the average and the closed form, in units of its standard error. A further claim checks the threshold itself by a numerical search. The last claim checks Lemma 2, which the next cell quotes; we derive its constant in `papers.b.landscape`.
 
 # %%
 statements.quoted("B", STATEMENTS, "Lemma 2")
@@ -171,7 +171,7 @@ claims.Table([*sampled, threshold, PAPER.claim("lemma2", ratio)])
 # ## Training
 #
 # We train with every combination of the three changes. All combinations see the same minibatches, which we draw without replacement from the `n` samples.
-# In the output, P stands for the preconditioner and R for the regulariser. So "spectral, P, R" is Algorithm 1, and "random" is plain SGD.
+# In the output, "spectral" and "random" name the start, P stands for the preconditioner, and R stands for the regulariser. So "spectral, P, R" is Algorithm 1, and "random" is plain SGD.
 
 # %%
 rules, starts = experiments.ablation(data, step_size)
@@ -194,7 +194,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# In the left panel of Figure 1, the blue curve of Algorithm 1 lies on the dotted line, the smallest possible loss. In the right panel the blue curve *rises*. The spectral start lies below the noise floor of minibatch descent, so the loss first climbs to this floor. In Figure 2 both rules have the same random start and the same step size. SGD stalls, and Algorithm 1 does not.
+# In the left panel of Figure 1, the blue curve of Algorithm 1 lies on the dotted line, which marks the smallest possible loss. In the right panel, however, the blue curve *rises*. The reason is that minibatch noise keeps the loss at a level above the optimum, the *noise floor*. The loss at the spectral start is below this floor, so it first climbs to the floor. In Figure 2 both algorithms have the same random start and the same step size. Here SGD stalls, whereas Algorithm 1 does not.
 
 # %%
 def setting(number):
@@ -217,11 +217,11 @@ pictures["precond_fig2"]
 # %% [markdown]
 # ## What does the work?
 #
-# We remove the changes and compare the final losses. If a change does the work, the final loss is higher without this change.
+# We remove the changes and compare the final losses. If one of the changes does the work, the final loss is higher without this change than with it.
 #
-# From the spectral start, all four combinations rise to the same plateau, so we do not draw them. This plateau comes from minibatch noise and from the bias of a minibatch of $m$ keys, which is of order $1/m$.
+# From the spectral start, the loss rises to the same plateau under all four combinations of preconditioner and regulariser, so we do not draw these curves. This plateau comes from minibatch noise and from the bias of the gradient on a minibatch of $m$ keys, which is of order $1/m$.
 #
-# From a random start, which the next figure shows, the regulariser does the work. Without it $A$ and $B$ stay unbalanced, and the loss stalls. Our $\Sigma$ is well conditioned, so the preconditioner makes no difference that we can measure, and the claim about the preconditioner holds or fails by chance.
+# The next figure shows the runs from a random start. There the regulariser does the work: without it, $A$ and $B$ stay unbalanced and the loss stalls. Because our $\Sigma$ is well conditioned, the preconditioner makes no difference that we can measure. The claim about the preconditioner therefore holds or fails by chance.
 
 # %%
 about_ablation = setting("parts of Algorithm 1")
@@ -230,8 +230,8 @@ plots.caption(pictures["precond_ablation"], about_ablation)
 pictures["precond_ablation"]
 
 # %% [markdown]
-# The preconditioner matters if $\Sigma$ is ill conditioned. The next figure counts the iterations until the loss is within 15 % of the optimum. It includes a two-sided preconditioner, which is **ours and not the paper's**: it also multiplies the gradients of both matrices by $\hat\Sigma^{-1}$ from the right.
-# With this preconditioner, the rule is gradient descent in $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, and in these coordinates the problem is plain matrix factorisation. The number of iterations then hardly depends on the condition number.
+# The preconditioner matters if $\Sigma$ is ill conditioned. The next figure shows how many iterations it takes until the loss is within 15 % of the optimum, for different condition numbers of $\Sigma$. The figure includes a two-sided preconditioner, which is **ours and not the paper's**: it also multiplies the gradients with respect to both matrices by $\hat\Sigma^{-1}$ from the right.
+# With this preconditioner, training is gradient descent in the coordinates $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, in which the problem is plain matrix factorisation. The number of iterations then hardly depends on the condition number.
 
 # %%
 figure_conditions = figures.conditioning(steps, conditions, times)
@@ -241,24 +241,24 @@ figure_conditions
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** With the preconditioner and the regulariser, descent ends about 1 % above the optimum from either start. This level is its noise floor. The spectral start lies below the floor, so descent first moves *up* to it. SGD with the same step stalls far above the floor. On these data the regulariser does most of the work, and the preconditioner gains nothing that we can measure.
+# **Answer.** Yes, up to a noise floor. With the preconditioner and the regulariser, the loss ends about 1 % above the optimum from either start, and this level is the noise floor. The loss at the spectral start is below the floor, so training first moves the loss *up* to the floor. SGD with the same step size stalls far above the floor. On these data the regulariser does most of the work, and the preconditioner gains nothing that we can measure.
 #
-# [Notebook 29](29_preconditioning_ledger.ipynb) shows what the preconditioner is for. [Notebook 22](22_other_optimisers.ipynb) tries other optimisers on the same data. [Notebook 21](21_noise_and_samples.ipynb) treats Theorem 2, which says how fast Algorithm 1 reaches the minima and what a finite sample costs.
+# [Notebook 29](29_preconditioning_ledger.ipynb) shows on which data the preconditioner helps, and [notebook 22](22_other_optimisers.ipynb) tries other optimisers on the data of this page. [Notebook 21](21_noise_and_samples.ipynb) treats Theorem 2, which says how fast Algorithm 1 approaches the minima, and how much excess loss remains because the number of samples is finite.
 #
 # <details><summary>What this does not show</summary>
 #
-# Our copy of the paper lacks the displayed formulas. We replaced them by our own reading, including the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version of the paper (HiLD workshop, ICML 2026) has another regulariser and a renormalisation, which we do not reproduce.
+# Our copy of the paper lacks the displayed formulas. We replaced them by our own reconstruction, which includes the form of the minima in Theorem 1 and $L^*=k\sigma^2/2$. A later version of the paper (HiLD workshop, ICML 2026) uses a different regulariser and a renormalisation, neither of which we reproduce.
 #
-# The paper says of A3 that "we require this integrability to show that the empirical gradient is close to the population gradient". We see another reason for A3: a query is also one of the keys, and $x^\top Bx$ is its logit with itself.
+# The paper says of A3 that "we require this integrability to show that the empirical gradient is close to the population gradient". We see another reason for A3: each query $x$ is also one of the keys, so $x^\top Bx$ is the logit of the query with itself.
 #
 # </details>
 #
 # ## Change this
 #
-# Predict first, then run. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples the final loss is about 9 % above $L^*$ from every start, because of sampling error.
+# For each exercise, make a prediction before you run the cell. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples, sampling error leaves the final loss about 9 % above $L^*$ from every start.
 #
-# 1. Make the step ten times as long. *Hint:* steps longer than $2/\lambda_{max}$ overshoot, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
-#    *Predict:* is such a step too long?
+# 1. Multiply the step size by ten. *Hint:* a step size above $2/\lambda_{max}$ makes the iteration overshoot, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
+#    *Predict:* is the new step size too large?
 
 # %%
 def end(eta=step_size, A=None, B=None, rule=algorithm_1, iterations=200):
@@ -277,11 +277,11 @@ for eta in (step_size, 10 * step_size):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. A step size ten times as large is still below $2/\lambda_{max}$, and with either step size the excess ends at the sampling error.
+# No. Even the tenfold step size is below $2/\lambda_{max}$. With either step size, the excess loss that remains is due to sampling error.
 #
 # </details>
 #
-# 2. Leave out the regulariser, and start with $A$ three times as large and $B$ one third as large. *Hint:* the loss does not depend on the balance of $A$ and $B$, so without the regulariser nothing restores this balance. *Predict:* is the final loss worse?
+# 2. Leave out the regulariser, and multiply the spectral start of $A$ by three and that of $B$ by one third. *Hint:* the loss does not depend on the balance of $A$ and $B$, so without the regulariser nothing restores this balance. *Predict:* is the final loss higher than with the regulariser?
 
 # %%
 def unbalanced(X, Y, A, B, S, eta):
@@ -296,7 +296,7 @@ print("without R:", end(A=3 * A, B=B / 3, rule=unbalanced))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. The matrices $3A$ and $B/3$ have the same product as $A$ and $B$, so the loss begins about where it ends. Only $R$ stays large. From a random start, however, the balance matters: compare "preconditioner only" with "both" in the figure under *What does the work?*.
+# No. The matrices $3A$ and $B/3$ have the same product as $A$ and $B$, so the loss is already close to its final value at the start. The only difference is that $R$ stays large without the regulariser. From a random start, however, the balance matters: compare "preconditioner only" with "both" in the figure under *What does the work?*.
 #
 # </details>
 

@@ -19,10 +19,9 @@
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
 #
-# [Notebook 20](20_preconditioned_regression.ipynb) trains on many samples. If there are only $n$ samples, a query attends
-# to only $n$ keys, and the gradient is biased.
+# [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on many samples. If there are only $n$ samples, each query attends to only $n$ keys, which biases the gradient.
 #
-# **Question.** How close to the optimum does Algorithm 1 get with $n$ samples, and how fast?
+# **Question.** With $n$ samples, how close to the optimum does Algorithm 1 get, and how fast does it get there?
 #
 # ## The statement
 #
@@ -35,12 +34,11 @@
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
 # | $L$, $L^*$ | population loss (limit of infinitely many samples), its smallest value $k\sigma^2/2$ | |
 # | $R$ | regulariser, $\frac18\lVert\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\rVert_F^2$ | |
-# | $\hat L$, $\hat R$, $\hat\Sigma$ | loss, regulariser and covariance of $n$ samples | |
+# | $\hat L$, $\hat R$, $\hat\Sigma$ | loss, regulariser and covariance, each estimated from $n$ samples | |
 # | $Z_\pi$ | the minimum of $L + R$ that is nearest to $Z$ | same as $Z$ |
-# | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest rate of the linearised, preconditioned descent | |
+# | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest decay rate of preconditioned gradient descent, linearised at a minimum | |
 #
-# The hypotheses are called A1 to A3. The next cell quotes them together with Algorithm 1 and the theorems. We set the signal $\lVert M\Sigma^{1/2}\rVert$
-# to 0.05, so that the moment in A3 is finite for $c = 2$. The last exercise shows what happens if this moment is finite only for $c = 1$.
+# The paper calls its hypotheses A1 to A3. The next cell quotes them together with Algorithm 1, the theorems, Lemma 3 and the two equations. We set the signal strength $\lVert M\Sigma^{1/2}\rVert$ to 0.05, so that the moment in A3 is finite not only for $c = 1$ but also for $c = 2$. The last exercise shows what happens if this moment is finite for $c = 1$ but not for $c = 2$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -76,9 +74,8 @@ statements.quoted("B", STATEMENTS, *premises, *parts)
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. Ours are Gaussian, and we scale them so that A1 to A3 hold: $\|\Sigma\| = 1$,
-# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. The problem is small, because the oracle gradient, defined below, needs
-# many batches per iteration. **These settings are ours**, because our copy of the paper lacks its settings.
+# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. We give these matrices Gaussian entries, and we scale $\Sigma$ and $M$ so that A1 to A3 hold: $\|\Sigma\| = 1$,
+# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. We keep the problem small, because the oracle gradient, which we define below, needs many batches per iteration. Our copy of the paper lacks the paper's settings, so **these settings are ours**.
 
 # %%
 small = regression.random_regression(0, small_d, small_k, signal, noise, floor)
@@ -87,9 +84,8 @@ print(*str(small.premises()).split("; "), sep="\n")
 # %% [markdown]
 # ## The bias, measured directly
 #
-# [Notebook 20](20_preconditioned_regression.ipynb) gives the gradients of $\hat L$. As the number of samples grows, they tend to
-# $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The bias is
-# $\mathbb E\nabla\hat L - \nabla L$. We estimate its length at a point near a minimum, from 20,000 batches of $n$ samples.
+# [Notebook 20](20_preconditioned_regression.ipynb) gives the gradients of $\hat L$. As the number of samples $n$ grows, these gradients tend to
+# $\nabla_A L = (A\Sigma B^\top - M)\Sigma B\Sigma$ and $\nabla_B L = \Sigma(A\Sigma B^\top - M)^\top A\Sigma$. The *bias* of the gradient is the difference $\mathbb E\nabla\hat L - \nabla L$. We estimate the norm of the bias at a point near a minimum, from 20,000 batches of $n$ samples each.
 
 # %%
 def limit(A, B, S, M):
@@ -109,7 +105,7 @@ for n in (16, 64, 256):
 # %% [markdown]
 # ## Descent, written out
 #
-# Write $G = A^\top A - B^\top\Sigma B$, and let $g = (g_A; g_B)$ be the *oracle gradient*, which is the mean of the gradients of many fresh batches of $n$ samples. We use the true covariance in place of its estimate. A step of Algorithm 1 is then
+# Let $G = A^\top A - B^\top\Sigma B$, and let $g = (g_A; g_B)$ be the *oracle gradient*, which is the mean of the gradients of $\hat L$ on many fresh batches of $n$ samples. On this page we use the true covariance instead of its estimate. A step of Algorithm 1 is then
 #
 # $$A \leftarrow A - \eta\,\big(g_A + \tfrac12 A\Sigma G\Sigma\big), \qquad
 # B \leftarrow B - \eta\,\Sigma^{-1}\big(g_B - \tfrac12 \Sigma B\Sigma G\Sigma\big) .$$
@@ -125,10 +121,7 @@ def step(Z, g, S, eta, k=small_k):
 # %% [markdown]
 # ## The one-point bounds
 #
-# We test Eqs. 3 and 4 at the worst perturbation that a search finds. Our copy of the paper lacks the constants $\alpha$ and $\beta$ of these bounds,
-# so we derive our own in `lib.regression.manifold`, and the second smoothness constant in `papers.b.landscape`. We derive them in two norms. The norm "left" is our reading of the
-# paper's norm. The norm "left_right" has $\Sigma$ on the right as well. In this second norm both bounds hold with equality, so our
-# constants cannot be improved there.
+# Eqs. 3 and 4 bound the gradient of $L + R$ at a point near the minima, in terms of the distance from the nearest minimum. A search looks for the perturbation of a minimum that is worst for each bound, and we test the bounds there. Our copy of the paper lacks the constants $\alpha$ and $\beta$ of these bounds, so we derive constants of our own in two norms. The norm "left" is our reading of the paper's norm, and the norm "left_right" has $\Sigma$ on the right as well. In this second norm there are points at which the bounds hold with equality, so our constants for this norm cannot be improved. (The derivations are in `lib.regression.manifold`, except that of the smoothness constant in the second norm, which is in `papers.b.landscape`.)
 
 # %% tags=["nbval-check-output"]
 tiny = regression.random_regression(0, 3, 5, signal, noise, floor)
@@ -138,8 +131,7 @@ bounds
 # %% [markdown]
 # ## The scaling law
 #
-# The descent starts at a point that is displaced from a minimum along the slowest mode, so we see the slowest rate. The step size is
-# $\eta = 1/\lambda_{max}$. The start is the same for every $n$.
+# We start gradient descent at a point that is displaced from a minimum along the slowest mode, so that we see the slowest rate of convergence. The starting point is the same for every $n$, and the step size is $\eta = 1/\lambda_{max}$.
 
 # %% tags=["nbval-check-output"]
 floors = scaling.scaling(small, sizes, oracle_steps, draws, range(seeds))
@@ -150,7 +142,7 @@ law = claims.Table([*scaling.theorem_2(floors), *powers])
 law
 
 # %% [markdown]
-# We also check the code of this page: with the limit of the gradient, its steps give the library's curve for $n = \infty$.
+# We also check the code of this page: if we use the limit of the gradient for $n \to \infty$, the steps of this page reproduce the library's curve for $n = \infty$.
 
 # %%
 rates, modes = regression.modes(small, "left")
@@ -163,11 +155,11 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# We expect the excess loss to fall to a floor, and the floor to be lower with more samples. The first figure below shows both effects, and the second figure shows their cause.
+# We expect the excess loss to fall to a floor, and we expect this floor to be lower if there are more samples. The first figure below shows both effects, and the second figure shows their cause.
 #
-# * *First figure, left.* Each curve falls at the rate of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the initial excess loss,
-#   so the curve rises to the floor.
-# * *First figure, right.* The floor falls nearly like $n^{-2}$. This is faster than $n^{-1}$, the rate that we read in Theorem 2.
+# * *First figure, left.* Each curve falls at the same rate as the curve of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the initial excess loss,
+#   so the curve rises to the floor instead.
+# * *First figure, right.* The floor falls nearly like $n^{-2}$. This is faster than $n^{-1}$, the rate that Theorem 2 gives in our reading.
 # * *Second figure.* The distance of the spectral start from the minima falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
@@ -190,18 +182,17 @@ figure_start
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more
-# samples do. The bias of the gradient falls like $1/n$. The floor is quadratic in the bias, so it falls like $1/n^2$. Our copy of the paper does not show which exponent Theorem 2 promises; we read it as $1/n$.
+# **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more samples do. The bias of the gradient falls like $1/n$, and the height of the floor is quadratic in the bias, so the floor falls like $1/n^2$. The power of $n$ in Theorem 2 is missing from our copy of the paper, and we read it as $1/n$.
 #
 # ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
 #
-# *Our largest run (desk scale): the excess loss falls to a floor, and the floor falls with the number of samples. The run on this page is smaller.*
+# *This picture comes from our largest run (desk scale); the run on this page is smaller. The excess loss falls to a floor, and the floor is lower if there are more samples.*
 #
 # ## Change this
 #
-# Predict first, then run.
+# For each exercise, make a prediction before you run the cell.
 #
-# 1. Take four times as many samples. *Hint:* the bias is one quarter as large, and the floor is quadratic in the bias. *Predict:* is the floor one sixteenth as high? What does the fitted exponent in the figure say?
+# 1. Use four times as many samples, 400 instead of 100. *Hint:* the bias is then one quarter as large, and the floor is quadratic in the bias. *Predict:* is the floor one sixteenth as high as before? And what factor do you expect from the fitted exponent in the figure?
 
 # %%
 fewer, more = scaling.scaling(small, [100, 400], oracle_steps, draws, [0]).floor[:, 0]
@@ -211,13 +202,11 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes, to within a few per cent. For these $n$ the term of the next order in the bias is small.
+# Yes, to within a few per cent. For these $n$ the next term in the expansion of the bias in powers of $1/n$ is small.
 #
 # </details>
 #
-# 2. Make the signal four times as large. *Hint:* the moment in A3 is then still finite for $c = 1$, but no longer for $c = 2$. If we expand the bias in
-#    powers of $1/n$, each coefficient is a mean of exponentials of the query, and the second of these means is then infinite. *Predict:* is the bias still inversely proportional
-#    to $n$?
+# 2. Make the signal four times as large. *Hint:* with this larger signal, the moment in A3 is still finite for $c = 1$, but no longer for $c = 2$. If we expand the bias in powers of $1/n$, each coefficient is a mean of exponentials of the query. At this signal the second of these means is infinite. *Predict:* is the bias still inversely proportional to $n$?
 
 # %%
 for strength in (signal, 4 * signal):
@@ -228,7 +217,7 @@ for strength in (signal, 4 * signal):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. If it were, the product of bias and $n$ would be constant. At the larger signal this product still grows with $n$, so the bias falls more slowly than $1/n$ for all these $n$.
+# No. If it were, $n$ times the bias would not depend on $n$. At the larger signal this product grows with $n$, so over this range of $n$ the bias falls more slowly than $1/n$.
 #
 # </details>
 

@@ -17,12 +17,11 @@
 # *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* After this page you can write Adam and Muon, and say what they lack here.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
-# arXiv 2603.01514). This page goes **beyond its Figure 2**: the comparison is ours, not the paper's.
+# arXiv 2603.01514). This page goes **beyond the paper's Figure 2**: the comparison is ours, not the paper's.
 #
-# Algorithm 1 of the paper preconditions with the covariance of the data and needs a regulariser
-# ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares Algorithm 1 only with SGD at the same step size.
+# Algorithm 1 of the paper preconditions the gradient with the covariance of the data and needs a regulariser ([notebook 20](20_preconditioned_regression.ipynb)). The paper compares Algorithm 1 only with SGD at the same step size.
 #
-# **Question.** How good are optimisers that know nothing about the data, if each rule has its own best step size?
+# **Question.** Suppose that an optimiser knows nothing about the data, but uses its own best step size. How close to the optimum does it get, and how fast?
 #
 # ## The statement
 #
@@ -34,11 +33,11 @@
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $\Sigma$, $M$ | covariance of the inputs, the linear map | $d \times d$, $k \times d$ |
 # | $\hat\Sigma$ | covariance of the $n$ samples | $d \times d$ |
-# | $g$ | gradient with respect to one of the two matrices on a minibatch, without $R$ | same as the matrix |
-# | $L^*$ | smallest loss, $k\sigma^2/2$ | |
+# | $g$ | gradient of the minibatch loss with respect to one of the two matrices, without $R$ | same as the matrix |
+# | $L^*$ | smallest possible value of $L$, $k\sigma^2/2$ | |
 # | $Y_1$, $Y_2$ | coordinates $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$ | $k \times d$, $d \times d$ |
 #
-# We check the assumptions A1 to A3 for seed 0. The paper makes no statement about the other optimisers.
+# The paper's assumptions, called A1 to A3, are quoted in the next cell, and we check them for seed 0. The paper makes no statement about optimisers other than Algorithm 1 and SGD.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -77,9 +76,8 @@ statements.quoted("B", STATEMENTS, *premises, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## Data
 #
-# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. Ours are Gaussian, and we scale them so that A1 to A3 hold: $\|\Sigma\| = 1$,
-# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. Our copy of the paper lacks sizes and scales, so
-# **these settings are ours**. The starting matrices have Gaussian entries.
+# As in Appendix A of the paper, we build $\Sigma$ and $M$ from two random matrices. We give these matrices Gaussian entries, and we scale $\Sigma$ and $M$ so that A1 to A3 hold: $\|\Sigma\| = 1$,
+# $\lambda_{min}(\Sigma) \ge$ `floor`, and $\|M\Sigma^{1/2}\|$ = `signal`. Our copy of the paper lacks the sizes of the problem and the scales, so **these settings are ours**. The starting matrices also have Gaussian entries.
 
 # %%
 def build(floor, of_seeds=range(seeds)):
@@ -94,19 +92,17 @@ print("seed 0:", *str(data.problems[0].premises()).split("; "), sep="\n  ")
 # %% [markdown]
 # ## The rules, written out
 #
-# | rule | direction for one matrix with gradient $g$ |
+# | rule | direction for one matrix with gradient $g$; a step subtracts this direction times the step size |
 # |---|---|
 # | SGD | $g$ |
 # | Adam | $\hat m/(\sqrt{\hat v} + 10^{-8})$ entry by entry; $\hat m$, $\hat v$ are bias-corrected running means of $g$ and $g^2$ |
-# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$, where $USV^\top$ is the singular value decomposition of the running mean of $g$, moved further towards $g$ (Nesterov) |
-# | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$, $G_2$ are sums of $gg^\top$, $g^\top g$ |
-# | SOAP | Adam in the eigenvectors of running means of $gg^\top$, $g^\top g$ |
-# | Algorithm 1 | gradient of $L + R$; for $B$ multiplied by $\hat\Sigma^{-1}$ on the left |
-# | two-sided (ours) | as Algorithm 1, and for both matrices multiplied by $\hat\Sigma^{-1}$ on the right |
+# | Muon | $\sqrt{\max(1, \text{rows}/\text{columns})}\; UV^\top$, where $USV^\top$ is the singular value decomposition of the running mean of $g$ after it is moved further towards $g$ (Nesterov) |
+# | Shampoo | $G_1^{-1/4}\, g\, G_2^{-1/4}$; $G_1$ and $G_2$ are the sums over all steps of $gg^\top$ and $g^\top g$ |
+# | SOAP | Adam in the basis of the eigenvectors of running means of $gg^\top$ and $g^\top g$ |
+# | Algorithm 1 | gradient of $L + R$; for $B$ it is multiplied by $\hat\Sigma^{-1}$ on the left |
+# | two-sided (ours) | as Algorithm 1, and for both matrices the gradient is also multiplied by $\hat\Sigma^{-1}$ on the right |
 #
-# Muon finds $UV^\top$ without a decomposition. It takes five steps of a polynomial iteration that pushes all singular values towards one.
-# The library takes these steps in sixteen-bit arithmetic, and so does this page. The roots of Shampoo and the eigenvectors of SOAP are recomputed every ten steps.
-# The step size that we chose for Shampoo is 1, the largest that we tried.
+# Muon approximates $UV^\top$ without computing a singular value decomposition. Instead it takes five steps of a polynomial iteration that pushes all singular values towards one. The library takes these steps in sixteen-bit arithmetic, and so does this page. The inverse roots in Shampoo and the eigenvectors in SOAP are recomputed only every ten steps. The step size that we chose for Shampoo is 1, the largest that we tried, so a still larger step size might be better.
 
 # %%
 def adam(g, state, t):
@@ -130,7 +126,7 @@ def muon(g, state, t):
 
 
 # %% [markdown]
-# The library computes the gradients on a minibatch, as in [notebook 20](20_preconditioned_regression.ipynb).
+# The library computes the gradients on a minibatch, by the formulas of [notebook 20](20_preconditioned_regression.ipynb).
 
 # %%
 gradient = regression.empirical_gradients
@@ -146,7 +142,7 @@ def library(rule):
 
 
 # %% [markdown]
-# Ten steps on 300 samples with this page's code give the same matrices as the library.
+# We check that ten steps on 300 samples give the same matrices with this page's code as with the library.
 
 # %%
 for name, rule in (("Adam", adam), ("Muon", muon)):
@@ -161,13 +157,11 @@ for name, rule in (("Adam", adam), ("Muon", muon)):
     print(f"{name}: page and library alike")
 
 # %% [markdown]
-# Why might a preconditioner that multiplies the gradient from both sides be better than one that multiplies it from one side? We add a statement of our own. *Hypotheses:* $\Sigma$ is positive definite (A1). The steps follow the gradient of $L + R$, multiplied by $\Sigma^{-1}$ on the
-# right for both matrices, and also on the left for $B$. *Conclusion:* in the coordinates $Y_1$, $Y_2$ these steps are gradient
-# descent on
+# Why might a preconditioner that multiplies the gradient from both sides be better than one that multiplies it from one side? The following statement, which is our own, gives a reason. *Hypotheses:* $\Sigma$ is positive definite (A1). The steps follow the gradient of $L + R$. For both matrices this gradient is multiplied by $\Sigma^{-1}$ on the right, and for $B$ it is also multiplied by $\Sigma^{-1}$ on the left. *Conclusion:* in the coordinates $Y_1$, $Y_2$ these steps are gradient descent on
 #
 # $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 .$$
 #
-# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We check this on the population loss. Let
+# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We check this statement on the population loss. Let
 # $E = Y_1Y_2^\top - M\Sigma^{1/2}$ and $D = Y_1^\top Y_1 - Y_2^\top Y_2$. The gradients of the function above are then
 # $EY_2 + \frac12Y_1D$ and $E^\top Y_1 - \frac12Y_2D$.
 
@@ -188,7 +182,7 @@ print("two-sided steps are gradient descent on the factorisation")
 # ## Training
 #
 # All rules start from the same random matrices and see the same minibatches, which we draw without replacement from the `n` samples.
-# We choose each step size from a grid, on three other seeds (100 to 102). Among the step sizes with which the runs end within 10 % of $L^*$ on all three seeds, we take the one that comes within 10 % in the fewest iterations. If there is no such step size, we take the one with the smallest final excess loss. We did not tune the step size of the two-sided rule; it is that of notebook 20.
+# We choose the step size of each rule from a grid, using three other seeds (100 to 102). First we keep the step sizes with which the loss ends within 10 % of $L^*$ on all three seeds. From these we take the step size with which the loss comes within 10 % of $L^*$ in the fewest iterations. If there is no such step size, we take the one with the smallest final excess loss. We did not tune the step size of the two-sided rule, but use that of notebook 20.
 
 # %%
 if tuning_seeds:
@@ -219,10 +213,9 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# How to read the next figure: each mark shows one seed, and its horizontal position is the iteration at which the run with this seed comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median iteration, and how far above the optimum the rule ends. The number at the arrow beyond the end of the runs says how many seeds do not come within 10 %.
+# In the next figure, each mark shows the run with one seed. The horizontal position of the mark is the iteration at which the loss of this run comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median of these iterations, and by how much the final loss of the rule exceeds the optimum. The number at the arrow beyond the end of the runs says for how many seeds the loss never comes within 10 % of $L^*$.
 #
-# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. They still come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds), but they end at a higher loss than Algorithm 1 and the two-sided rule. SGD comes
-# within 10 % late, and only on some seeds. Shampoo does not come within 10 % at all.
+# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. Nevertheless, they come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). At the end, however, their loss is higher than that of Algorithm 1 and of the two-sided rule. SGD comes within 10 % of $L^*$ late, and only for some seeds. Shampoo never comes within 10 % of $L^*$.
 
 # %%
 about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"
@@ -232,20 +225,17 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Even with its own best step size, SGD ends at a higher loss than Algorithm 1. Adam, Muon and SOAP come within 10 % of $L^*$ earlier than Algorithm 1 but end at a higher loss. The reason is that the length of their steps hardly depends on the length
-# of the gradient. Our two-sided rule comes within 10 % early and ends at about the same loss as Algorithm 1, but it must know the
-# covariance of the data.
+# **Answer.** Even with its own best step size, SGD ends at a higher loss than Algorithm 1. Adam, Muon and SOAP come within 10 % of $L^*$ earlier than Algorithm 1, but they end at a higher loss than Algorithm 1. The reason is that the length of the steps of these three rules hardly depends on the norm of the gradient. Our two-sided rule comes within 10 % of $L^*$ early and ends at about the same loss as Algorithm 1, but it must know the covariance of the data.
 #
 # ![Excess loss over iterations for seven rules, and when each comes within a tenth](../figures/desk/precond_optimizers.png)
 #
-# *Our largest run (desk scale): each rule with its best step, and our two-sided rule without tuning. The run on this page is smaller.*
+# *This picture comes from our largest run (desk scale); the run on this page is smaller. Each rule uses its best step size, except our two-sided rule, whose step size is not tuned.*
 #
 # ## Change this
 #
-# Predict first, then run.
+# For each exercise, make a prediction before you run the cell.
 #
-# 1. Train Adam with one third of its step size, and with three times its step size. *Prediction:* Adam's steps do not shrink with the gradient,
-#    so the loss at which Adam levels off rises with the step size. *Predict:* does Adam also take longer to come within 10 % with the smaller step?
+# 1. Train Adam with one third of its best step size, and with three times its best step size. *Hint:* Adam's steps do not become shorter as the gradient shrinks, so the larger the step size, the higher the loss at which Adam should level off. *Predict:* does Adam also take longer to come within 10 % of $L^*$ with the smaller step size?
 
 # %%
 several = {f"step {share * best_steps['Adam']:.3g}": share for share in (1 / 3, 1, 3)}
@@ -257,12 +247,11 @@ for name, values in tried.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes. With one third of the step size, at least one seed never comes within 10 % (inf), and the runs are too short to show the floor. With three times the step size, Adam comes within 10 % early and ends at a higher loss, as predicted.
+# Yes. With one third of the step size, the loss never comes within 10 % of $L^*$ for at least one seed (the output is "inf"). These runs are too short to show at which loss Adam levels off. With three times the step size, Adam comes within 10 % of $L^*$ early and ends at a higher loss, as the hint says.
 #
 # </details>
 #
-# 2. Make $\Sigma$ ill conditioned, with eigenvalues down to 0.03. *Prediction:* in the coordinates $Y_1$, $Y_2$ the covariance
-#    disappears, so the two-sided rule should not slow down. *Predict:* which rules do slow down?
+# 2. Make $\Sigma$ ill conditioned, with eigenvalues down to 0.03. *Hint:* in the coordinates $Y_1$, $Y_2$ the covariance disappears from the steps of the two-sided rule, so this rule should not slow down. *Predict:* which rules do slow down?
 
 # %%
 ill = build(0.03)
@@ -275,7 +264,7 @@ for name, values in train(few, ill, ill.random).items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Of these three rules, only Algorithm 1 slows down.
+# Of the three rules that the cell trains, only Algorithm 1 slows down.
 #
 # </details>
 

@@ -19,13 +19,11 @@
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
 #
-# **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on well-conditioned data, on which the
-# preconditioner gains nothing that we can measure. What is the preconditioner for? And which of the paper's statements can we check with numbers?
+# **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on data with a well-conditioned covariance, on which the preconditioner gains nothing that we can measure. What is the preconditioner for? And which of the paper's statements can we check numerically?
 #
 # ## The statement
 #
-# The layer has a value matrix $A$ and a key-query matrix $B$. Its population loss (the limit of infinitely many samples) is $L$, and its regulariser is $R$.
-# Theorem 1, quoted below, defines both.
+# The layer has a value matrix $A$ and a key-query matrix $B$. We write $L$ for its population loss (the limit of infinitely many samples) and $R$ for the regulariser. Theorem 1, which we quote below, defines $L$ and $R$.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -33,7 +31,7 @@
 # | $A$, $B$ | value matrix, key-query matrix | $k \times d$, $d \times d$ |
 # | $P$ | preconditioner: $\mathrm{diag}(I, \hat\Sigma^{-1})$ in Algorithm 1 | acts on the gradient of $(A; B)$ |
 #
-# The hypotheses are called A1 to A3. The claims about these hypotheses are among the first in the table of statements below.
+# The paper calls its hypotheses A1 to A3. The claims about these hypotheses are among the first in the table of statements below.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -69,7 +67,7 @@ statements.quoted("B", STATEMENTS, "Theorem 1", "Algorithm 1")
 # %% [markdown]
 # ## The rule, written out
 #
-# The rule is gradient descent on $L + R$, except that $P$ multiplies the gradient of $B$ by $\Sigma^{-1}$. With $E = A\Sigma B^\top - M$ and
+# The update rule is gradient descent on $L + R$, except that the preconditioner $P$ multiplies the gradient with respect to $B$ by $\Sigma^{-1}$. With $E = A\Sigma B^\top - M$ and
 # $G = A^\top A - B^\top\Sigma B$, the gradients are
 #
 # $$\nabla_A = E\Sigma B\Sigma + \tfrac12 A\Sigma G\Sigma, \qquad
@@ -89,8 +87,7 @@ balance = regression.regulariser_gradients(mild.Sigma, A, B)
 np.testing.assert_allclose(gradient(mild, A, B)[1], loss[1] + balance[1], rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
-# How many iterations does the rule need? The minima differ by a rotation $R$. Let $\lambda$ denote the decay rates of the descent, linearised at the minimum with $R=I$, near which the spectral start lies. At other minima the decay rates are different, except those of the two-sided rule. If the step is
-# $1/\lambda_{max}$, the error along the slowest mode shrinks by a factor of $1 - \lambda_{min}/\lambda_{max}$ per iteration. We test this prediction: we start just off the minimum, and count the iterations until the error is one hundredth of its initial value.
+# How many iterations does this rule need? There is a whole set of minima, which differ from one another by a rotation (also called $R$). We linearise the descent at the minimum with $R=I$, because the spectral start lies near this minimum, and we write $\lambda$ for the decay rates of the linearised descent. At other minima the decay rates are different, except those of the two-sided rule, which also multiplies the gradients by $\Sigma^{-1}$ from the right. If the step size is $1/\lambda_{max}$, the error along the slowest mode shrinks by a factor of $1 - \lambda_{min}/\lambda_{max}$ per iteration. To test this prediction, we start close to the minimum and count the iterations until the error is one hundredth of its initial value.
 
 # %%
 def count(problem, name, step=1.0, limit=20_000):
@@ -116,7 +113,7 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # ## Ill-conditioned covariances
 #
-# Now $\Sigma$ has eigenvalues from 1 down to 1/condition, while the signal $M\Sigma^{1/2}$ stays the same. From here on we no longer count iterations. Instead we compute from the decay rates how many iterations it takes to reduce the error by a factor of $10^6$.
+# Now we increase the condition number: $\Sigma$ has eigenvalues from 1 down to 1/condition, while the signal $M\Sigma^{1/2}$ stays the same. From here on we no longer count iterations. Instead we compute from the decay rates how many iterations it takes to reduce the error by a factor of $10^6$.
 
 # %%
 iterations = experiments.condition_numbers(conditions, range(seeds))
@@ -140,30 +137,25 @@ about_ill = f"Near the minima, steps of $1/\\lambda_{{\\max}}$, by the rates; ou
 plots.caption(figure_ill, about_ill)
 
 # %% [markdown]
-# In this figure the number at the end of each line is the slope of the line, that is, the exponent of the condition number. Without a preconditioner the number of iterations grows fastest. With the
-# paper's preconditioner it grows like the condition number itself. With a preconditioner on both sides it does not grow.
+# In this figure, each line shows the number of iterations as a function of the condition number. The number at the end of a line is its slope, that is, the exponent with which the number of iterations grows. Without a preconditioner the number of iterations grows fastest. With the paper's preconditioner it grows like the condition number itself, and with a preconditioner on both sides it does not grow.
 #
 # ## Every statement
 #
-# The table lists every statement of the paper with our claims about it. A *claim* pairs a measured number with the bound that it must meet. There are three kinds of claims:
+# The next table lists every statement of the paper together with our claims about this statement. A *claim* pairs a measured number with the bound that it must meet. There are three kinds of claims:
 #
 # * A *statement* is the paper's own sentence, with the paper's constants.
 # * A *form* is the paper's sentence with a constant of ours, or with our reading of a formula that is missing from our copy of the paper.
 # * A *finding* is our own result.
 #
-# To see whether a claim could fail, `make falsify` repeats its measurement on [altered copies](words.md) of the problem. The column *detects* gives the smallest change that makes the claim fail.
+# Could a claim fail at all? To find out, the command `make falsify` repeats the measurement on [altered copies](words.md) of the problem, in each of which one thing is changed. The column *detects* gives the smallest change that makes the claim fail.
 #
-# Lemmas 9 to 23 are about the softmax weights $s_i$ of a query's keys. These weights define the mean $c = \sum s_i x_i$ of the keys and their covariance
-# $C = \sum s_i x_i (x_i - c)^\top$, which is part of the gradient of $B$. By Monte Carlo we measure with which power of $n$ the moments and errors in these lemmas fall, and with which power of $n$ the bias of the gradients falls. Each fit includes a correction of relative order $1/n$, which we subtract. For the
-# bias at signal 0.2 this correction is infinite, and the claim fails.
+# Lemmas 9 to 23 are about the softmax weights $s_i$ that a query gives to its keys. These weights define the weighted mean $c = \sum s_i x_i$ of the keys and the weighted covariance $C = \sum s_i x_i (x_i - c)^\top$ of the keys, which is part of the gradient with respect to $B$. By Monte Carlo simulation we measure with which power of $n$ the moments and errors in these lemmas fall, and with which power of $n$ the bias of the gradients falls. Each fit includes a correction of relative order $1/n$, which we subtract. For the bias of the gradient at signal 0.2, however, this correction is infinite, and the claim fails.
 #
-# For Theorem 2 we run Algorithm 1 as written, with the sample covariance, the spectral start, and steps that use the oracle gradient (the mean over many fresh batches). We take 200 data sets of
-# each size, and measure the 90 % quantile of their excess losses. The measured exponent lies well below the
-# bound $-1$, so this claim would not detect a small error in the theorem. The claims about the floor and the rate are stricter tests.
+# For Theorem 2 we run Algorithm 1 as it is written in the paper: with the sample covariance, the spectral start, and steps that use the oracle gradient (the mean of the gradients on many fresh batches). We draw 200 data sets for each number of samples $n$, and measure the 90 % quantile of the excess losses. The exponent with which this quantile falls with $n$ lies well below the bound $-1$, so the claim would not detect a small error in the theorem. The claims about the floor of the excess loss and about the rate at which it falls are stricter tests.
 #
-# We read the remark after Theorem 2 as a remark about the regularised loss $L + R$.
+# We take the remark after Theorem 2 to be about the regularised loss $L + R$.
 #
-# The summary below the table counts claims and distinct measurements. If several claims give the same number, or follow by algebra from the same formula of ours, we count them as one measurement.
+# The summary below the table gives the number of claims and the number of distinct measurements. If several claims give the same number, or follow by algebra from the same formula of ours, we count them as one measurement.
 
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]
@@ -180,23 +172,21 @@ figure = plots.caption(ledger.draw(table, STATEMENTS, PLAIN), about)
 figure
 
 # %% [markdown]
-# In this figure, orange squares mark statements with a failing claim, and empty squares mark statements that we do not check.
+# In this figure, each square stands for one statement of the paper. Orange squares mark statements with a failing claim, and empty squares mark statements that we do not check.
 #
 # ## What we saw
 #
-# **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient of $B$, $\Sigma$ appears on both sides of $E^\top A$; in the gradient of $A$ it appears only on the right of $E$. The preconditioner of Algorithm 1 cancels
-# the left $\Sigma$. With this preconditioner the number of iterations grows like the condition number, and without it the number grows faster. With our own variant, a preconditioner on both sides, the number does not grow.
+# **Answer.** The preconditioner is for data with an ill-conditioned covariance. In the gradient with respect to $B$, $\Sigma$ appears on both sides of $E^\top A$, whereas in the gradient with respect to $A$ it appears only on the right of $E$. The preconditioner of Algorithm 1 cancels the $\Sigma$ on the left. With this preconditioner the number of iterations grows like the condition number, whereas without a preconditioner it grows faster. With our own variant, which has a preconditioner on both sides, the number of iterations does not grow.
 #
-# How much the preconditioner gains depends on the data set. Our claim requires a tenfold gain on each of four data sets. On one of them, descent without the preconditioner is less slow than on the other three. There
-# the gain is smaller than tenfold, so the claim fails.
+# How many iterations the preconditioner saves depends on the data set. Our claim requires that, at the largest condition number, Algorithm 1 needs at most one tenth of the iterations that descent without the preconditioner needs, on each of four data sets. On one of these data sets, descent without the preconditioner is less slow than on the other three. On this data set Algorithm 1 needs more than one tenth of the iterations, so the claim fails.
 #
-# Of the 38 statements, 31 have claims. For each of the others, the table says why it has none. The displayed formulas are blank in our copy of the paper, so most claims test a formula that we restored.
+# Of the paper's 38 statements, 31 have claims. For each of the remaining statements, the table says why there is no claim. The displayed formulas are blank in our copy of the paper, so most claims test a formula that we reconstructed.
 #
 # ## Change this
 #
-# Predict first, then run. The cells count iterations as above.
+# For each exercise, make a prediction before you run the cell. The cells count iterations as above.
 #
-# 1. Take ten times the condition number. *Hint:* under Algorithm 1 the number of iterations grows like the condition number. *Predict:* by what factor does this number grow, and by what factor does it grow without the preconditioner?
+# 1. Multiply the condition number by ten. *Hint:* under Algorithm 1 the number of iterations grows like the condition number. *Predict:* by what factor does the number of iterations grow under Algorithm 1, and by what factor does it grow without the preconditioner?
 
 # %%
 worse = experiments.ill_conditioned(10 * conditions[0], 0)
@@ -206,12 +196,11 @@ for name in ("none", "left", "left_right"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Algorithm 1 takes about ten times as many iterations. Without the preconditioner the factor is several times larger, because the number of iterations then grows like a power of the condition number with an exponent above one. With a preconditioner on both sides nothing changes.
+# Algorithm 1 takes about ten times as many iterations as before. Without the preconditioner the factor is several times larger, because the number of iterations then grows like a power of the condition number with an exponent above one. With a preconditioner on both sides, the number of iterations does not change.
 #
 # </details>
 #
-# 2. Make the step two and a half times as long. *Hint:* with a step longer than $2/\lambda_{max}$ the fastest mode grows. *Predict:* does this matter if we start
-#    along the slowest mode? (The output "inf" means that the run diverges.)
+# 2. Multiply the step size by two and a half. *Hint:* with a step size above $2/\lambda_{max}$, the error along the fastest mode grows. *Predict:* does this matter if the initial error lies along the slowest mode? (The output "inf" means that the run diverges.)
 
 # %%
 print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
@@ -219,17 +208,15 @@ print("iterations", {step: count(mild, "left", step) for step in (1.0, 2.5)})
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does matter. The start lies along the slowest mode only to first order, and a small part of it lies along the fastest mode. This part grows by
-# half in each iteration, so the run diverges.
+# Yes. The initial error lies along the slowest mode only to first order, and a small part of it lies along the fastest mode. This part grows by half in each iteration, so the run diverges.
 #
 # </details>
 #
-# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step $1/\lambda_{max}$ shrinks the slowest mode by a factor of $1-\lambda_{min}/\lambda_{max}$ per step.
+# **To prove.** Show that gradient descent on $\frac12z^\top Hz$ with the step size $1/\lambda_{max}$ shrinks the component along the slowest mode by a factor of $1-\lambda_{min}/\lambda_{max}$ per step.
 #
 # <details><summary>Solution</summary>
 #
-# Each step is $z\leftarrow(I-H/\lambda_{max})z$. It multiplies an eigenvector with the eigenvalue $\lambda$ by $1-\lambda/\lambda_{max}$. This factor is largest for
-# $\lambda_{min}$.
+# Each step is $z\leftarrow(I-H/\lambda_{max})z$. It multiplies an eigenvector of $H$ with the eigenvalue $\lambda$ by $1-\lambda/\lambda_{max}$. This factor is largest for $\lambda=\lambda_{min}$, which belongs to the slowest mode.
 #
 # </details>
 
