@@ -271,7 +271,7 @@ true_length
 #
 # <details><summary>Why is the product of error and norm 0.966 and not 0.46?</summary>
 #
-# The direction error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The lengths of the columns contribute to this distance, too: compared with the nearest point of the ray, column 1 is 0.49 too short and column 2 is 0.69 too long. Indeed, $0.462^2+0.490^2+0.693^2\approx0.966^2$.
+# The direction error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The lengths of the columns contribute to this distance, too: compared with the nearest matrix on this ray, column 1 is 0.49 too short and column 2 is 0.69 too long. Indeed, $0.462^2+0.490^2+0.693^2\approx0.966^2$.
 #
 # [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together these two numbers contribute $\sqrt{0.490^2+0.693^2}\approx0.849$. The distance 0.46 is left over from the start and from the pair with room to spare, because the other pairs never move column 1 along $(1,1)$, the direction orthogonal to its ray.
 #
