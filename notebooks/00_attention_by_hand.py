@@ -119,7 +119,7 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # %% [markdown]
 # ## One step, and ten thousand
 #
-# Every step of normalised gradient descent (NGD) goes downhill and has the same length $\eta$:
+# Every step of normalised gradient descent (NGD) goes along the negative gradient and has the same length $\eta$:
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 
@@ -320,7 +320,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # </details>
 #
-# If a pair's margin grows ahead of the others, its factor $e^{-g}$ becomes relatively small. A pair whose margin lags behind then gets nearly all of the push and catches up. So all pairs that are still pushed late in training have nearly the smallest margin.
+# If a pair's margin gets ahead of the other margins, its factor $e^{-g}$ becomes relatively small. A pair whose margin lags behind then gets nearly all of the push and catches up. So all pairs that are still pushed late in training have nearly the smallest margin.
 #
 # Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then the start and the early steps become negligible, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. If a pair's margin is not the smallest at the limit, this margin gets ahead without bound, so the pair's weight is zero. If we scale the limit so that its smallest margin is 1, it satisfies conditions 1 to 3, so it is $W_{mm}$.
 #

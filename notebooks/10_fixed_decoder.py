@@ -24,7 +24,7 @@
 #
 # ![Three tokens, their logits, softmax weights and weighted mean](drawings/layer.svg)
 #
-# The layer answers $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. Its loss is $L(W) = \frac1n\sum_i e^{-f_i}$. We train only $W$; the head $u$ stays fixed.
+# The layer's answer is $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. Its loss is $L(W) = \frac1n\sum_i e^{-f_i}$. We train only $W$; the head $u$ stays fixed.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -131,7 +131,7 @@ beyond = paper_figures.figure2_beyond(free, about_beyond)
 beyond
 
 # %% [markdown]
-# Every rule turns towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, while the curve of GD flattens.
+# Every rule turns $W_t$ towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, while the curve of GD flattens.
 #
 # ## Why should training find this matrix?
 #
@@ -141,7 +141,7 @@ beyond
 # 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair matters only if the pair is *tight*: its margin must be close to the smallest one.
 # 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes matter less and less, so $W_t$ approaches a sum of the $A_m$ of the tightest pairs, with nonnegative weights. Then $W_t$, divided by its smallest margin, nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have nonzero weight. So this matrix is nearly $W_{mm}$.
 #
-# This is not a proof: it takes for granted that $W_t$ grows and that its direction converges.
+# This is not a proof: it assumes that $W_t$ grows and that its direction converges.
 #
 # ## The target in three lines of code
 #
@@ -149,7 +149,7 @@ beyond
 #
 # Up to a common factor, the same weights solve a problem of non-negative least squares, for which scipy has a solver: minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ over $b\ge0$.
 #
-# <details><summary>Why do these weights solve it?</summary>
+# <details><summary>Why do these weights solve the least-squares problem?</summary>
 #
 # The derivatives show that at the minimum
 #
@@ -197,7 +197,7 @@ for k in (0, early, len(recorded) - 1):
 #
 # The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Every step adds to this part, but later steps add less and less, because they turn towards $W_{mm}$. If the angle between the steps and $W_{mm}$ falls fast enough, their orthogonal parts have a finite sum. We measure this here; [page 40](40_law_of_margins.ipynb) derives it.
 #
-# So we compare the rules at equal $\lVert W_t\rVert$. The last column shows the length of the orthogonal part under Polyak's rule: it grows until $W_t$ has length 100, and then nearly stops.
+# So we compare the rules at equal $\lVert W_t\rVert$. The last column shows the length of the orthogonal part under Polyak's rule: it grows until $W_t$ has length 100, and then nearly stops growing.
 
 # %%
 # Median errors at the first recorded step at which the median of ||W_t|| reaches a length.
@@ -219,7 +219,7 @@ for length in (4, 8, 45, 100, 400):
 #
 # $$L-L^*\approx s\sum_m\beta_m=s\lVert W_{mm}\rVert^2,\qquad-\nabla L\approx s\sum_m\beta_mA_m=s\,W_{mm},\qquad\text{so}\quad\lVert\nabla L\rVert\approx c\,(L-L^*).$$
 #
-# <details><summary>Why is the sum of the duals the square of this norm?</summary>
+# <details><summary>Why is the sum of the duals the square of the max-margin matrix's norm?</summary>
 #
 # The sum of the duals is $\sum_m\beta_m\langle A_m,W_{mm}\rangle=\lVert W_{mm}\rVert^2$, since at $W_{mm}$ all margins are 1.
 #

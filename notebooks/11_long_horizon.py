@@ -71,7 +71,7 @@ run = record.start("11_long_horizon", "A", globals())
 # %% [markdown]
 # ## The set-up in growing dimensions
 #
-# Why does the cost of an iteration not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves the span of these products. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions, while $n$, $T$ and the norm of the noise tokens stay fixed. In $d = 100{,}000$ the tokens take 160 MB of memory, and their basis takes nearly as much.
+# Why does the cost of an iteration not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves the span of these products. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions, while $n$, $T$ and the norm of the noise tokens stay fixed. For $d = 100{,}000$ the tokens take 160 MB of memory, and their basis takes nearly as much.
 
 
 # %%
@@ -273,7 +273,7 @@ figure_verified
 #
 # ## Change this
 #
-# Predict first, then run.
+# Make a prediction, then run the cell.
 #
 # 1. Take ten times the step size. *Hint:* $\|W_t\|$ grows ten times as fast. *Predict:* at the same $t$, is the error one tenth as large as with the shorter steps? And is the exponent still $-1$?
 

@@ -100,7 +100,7 @@ assert largest < threshold and g[0] < 0 < g[1]
 # %% [markdown]
 # $W_{mm}$ exists, but normalised descent ends in another direction: sample 1 looks at its worse token for ever. The direction of $W$ tends to the max-margin direction for this other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition on the data that excludes this example. We have not shown that this condition must be Assumption 1.
 #
-# Our theorem shows what such a condition must contain. If $\lvert K_{12}\rvert\le K_{22}$, training succeeds for all scores. If $K_{12}<-K_{22}$ and the differences are independent, there are scores for which training fails. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
+# Our theorem shows what such a condition must contain. If $\lvert K_{12}\rvert\le K_{22}$, gradient flow reaches the direction of $W_{mm}$ for all scores. If $K_{12}<-K_{22}$ and the differences are independent, there are scores for which training does not reach it. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
 
 # %% tags=["nbval-check-output"]
 both = {"NGD": rules.NGD(0.05), "GD": rules.GD(0.2)}
@@ -108,7 +108,7 @@ needed = phase_diagram.assumption1_needed(pair, both, 4000)
 claims.Table(needed)
 
 # %% [markdown]
-# Whenever our theorem decides a random problem, training must end as the theorem says. To test this, we train with short steps in place of the gradient flow.
+# On random problems, too, training must end as our theorem says whenever the theorem decides the problem. To test this, we train with short steps in place of the gradient flow.
 
 # %%
 draw, right, left_open = np.random.default_rng(0), [], []
@@ -144,7 +144,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # %% [markdown]
 # ## How much does the dimension matter?
 #
-# On random data, near-orthogonality depends on the dimension: the inner product of two queries is about $1/\sqrt d$ times their squared norm. Lemma 5 of paper A, as we read it, says that the softmax weight of an opt token does not fall while it is small. The proof of this lemma uses Assumption 1. For three values of the dimension $d$, we draw data sets with opposite (antipodal) class means, and count the data sets in which a small softmax weight of an opt token falls. In every data set the samples of a class share their opt token, so the three cases differ only in the dimension.
+# On random data, near-orthogonality depends on the dimension: the inner product of two queries is about $1/\sqrt d$ times their squared norm. Lemma 5 of paper A, as we read it, says that the softmax weight of an opt token does not fall as long as this weight is small. The proof of this lemma uses Assumption 1. For three values of the dimension $d$, we draw data sets with opposite (antipodal) class means, and count the data sets in which a small softmax weight of an opt token falls. In every data set the samples of a class share their opt token, so the three cases differ only in the dimension.
 
 # %%
 two_rules = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025)}
@@ -218,7 +218,7 @@ for rule in update_rules:
     print(f"{rule:15} d = {dimensions[-1]}: {lowest.min():.0%} to {lowest.max():.0%} of the runs reach W_mm, by spread")
 
 # %% [markdown]
-# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. A cell is bright if all of its runs reach $W_{mm}$. If the length of the other tokens did not matter, every cell would be bright.
+# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. If all runs of a cell reach $W_{mm}$, the cell is bright. If the length of the other tokens did not matter, every cell would be bright.
 
 # %%
 figure, panels = plots.panels(1, 3, height=2.9)

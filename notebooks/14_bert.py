@@ -190,7 +190,7 @@ for rate in (0.1, 1.0):
 #
 # </details>
 #
-# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps along the sign of the gradient. *Hint:* every coordinate moves by the same amount. *Predict:* does this rule need a larger or a smaller learning rate than SGD?
+# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps against the sign of the gradient. *Hint:* every coordinate moves by the same amount. *Predict:* does this rule need a larger or a smaller learning rate than SGD?
 
 # %%
 def sign(parameters, rate):
