@@ -53,8 +53,8 @@ explorer.interactive(setting, law=margin_law)
 # $W_{mm}/\lVert W_{mm}\rVert$. The dotted line in this panel shows the error that the law of [notebook 40](40_law_of_margins.ipynb) predicts: for large $W_t$ it is a constant divided by
 # $\lVert W_t\rVert$. We draw this line only if the hypotheses of the law hold. The right panel shows the softmax weight of each opt token.
 #
-# The grey lines show your previous run: its direction error, and the
-# smallest softmax weight of any opt token. The axes never change, so you can compare two runs by eye.
+# The grey lines show the direction error of your previous run and the
+# smallest softmax weight of any opt token in that run. The axes never change, so you can compare two runs by eye.
 #
 # You can try these settings:
 #
@@ -62,7 +62,7 @@ explorer.interactive(setting, law=margin_law)
 # * `Polyak` with 10,000 iterations;
 # * step sizes far from the default;
 # * `unit sphere`, where the scores of the other tokens differ, so that an assumption of the theorem fails;
-# * a dimension `d` so small that no $W$ separates the opt tokens.
+# * a dimension `d` so small that no $W$ separates the opt tokens from the other tokens.
 #
 # ## The setting
 #
@@ -123,7 +123,7 @@ for name in ("NGD", "GD"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The error of NGD falls by a larger factor than the error of GD, but by less than ten. The error of NGD falls like $1/t$ only later, from about ten thousand iterations on
+# The error of NGD falls by a larger factor than the error of GD, but this factor is less than ten. The error of NGD falls like $1/t$ only later, from about ten thousand iterations on
 # ([notebook 11](11_long_horizon.ipynb)).
 #
 # </details>
