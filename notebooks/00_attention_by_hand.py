@@ -16,9 +16,9 @@
 #
 # *Page 1 of 11 · next: [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* After this page you can write a softmax attention layer, its gradient and its training in 25 lines, and find by eye where it goes.
 #
-# **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and where does its weight matrix go?
+# **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and in which direction does its weight matrix grow?
 #
-# In the film below, a token grows with the weight that the layer gives it. Each example has an arrow, the weight matrix $W$ times the example's query $z_i$; its length is drawn on a logarithmic scale. The arrow turns towards the dashed ray, whose direction you will compute with a pencil.
+# In the film below, the size of a token shows the weight that the layer gives it. The arrow in each example is the weight matrix $W$ times the example's query $z_i$, and its length is drawn on a logarithmic scale. The arrow turns towards the dashed ray, whose direction you will compute with a pencil.
 #
 # ![In each example an arrow turns towards a dashed ray, while one token grows and the others shrink](../figures/turning.gif)
 
@@ -68,7 +68,7 @@ u = np.array([0.0, 1.0])
 #
 # $$f_i = y_i\, u^\top X_i^\top p_i, \qquad p_i = \mathrm{softmax}(X_i W z_i).$$
 #
-# Because of $y_i$, a large $f_i$ means a good answer.
+# Because of the factor $y_i$, a large $f_i$ means a good answer.
 
 
 # %%
@@ -87,7 +87,7 @@ print(attend(np.zeros((2, 2))))
 # %% [markdown]
 # ## Scores, and the token worth looking at
 #
-# The *score* of a token is the layer's answer if it looks at this token alone: $\gamma_{i,t} = y_i u^\top x_{i,t}$. The token with the highest score is the *opt token*, with index $opt_i$ (green in the film).
+# The *score* of a token is the answer $f_i$ that the layer gives if it looks at this token alone: $\gamma_{i,t} = y_i u^\top x_{i,t}$. The token with the highest score is the *opt token*, with index $opt_i$ (green in the film).
 
 # %%
 scores = y[:, None] * (X @ u)  # (examples, tokens)
@@ -98,7 +98,7 @@ print("opt", opt, "(counted from 0)")
 # %% [markdown]
 # ## Loss and gradient
 #
-# The loss $L(W) = \frac12 \sum_i e^{-f_i}$ falls when an answer improves. The derivative of the softmax weight $p_s$ with respect to the logit of token $t$ is $p_t(1-p_t)$ for $s=t$ and $-p_sp_t$ otherwise. So the derivative of $f_i=\sum_s p_{i,s}\gamma_{i,s}$ is $p_{i,t}(\gamma_{i,t} - f_i)$: so raising the logit of a token that scores above the present answer improves the answer. The derivative of the logit with respect to $W$ is $x_{i,t} z_i^\top$. By the chain rule,
+# The loss $L(W) = \frac12 \sum_i e^{-f_i}$ falls when an answer improves. The derivative of the softmax weight $p_s$ with respect to the logit of token $t$ is $p_t(1-p_t)$ for $s=t$ and $-p_sp_t$ otherwise. So the derivative of $f_i=\sum_s p_{i,s}\gamma_{i,s}$ with respect to this logit is $p_{i,t}(\gamma_{i,t} - f_i)$: raising the logit of a token improves the answer if the token's score is above the present answer. The derivative of the logit with respect to $W$ is $x_{i,t} z_i^\top$. By the chain rule,
 #
 # $$-\nabla L = \frac12 \sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\; x_{i,t}\, z_i^\top .$$
 #
@@ -119,7 +119,7 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # %% [markdown]
 # ## One step, and ten thousand
 #
-# Every step of normalised gradient descent (NGD) goes downhill and has the same length $\eta$:
+# Every step of normalised gradient descent (NGD) goes along the negative gradient and has the same length $\eta$:
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 
@@ -153,22 +153,22 @@ pieces.end_labels(entry_axis, ends)
 first_look
 
 # %% [markdown]
-# The weights of the opt tokens go to one, and the norm of $W$ keeps growing. But its direction converges. To which four numbers?
+# The softmax weights of the opt tokens go to one, and the norm of $W$ keeps growing, but the direction of $W$ converges. To which four numbers?
 #
 # ## Find the direction by eye
 #
-# Suppose we want the opt token to beat every other token of its example by a logit of at least 1. The smallest matrix that does this is
+# Suppose we want the logit of the opt token to exceed that of every other token in its example by at least 1. The smallest matrix with this property is
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
-# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the shortest $W$ has the largest margin for its length. Hence $W_{mm}$ is called the *max-margin* matrix.
+# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the smallest $W$ has the largest margin relative to its norm. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
 # Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
-# * *Column 1.* The differences $x_{opt} - x_t$ are $(-1, 1)$ and $(-2, 1)$. The shortest vector whose product with the first is at least 1 is $(-\frac12, \frac12)$. Its product with the second is $\frac32$, so this constraint holds with room to spare.
-# * *Column 2.* The differences are $(1, -2)$ and $(-1, -2)$. Mirroring the plane in the vertical axis swaps the two constraints, so the shortest vector lies on this axis: it is $(0, -\frac12)$. Both products are exactly 1. Pairs whose margin is exactly 1 are called *support vectors*.
+# * *Column 1.* The differences $x_{opt} - x_t$ are $(-1, 1)$ and $(-2, 1)$. The shortest vector whose inner product with the first difference is at least 1 is $(-\frac12, \frac12)$. Its inner product with the second is $\frac32$, so this constraint holds with room to spare.
+# * *Column 2.* The differences are $(1, -2)$ and $(-1, -2)$. Mirroring the plane in the vertical axis swaps the two constraints, so the shortest vector lies on this axis: it is $(0, -\frac12)$. Both inner products are exactly 1. Pairs whose margin is exactly 1 are called *support vectors*.
 #
-# In the next figure, each constraint allows a shaded half-plane. The arrow ends at the point of the darker region nearest to zero.
+# In the next figure, each shaded half-plane contains the columns that one constraint allows. The arrow ends at the point nearest to zero in the darker region, where both constraints hold.
 
 
 # %%
@@ -219,7 +219,7 @@ print("direction of W_mm", (W_mm / np.linalg.norm(W_mm)).ravel().round(3))
 # %% [markdown]
 # ## Is this where training goes?
 #
-# Divided by its length $\frac{\sqrt3}2$, $W_{mm}$ has the entries of the last line. After 10,000 steps, those of $W_t/\lVert W_t\rVert$ were $(-0.577, 0, 0.574, -0.581)$.
+# Divided by its norm $\frac{\sqrt3}2$, $W_{mm}$ has the entries printed in the last line. After 10,000 steps, the entries of $W_t/\lVert W_t\rVert$ were $(-0.577, 0, 0.574, -0.581)$.
 #
 # The *direction error* is the distance between the normalised matrices $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$.
 
@@ -233,7 +233,7 @@ slope = np.polyfit(np.log(late), np.log(error[late - 1]), 1)[0]
 print(f"over the last decade the error falls like t^{slope:.2f}")
 
 # %% [markdown]
-# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line is the path of a tip until step 1,000. The dashed ray has the direction of the corresponding column of $W_{mm}$.
+# The error goes to zero, while its product with $\lVert W_t\rVert$ hardly changes after step 1,000. So the error falls like $1/\lVert W_t\rVert$. To see why, we draw the film's arrows $W_tz_i$, the columns of $W_t$, at their true length. Each blue line is the path of an arrow's tip until step 1,000. The dashed ray has the direction of the corresponding column of $W_{mm}$.
 
 # %%
 blue = plots.look("measured").colour
@@ -267,11 +267,15 @@ for t in (1000, steps):
 true_length
 
 # %% [markdown]
-# Column 1 runs beside its ray. Its distance of 0.46 is the same at steps 1,000 and 10,000, while the arrow becomes twelve times as long. So its angle to the ray falls to a twelfth. Column 2 reaches its ray.
+# Column 1 runs beside its ray: its distance from the ray is 0.46 both at step 1,000 and at step 10,000, while the column becomes twelve times as long. So the angle between the column and its ray falls to a twelfth. Column 2 reaches its ray.
 #
-# Why is the product above 0.966 and not 0.46? The error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The columns' lengths count, too: along the rays column 1 is 0.49 too short and column 2 is 0.69 too long, and $0.462^2+0.490^2+0.693^2\approx0.966^2$.
+# <details><summary>Why is the product of error and norm 0.966 and not 0.46?</summary>
 #
-# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together they are $\sqrt{0.490^2+0.693^2}\approx0.849$. The 0.46 is left over from the start and from the pair with room to spare: the pulls of the other pairs never move column 1 along $(1,1)$, the direction orthogonal to its ray.
+# The direction error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The lengths of the columns contribute to this distance, too: compared with the nearest matrix on this ray, column 1 is 0.49 too short and column 2 is 0.69 too long. Indeed, $0.462^2+0.490^2+0.693^2\approx0.966^2$.
+#
+# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together these two numbers contribute $\sqrt{0.490^2+0.693^2}\approx0.849$. The distance 0.46 is left over from the start and from the pair with room to spare, because the other pairs never move column 1 along $(1,1)$, the direction orthogonal to its ray.
+#
+# </details>
 
 # %%
 figure, (weight_axis, error_axis) = plots.panels(1, 2, height=2.8)
@@ -292,15 +296,15 @@ pieces.end_labels(error_axis, [(error[-1], f"$t^{{{slope:.2f}}}$", blue)], 8.5)
 plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a wrong start")
 
 # %% [markdown]
-# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so in the end $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$, because $\lVert W_t\rVert$ grows 12-fold in the last decade: early steps turned $W_t$ instead.
+# The weights of the opt tokens rise to one (left). A late step makes $W_t$ longer by nearly $\eta$, so eventually $\lVert W_t\rVert$ grows like $t$, and the error falls like $1/t$ (right). The fitted exponent is not yet $-1$, because $\lVert W_t\rVert$ grows 12-fold, not tenfold, in the last decade: early steps turned $W_t$ rather than lengthening it.
 #
 # ## Why this matrix?
 #
-# Substitute $f=\sum_sp_s\gamma_s$ into the gradient's sum over the tokens of one example:
+# In the gradient, substitute $f=\sum_sp_s\gamma_s$ into the sum over the tokens of one example:
 #
 # $$\sum_t p_t(\gamma_t-f)\,x_t=\sum_{s,t}p_sp_t(\gamma_t-\gamma_s)\,x_t=\tfrac12\sum_{s,t}p_sp_t(\gamma_s-\gamma_t)(x_s-x_t) .$$
 #
-# (For the second equality, average the middle sum and the same sum with $s$ and $t$ swapped.) The other tokens have equal scores here, so only the pairs with the opt token remain, each twice. The margin $g$ is the difference of two logits, so $p_t=p_{opt}\,e^{-g_t}$. Hence
+# (For the second equality, average the middle sum and the same sum with $s$ and $t$ swapped.) Here the other tokens have equal scores, so only the pairs with the opt token remain, and each appears twice. The margin $g$ of a pair is the difference of its two logits, so $p_t=p_{opt}\,e^{-g_t}$. Hence
 #
 # $$-\nabla L=\tfrac12\sum_{i,t}e^{-f_i}\,p_{i,opt}^2\,(\gamma_{i,opt}-\gamma_{i,t})\,e^{-g_{i,t}}A_{i,t}.$$
 #
@@ -310,29 +314,29 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # <details><summary>The loss, and unequal scores</summary>
 #
-# Let $L^*=\frac12\sum_ie^{-\gamma_{i,opt}}$ be the loss if every $p_{opt}$ were 1. Since $\gamma_{i,opt}-f_i=\sum_tp_{i,t}(\gamma_{i,opt}-\gamma_{i,t})$ is small late in training, $e^{-f_i}\approx e^{-\gamma_{i,opt}}(1+\gamma_{i,opt}-f_i)$. With $p_{i,t}\approx e^{-g_{i,t}}$ this gives $L-L^*\approx\frac12\sum_{i,t}\kappa_{i,t}\,e^{-g_{i,t}}$. For $n$ examples, $\frac1n$ takes the place of $\frac12$.
+# Let $L^*=\frac12\sum_ie^{-\gamma_{i,opt}}$ be the loss if every $p_{opt}$ were 1. Since $\gamma_{i,opt}-f_i=\sum_tp_{i,t}(\gamma_{i,opt}-\gamma_{i,t})$ is small late in training, $e^{-f_i}\approx e^{-\gamma_{i,opt}}(1+\gamma_{i,opt}-f_i)$. With $p_{i,t}\approx e^{-g_{i,t}}$ this gives $L-L^*\approx\frac12\sum_{i,t}\kappa_{i,t}\,e^{-g_{i,t}}$. For $n$ examples, $\frac1n$ replaces $\frac12$.
 #
-# If the scores of the other tokens differ, pairs that do not contain the opt token contribute, too. Their factor is a product of two small softmax weights ([page 13](13_assumptions_broken.ipynb)). So both formulas stay true.
+# If the scores of the other tokens differ, pairs that do not contain the opt token contribute, too. But the factor of such a pair is a product of two small softmax weights ([page 13](13_assumptions_broken.ipynb)), so both approximations remain true.
 #
 # </details>
 #
-# If a pair's margin gets ahead, its factor $e^{-g}$ becomes relatively small. A pair that lags gets nearly all the push and catches up. So the pairs that are still pushed late have nearly the same margin, the smallest.
+# If a pair's margin gets ahead of the other margins, its factor $e^{-g}$ becomes relatively small. A pair whose margin lags behind then gets nearly all of the push and catches up. So all pairs that are still pushed late in training have nearly the smallest margin.
 #
-# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then start and early steps no longer count, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. A pair whose margin at the limit is not the smallest gets ahead without bound, so its weight is zero. Scale the limit so that its smallest margin is 1. Then conditions 1 to 3 hold for it, so it is $W_{mm}$.
+# Now suppose that the direction of $W_t$ converges while $\lVert W_t\rVert\to\infty$. Then the start and the early steps become negligible, so the limit is a sum of $A_{i,t}$ with weights $\ge0$. If a pair's margin is not the smallest at the limit, this margin gets ahead without bound, so the pair's weight is zero. If we scale the limit so that its smallest margin is 1, it satisfies conditions 1 to 3, so it is $W_{mm}$.
 #
 # <details><summary>Why is the smallest margin of the limit positive?</summary>
 #
-# Let the limit be $V=\sum c_{i,t}A_{i,t}$ with $\lVert V\rVert=1$, and let $g$ be its smallest margin. Only pairs with the margin $g$ have nonzero weight, so $1=\langle V,V\rangle=\sum c_{i,t}\langle A_{i,t},V\rangle=g\sum c_{i,t}$. Since the weights are not negative, $g>0$.
+# Let the limit be $V=\sum c_{i,t}A_{i,t}$ with $\lVert V\rVert=1$, and let $g$ be its smallest margin. Only pairs with the margin $g$ have a nonzero weight, so $1=\langle V,V\rangle=\sum c_{i,t}\langle A_{i,t},V\rangle=g\sum c_{i,t}$. Since the weights are not negative, $g>0$.
 #
 # </details>
 #
 # ## What we saw
 #
-# The layer learns to read, in each example, the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix that lets these tokens lead by a logit of 1.
+# In each example, the layer learns to read the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix for which the logits of these tokens exceed the other logits of their example by at least 1.
 #
 # <details><summary>Does paper A prove this?</summary>
 #
-# Paper A (arXiv 2402.05738) proves convergence to $W_{mm}$ if the tokens are nearly orthogonal (its Assumption 1), the other tokens have equal scores (Assumption 2), and the start is small ([page 13](13_assumptions_broken.ipynb) quotes it). Here the scores are equal, but two tokens of example 1 are parallel and the start is not small. So the theorem says nothing about this run.
+# Paper A (arXiv 2402.05738) proves that the direction converges to that of $W_{mm}$ if the tokens are nearly orthogonal (its Assumption 1), the other tokens have equal scores (Assumption 2), and the start is small ([page 13](13_assumptions_broken.ipynb) quotes the theorem). Here these scores are equal, but two tokens of example 1 are parallel and the start is not small. So the theorem says nothing about this run.
 #
 # </details>
 #
@@ -347,7 +351,7 @@ print(np.round(longer / np.linalg.norm(longer), 3), "against", np.round(unit[-1]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes. If the steps are short, NGD follows nearly the same curve for every step size, and the step size only sets the speed.
+# Yes. If the steps are short, NGD follows nearly the same curve for every step size, and the step size only determines how fast it moves along this curve.
 #
 # </details>
 #
@@ -360,11 +364,11 @@ print(f"GD: {np.linalg.norm(plain):.2f}, NGD: {np.linalg.norm(path[-1]):.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# About one fiftieth as large. The steps of GD shrink with the gradient, like $e^{-g}$, where $g$ is the smallest margin. Near the ray of $W_{mm}$, whose own smallest margin is 1, $g$ is nearly $c\lVert W\rVert$ with $c=1/\lVert W_{mm}\rVert$. The solution of $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$ grows like $(\log t)/c$, but $\lVert W\rVert$ grows like $t$ under NGD.
+# About one fiftieth as large. The steps of GD shrink with the gradient, like $e^{-g}$, where $g$ is the smallest margin. Near the ray of $W_{mm}$, whose own smallest margin is 1, $g$ is nearly $c\lVert W\rVert$ with $c=1/\lVert W_{mm}\rVert$. So, up to constant factors, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$. The solution grows like $(\log t)/c$, whereas $\lVert W\rVert$ grows like $t$ under NGD.
 #
 # </details>
 #
-# 3. Move the second token of example 1 a little, and then to $(-1, 0)$. *Predict:* when does $W_{mm}$ change?
+# 3. Move the second token of example 1 a little, and then to $(-1, 0)$. *Predict:* which of the two moves changes $W_{mm}$?
 
 # %%
 for moved in ((1.8, 0.0), (-1.0, 0.0)):
@@ -379,7 +383,7 @@ for moved in ((1.8, 0.0), (-1.0, 0.0)):
 #
 # </details>
 #
-# 4. Compute $\gamma_t - f$ of the opt tokens by subtraction. *Predict:* what is left of it after 2,500 iterations?
+# 4. Compute $\gamma_t - f$ for the opt tokens by subtraction. *Predict:* how many digits of the result are correct after 2,500 iterations?
 
 # %%
 p = attend(path[min(2500, steps)])
@@ -390,11 +394,11 @@ print("by differences of scores", (p * (scores[:, 2:] - scores)).sum(1))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nothing: $\gamma_{opt}$ and $f$ agree in all their digits, so subtraction gives exactly zero. The sum over differences of scores keeps its digits.
+# None: $\gamma_{opt}$ and $f$ agree in all their digits, so subtraction gives exactly zero. The sum over differences of scores loses no digits.
 #
 # </details>
 #
-# [Page 01](01_explorer.ipynb) has sliders.
+# [Page 01](01_explorer.ipynb) lets you vary the settings with sliders.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

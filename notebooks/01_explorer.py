@@ -16,11 +16,11 @@
 #
 # *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* After this page you can say what the data, the rule and the step change.
 #
-# **Question.** How does the training of one attention layer depend on the data, the update rule and the step size? If you move a
+# **Question.** How does the training of one attention layer depend on the data, the update rule and the step size? Whenever you move a
 # control, the layer is trained again from the start.
 #
-# Run all cells in JupyterLab, or start this notebook with `voila notebooks/01_explorer.ipynb`. If widgets are not available, the section
-# *The same without controls* below has pictures for the default setting.
+# Run all cells in JupyterLab, or start this notebook with `voila notebooks/01_explorer.ipynb`. If widgets are not available, see the section
+# *The same without controls* below, which shows pictures for the default setting.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -48,25 +48,25 @@ setting = explorer.ExplorerSetting(model, n, T, d, signal, noise, rule, step_siz
 explorer.interactive(setting, law=margin_law)
 
 # %% [markdown]
-# **How to read it.** In the left panel each row shows a sample, and each disc shows a token. The area of a disc shows the softmax weight of the token at the end of
+# **How to read the three panels.** In the left panel each row represents a sample, and each disc represents a token. The area of a disc shows the softmax weight of the token at the end of
 # the run. The [opt tokens](words.md), those with the highest score in their sample, are orange. The middle panel shows the [direction error](words.md), which is the distance between $W_t/\lVert W_t\rVert$ and
-# $W_{mm}/\lVert W_{mm}\rVert$. Its dotted line is the law of [notebook 40](40_law_of_margins.ipynb): for large $W_t$ the error is a constant divided by
+# $W_{mm}/\lVert W_{mm}\rVert$. The dotted line in this panel shows the error that the law of [notebook 40](40_law_of_margins.ipynb) predicts: for large $W_t$ it is a constant divided by
 # $\lVert W_t\rVert$. We draw this line only if the hypotheses of the law hold. The right panel shows the softmax weight of each opt token.
 #
-# The grey lines show your previous run: its direction error, and the
-# smallest softmax weight of any opt token. The axes never change, so you can compare two runs by eye.
+# The grey lines show the direction error of your previous run and the
+# smallest softmax weight of any opt token in that run. The axes never change, so you can compare two runs by eye.
 #
 # You can try these settings:
 #
-# * `GD`, for which the direction of $W_t$ turns slowly;
+# * `GD`, under which the direction of $W_t$ turns slowly;
 # * `Polyak` with 10,000 iterations;
 # * step sizes far from the default;
 # * `unit sphere`, where the scores of the other tokens differ, so that an assumption of the theorem fails;
-# * a dimension `d` so small that no $W$ separates the opt tokens.
+# * a dimension `d` so small that no $W$ separates the opt tokens from the other tokens.
 #
-# ## The statement
+# ## The setting
 #
-# The layer is $f_i = y_i\,u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$ with a fixed head $u$ and the loss
+# The layer's answer on sample $i$ is $f_i = y_i\,u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$, with a fixed head $u$, and the loss is
 # $L = \frac1n\sum_i e^{-f_i}$. We train only $W$, from a small Gaussian start.
 #
 # | symbol | meaning | shape |
@@ -76,8 +76,8 @@ explorer.interactive(setting, law=margin_law)
 #
 # This is the setting of **Figures 2 and 5** of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738), with one data set at a time. The next cell prints the paper's theorems about normalised gradient descent (NGD, Theorem 1), gradient descent (GD, Theorem 6) and Polyak's step (Theorem 7), with their
-# hypotheses. As we read the paper, the data model of class means is its Example 1. Class means satisfy Assumption 2, and they satisfy Assumption 1, in our reading,
-# if $d$ is large enough ([notebook 13](13_assumptions_broken.ipynb)). The data model `unit sphere` violates Assumption 2. Try it and see what happens.
+# hypotheses. As we read the paper, the data model of class means is its Example 1. Data from this model satisfy Assumption 2. In our reading, they also satisfy Assumption 1
+# if $d$ is large enough ([notebook 13](13_assumptions_broken.ipynb)). The data model `unit sphere` violates Assumption 2. Try this model and see what happens.
 
 # %%
 of = "Assumption 1", "Assumption 2", "Theorem 1", "Theorem 6", "Theorem 7"
@@ -86,7 +86,7 @@ statements.quoted("A", STATEMENTS, *of)
 # %% [markdown]
 # ## The same without controls
 #
-# We train with every rule at the setting above, from the same data and the same start. The data are synthetic, the setting is ours, and there is only one seed. One run shows little
+# We train with every rule in the setting above, on the same data and from the same start. The data are synthetic, the setting is ours, and there is only one seed. A single run shows little
 # more than that the rules turn $W_t$ towards $W_{mm}$. We compare the rules with the theorems on many data sets on pages [10](10_fixed_decoder.ipynb) and [19](19_theory_ledger.ipynb).
 
 # %% tags=["nbval-check-output"]
@@ -105,11 +105,11 @@ display(explorer.picture(runs["GD"], ghost=runs["NGD"]))
 #
 # ## What we saw
 #
-# Every rule turns $W_t$ towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate. At the end of this run, after 1,000 iterations, the direction error of NGD is still below the dotted line of the law. If you continue to 10,000 iterations, the error comes within a few per cent of this line. GD turns $W_t$ in the same way, but slowly, because its steps shrink with the gradient. Under GD the softmax weights are still rising at the end.
+# Every rule turns $W_t$ towards $W_{mm}$. Under NGD the softmax weights of the opt tokens saturate near one. At the end of this run, after 1,000 iterations, the direction error of NGD is still below the dotted line of the law. If you continue to 10,000 iterations, the error comes within a few per cent of this line. GD turns $W_t$ in the same way, but slowly, because its steps shrink with the gradient. Under GD the softmax weights are still rising at the end.
 #
 # ## Change this
 #
-# Predict first, then run. You can also move the controls instead.
+# Make a prediction, then run the cell. You can also move the controls instead.
 #
 # 1. Train for ten times as many iterations. *Hint:* under NGD the norm of $W_t$ grows like $t$, and under GD it grows like $\log t$.
 #    *Predict:* by what factor does the direction error of each rule fall?
@@ -123,7 +123,7 @@ for name in ("NGD", "GD"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The error of NGD falls by a larger factor than the error of GD, but by less than ten. The error of NGD falls like $1/t$ only later, from about ten thousand iterations on
+# The error of NGD falls by a larger factor than the error of GD, but this factor is less than ten. The error of NGD falls like $1/t$ only later, from about ten thousand iterations on
 # ([notebook 11](11_long_horizon.ipynb)).
 #
 # </details>
@@ -140,6 +140,6 @@ for k in range(3):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not on every data set. In one of the three data sets, there is a sample that ends at another token: the softmax weight of its opt token does not tend to one.
+# Not on every data set. In one of the three data sets, there is a sample for which training selects another token, so the softmax weight of its opt token does not tend to one.
 #
 # </details>

@@ -24,7 +24,7 @@
 #
 # ![Three tokens, their logits, softmax weights and weighted mean](drawings/layer.svg)
 #
-# The layer answers $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. Its loss is $L(W) = \frac1n\sum_i e^{-f_i}$. We train only $W$; the head $u$ stays fixed.
+# The layer's answer is $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. Its loss is $L(W) = \frac1n\sum_i e^{-f_i}$. We train only $W$; the head $u$ stays fixed.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
@@ -33,7 +33,7 @@
 # | $y_i$ | its label, $\pm1$ | |
 # | $\gamma_{i,t} = y_i\, u^\top x_{i,t}$ | score of a token: the answer if the layer reads it alone | |
 # | $opt_i = \arg\max_t \gamma_{i,t}$ | the opt token, the one with the highest score | |
-# | $p_{i,t}$; $p_{opt}$ | softmax weight of a token; that of the opt token of a sample | |
+# | $p_{i,t}$; $p_{opt}$ | softmax weight of a token; softmax weight of the opt token of a sample | |
 # | $W_t$ | the attention weights after $t$ steps (in $x_{i,t}$, $t$ counts tokens) | $d \times d$ |
 
 # %% tags=["parameters"]
@@ -67,7 +67,7 @@ from papers.a import fixed_head as paper
 run = record.start("10_fixed_decoder", "A", globals())
 
 # %% [markdown]
-# All samples of a class (label) share their opt token, the mean of the class. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected so that their scores are zero.
+# All samples with the same label (a *class*) share their opt token, the class mean. The two class means are orthogonal, and the head $u$ is proportional to their difference. So the score of the opt token is the same positive number in every sample. The other tokens are Gaussian noise, projected so that their scores are zero.
 #
 # The target is the max-margin matrix:
 #
@@ -86,22 +86,22 @@ print(f"||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds")
 print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 
 # %% [markdown]
-# So every constraint holds with equality, because noise tokens in 300 dimensions are nearly orthogonal. (On page 00 one held with room to spare.)
+# So every constraint *binds*: it holds with equality, because noise tokens in 300 dimensions are nearly orthogonal.
 #
 # <details><summary>Why do all constraints bind?</summary>
 #
-# Suppose first that all noise tokens were equally long, and orthogonal to each other and to the class means. Add up the matrices $(x_{i,opt}-x_{i,t})z_i^\top$ of all constraints, with one weight $b>0$ for all. Since the queries are noise tokens, too, only its own sample contributes to a margin. So by symmetry all margins are equal, and some $b$ makes them 1. Positive weights with all margins 1 satisfy the conditions of page 00, so this sum is $W_{mm}$, and every constraint binds.
+# On page 00 one constraint held with room to spare. Why does none here? Suppose first that all noise tokens were equally long, and orthogonal to each other and to the class means. Add up the matrices $(x_{i,opt}-x_{i,t})z_i^\top$ of all constraints, each with the same weight $b>0$. Since the queries are noise tokens, too, the matrices of other samples do not contribute to the margin of a pair. So by symmetry all margins are equal, and some $b$ makes them 1. Positive weights with all margins 1 satisfy the conditions of page 00, so this sum is $W_{mm}$, and every constraint binds.
 #
-# The drawn tokens are only nearly orthogonal. This changes the weights for which all margins are 1, but in no seed does one of the 180 weights become zero or negative.
+# The drawn tokens are only nearly orthogonal. This changes the weights for which all margins are 1, but in no seed does any of the 180 weights become zero or negative.
 #
 # </details>
 #
 # ## Four update rules
 #
 # * *GD*, gradient descent: $W_{t+1} = W_t - \eta \nabla L$. Its steps shrink with the gradient.
-# * *NGD*, normalised GD (so named in figures): $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
-# * *NGD-mom*, NGD with momentum (in figures *with momentum*): $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, the steps become ten times as long as those of NGD, because $1+0.9+0.81+\dots=10$.
-# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$, where $L^*$ would be the loss if every $p_{opt}$ were 1. It takes half of the step that would bring a linear loss to $L^*$. The outputs call it *Polyak, no cap*, because the paper also limits its step.
+# * *NGD*, called *normalised GD* in figures: $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
+# * *NGD-mom*, NGD with momentum (*with momentum* in figures): $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, the steps become ten times as long as those of NGD, because $1+0.9+0.81+\dots=10$.
+# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$, where $L^*$ would be the loss if every $p_{opt}$ were 1. It takes half the step that would bring the loss to $L^*$ if the loss were linear. The outputs call this rule *Polyak, no cap*, because the paper also caps its step size.
 #
 # We train on 20 random data sets (seeds), from a small random start. No step leaves the span of the tokens and queries, so the library works in coordinates of this span; `start.inside` is $W_0$ in these coordinates.
 
@@ -122,7 +122,7 @@ for rule, history in free.items():
     print(f"{rule:15} direction error: {error[early]:.4f} after {recorded[early]} steps, {error[-1]:.4f} after {steps:,}")
 
 # %% [markdown]
-# The figure shows the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$. Theorem 1 of paper A bounds this error for NGD by a multiple of $t^{-1/2}$, up to logarithms. The short dashed line has the slope of this bound.
+# The figure shows the *direction error*, the distance between $W_t/\lVert W_t\rVert$ and $W_{mm}/\lVert W_{mm}\rVert$. For NGD, Theorem 1 of paper A bounds this error by a multiple of $t^{-1/2}$, up to logarithms. The short dashed line has the slope of this bound.
 
 # %%
 about = f"Paper A, Figure 2: orthogonal class means; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -131,27 +131,33 @@ beyond = paper_figures.figure2_beyond(free, about_beyond)
 beyond
 
 # %% [markdown]
-# Every rule turns towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, while the curve of GD flattens.
+# Every rule turns $W_t$ towards $W_{mm}$. From step 100 to 1,000, the curve of NGD falls faster than the dashed line, while the curve of GD flattens.
 #
 # ## Why should training find this matrix?
 #
-# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the opt token's logit minus the other token's.
+# A *pair* $m = (i, t)$ consists of the opt token of sample $i$ and another token. Let $A_m = (x_{i,opt} - x_{i,t})\, z_i^\top$. The *margin* $g_m=\langle A_m,W\rangle$ is the opt token's logit minus the other token's logit.
 #
-# 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1. Here $\kappa=e^{-\gamma_{opt}}(\gamma_{opt}-\gamma_t)$ is the same number for all pairs. So $-\log(L-L^*)$ equals the smallest margin up to a bounded number.
-# 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair counts only if its margin is close to the smallest one.
-# 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes count less and less. So $W_t$ becomes a sum of the $A_m$ of the tightest pairs, with nonnegative weights. So $W_t$, divided by its smallest margin, nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have nonzero weight. So this matrix is nearly $W_{mm}$.
+# 1. *The loss sees the smallest margin.* By page 00, $L-L^*\approx\frac\kappa n\sum_m e^{-g_m}$ once every $p_{opt}$ is close to 1. Here $\kappa=e^{-\gamma_{opt}}(\gamma_{opt}-\gamma_t)$ is the same number for all pairs. So $-\log(L-L^*)$ equals the smallest margin up to a bounded term.
+# 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair matters only if the pair is *tight*: its margin must be close to the smallest one.
+# 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes matter less and less, so $W_t$ approaches a sum of the $A_m$ of the tightest pairs, with nonnegative weights. Then $W_t$, divided by its smallest margin, nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have nonzero weight. So this matrix is nearly $W_{mm}$.
 #
-# This is no proof: it takes for granted that $W_t$ grows and its direction converges.
+# This is not a proof: it assumes that $W_t$ grows and that its direction converges.
 #
 # ## The target in three lines of code
 #
-# By page 00 we need weights $\beta_m\ge0$ for which $\langle A_m,V\rangle\ge1$ with $V=\sum_k\beta_kA_k$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. Which minimisation problem has these optimality conditions? Minimise $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$, the *dual problem* of the SVM: the derivative with respect to $\beta_m$ is $\langle A_m,V\rangle-1$, and at a minimum this is at least 0, and 0 if $\beta_m>0$.
+# By page 00 we need weights $\beta_m\ge0$ such that $V=\sum_k\beta_kA_k$ satisfies $\langle A_m,V\rangle\ge1$, with equality if $\beta_m>0$. Then $V=W_{mm}$, and the $\beta_m$ are its *dual variables*, or *duals*. These are the optimality conditions of the *dual problem* of the SVM: minimise $\frac12\lVert\sum_m\beta_mA_m\rVert^2-\sum_m\beta_m$ over $\beta\ge0$. The derivative with respect to $\beta_m$ is $\langle A_m,V\rangle-1$; at a minimum it is at least 0, and exactly 0 if $\beta_m>0$.
 #
-# Up to a scale, the same weights solve a problem for which scipy has a solver, non-negative least squares: minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ over $b\ge0$. Again by the derivatives, at the minimum
+# Up to a common factor, the same weights solve a problem of non-negative least squares, for which scipy has a solver: minimise $\lVert\sum_m b_m A_m\rVert^2 + (1 - \sum_m b_m)^2$ over $b\ge0$.
+#
+# <details><summary>Why do these weights solve the least-squares problem?</summary>
+#
+# The derivatives show that at the minimum
 #
 # $$\Big\langle A_m,\sum_kb_kA_k\Big\rangle\ \ge\ 1-\sum_kb_k,\qquad\text{with equality if }b_m>0 .$$
 #
-# The right-hand side is positive if some $W$ satisfies the constraints. Divide by it: $\beta=b/(1-\sum_kb_k)$ satisfies our conditions.
+# The right-hand side is positive if some $W$ satisfies the constraints. Dividing by it shows that $\beta=b/(1-\sum_kb_k)$ satisfies our conditions.
+#
+# </details>
 
 # %%
 data = problem.tokens
@@ -174,7 +180,7 @@ print(f"seed 0: least margin {(A @ W_mm.ravel()).min():.6f}, ||W_mm|| = {np.lina
 # %% [markdown]
 # ## Does the idea hold in this run?
 #
-# If the idea holds, the margins become equal relative to their size. The late pulls themselves, not only their sums over the steps, become proportional to the duals: other pulls would change the differences of the margins, until the pulls are in this proportion ([page 40](40_law_of_margins.ipynb)). Then the steps point along $W_{mm}=\sum_m\beta_mA_m$.
+# If the idea holds, the differences of the margins become small compared with the margins. The late pulls themselves, not only their sums over the steps, become proportional to the duals, because any other pulls would change these differences until the pulls are in this proportion ([page 40](40_law_of_margins.ipynb)). Then the steps point along $W_{mm}=\sum_m\beta_mA_m$.
 
 # %%
 for k in (0, early, len(recorded) - 1):
@@ -185,13 +191,13 @@ for k in (0, early, len(recorded) - 1):
     print(f"step {recorded[k]:4}: margins {g.min():6.2f} to {g.max():6.2f}; angle between pulls and duals {angle:4.1f}°")
 
 # %% [markdown]
-# Both happen with this seed. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they converge to values at which the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$.
+# With this seed, both predictions hold. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they converge to values at which the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$.
 #
 # ## How fast?
 #
-# The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Every step adds to this part, but less and less, because the steps turn towards $W_{mm}$. If their angle to $W_{mm}$ falls fast enough, the orthogonal parts have a finite sum. We measure that here; [page 40](40_law_of_margins.ipynb) derives it.
+# The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Every step adds to this part, but later steps add less and less, because they turn towards $W_{mm}$. If the angle between the steps and $W_{mm}$ falls fast enough, their orthogonal parts have a finite sum. We measure this here; [page 40](40_law_of_margins.ipynb) derives it.
 #
-# So we compare the rules at equal $\lVert W_t\rVert$. The last column is the orthogonal part: it grows until length 100, and then nearly stops.
+# So we compare the rules at equal $\lVert W_t\rVert$. The last column shows the length of the orthogonal part under Polyak's rule: it grows until $W_t$ has length 100, and then nearly stops growing.
 
 # %%
 # Median errors at the first recorded step at which the median of ||W_t|| reaches a length.
@@ -207,24 +213,28 @@ for length in (4, 8, 45, 100, 400):
     print(f"{row}{error * norm[k]:26.2f}")  # the last rule is Polyak's
 
 # %% [markdown]
-# From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. NGD only reaches length 50, so it does not yet show its final exponent.
+# From length 8 on, the errors in a row are nearly equal, although the rules need very different numbers of steps. NGD only reaches length 50, so its curve does not yet have its final slope.
 #
-# From length 100 on, the error is nearly a constant divided by $\lVert W_t\rVert$, and the length of the steps decides how it falls in $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, with some $s>0$,
+# From length 100 on, the error is nearly a constant divided by $\lVert W_t\rVert$, so the length of the steps determines how the error falls with $t$. Let $c=1/\lVert W_{mm}\rVert$. Since $W_t$ is nearly $\lVert W_t\rVert\,cW_{mm}$, its margins are nearly $c\lVert W_t\rVert$, and $L-L^*$ falls like $e^{-c\lVert W_t\rVert}$. If the pulls are proportional to the duals, points 1 and 2 give, for some $s>0$,
 #
 # $$L-L^*\approx s\sum_m\beta_m=s\lVert W_{mm}\rVert^2,\qquad-\nabla L\approx s\sum_m\beta_mA_m=s\,W_{mm},\qquad\text{so}\quad\lVert\nabla L\rVert\approx c\,(L-L^*).$$
 #
-# (The sum of the duals is $\sum_m\beta_m\langle A_m,W_{mm}\rangle=\lVert W_{mm}\rVert^2$, since the margins are 1 at $W_{mm}$.)
+# <details><summary>Why is the sum of the duals the square of the max-margin matrix's norm?</summary>
 #
-# Under GD, the length of a step is proportional to $\lVert\nabla L\rVert$. So, without constant factors, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$, and $\lVert W\rVert=\log(ct)/c$ solves this. Under the other rules, the late steps have a constant length:
+# The sum of the duals is $\sum_m\beta_m\langle A_m,W_{mm}\rangle=\lVert W_{mm}\rVert^2$, since at $W_{mm}$ all margins are 1.
 #
-# | rule | length of a late step | $\lVert W_t\rVert$ grows like | so the error falls like | bound in paper A | fitted on [page 11](11_long_horizon.ipynb) |
+# </details>
+#
+# Under GD, the length of a step is proportional to $\lVert\nabla L\rVert$. So, up to constant factors, $d\lVert W\rVert/dt=e^{-c\lVert W\rVert}$, with the solution $\lVert W\rVert=\log(ct)/c$. Under the other rules, the length of a late step is constant:
+#
+# | rule | length of a late step | $\lVert W_t\rVert$ grows like | so the error falls like | bound in paper A | fit on [page 11](11_long_horizon.ipynb) |
 # |---|---|---|---|---|---|
-# | GD | $\eta\lVert\nabla L\rVert$, tends to 0 | $(\log t)/c$ | $1/\log t$ | none (Theorem 6: limit $W_{mm}$) | $t^{-0.03}$ |
+# | GD | $\eta\lVert\nabla L\rVert$, tends to 0 | $(\log t)/c$ | $1/\log t$ | none (Theorem 6 gives only the limit, the direction of $W_{mm}$) | $t^{-0.03}$ |
 # | NGD | $\eta$ | $t$ | $1/t$ | $\tilde O(t^{-1/2})$ (Theorem 1) | $t^{-1.00}$ |
 # | NGD-mom | $10\,\eta$ | $t$ | $1/t$ | none | $t^{-1.00}$ |
 # | Polyak's rule | $\frac{L-L^*}{2\lVert\nabla L\rVert}\to\lVert W_{mm}\rVert/2$ | $t$ | $1/t$ | $\tilde O(t^{-1/2})$ (Theorem 7) | $t^{-1.00}$ |
 #
-# $\tilde O$ omits powers of $\log t$. The last column shows exponents fitted over the decade up to a million steps, in which $1/\log t$ hardly falls.
+# $\tilde O$ omits powers of $\log t$. The last column shows exponents fitted over the last decade before a million steps, in which $1/\log t$ hardly falls.
 #
 # ## A rule of your own
 #
@@ -267,7 +277,7 @@ for rule in free_rules:
     print(f"{rule}: the same after {recorded[at]} steps, ||W|| = {np.linalg.norm(W):.4f}")
 
 # %% [markdown]
-# `lib.Custom` takes any step size, as a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Ours is between GD and NGD.
+# `lib.Custom` accepts any step size that is a function of $t$, $L - L^*$ and $\lVert\nabla L\rVert$. Our rule lies between GD and NGD.
 #
 # *Prediction.* The length of a step of our rule is proportional to the square root of the gradient's norm, and so to $e^{-c\lVert W\rVert/2}$. Hence $\lVert W\rVert$ grows like $2(\log t)/c$. From step 50 to 1,000, GD should add $(\log 20)/c$ to the norm, and our rule twice as much.
 
@@ -293,17 +303,17 @@ for t in range(50):
 np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W).max())
 
 # %% [markdown]
-# Our rule ends near length 8, with nearly the same error as the other rules at this length.
+# Our rule brings $W_t$ to a length near 8, with nearly the same error as the other rules at this length.
 #
 # ## What we saw
 #
-# 1. Every rule turns towards $W_{mm}$, because the gradient pushes only the pairs with the smallest margins.
-# 2. The direction error is a bounded part divided by $\lVert W_t\rVert$, so a rule is fast if it makes $W_t$ long.
-# 3. $\lVert W_t\rVert$ grows like $t$ under NGD, which therefore converges faster than the paper's bound requires. Under GD it grows like $\log t$, so we do not see GD converge.
+# 1. Every rule turns $W_t$ towards $W_{mm}$, because the gradient pushes only the pairs with the smallest margins.
+# 2. The direction error is the length of a bounded orthogonal part divided by $\lVert W_t\rVert$, so a rule is fast if it makes $W_t$ grow fast.
+# 3. Under NGD $\lVert W_t\rVert$ grows like $t$, so NGD converges faster than the paper's bound requires. Under GD the norm grows only like $\log t$, so we do not see GD converge.
 #
 # ## Change this
 #
-# 1. Take a weaker signal, `signal = 0.5`: shorter opt tokens among the same noise tokens. *Predict:* is $W_{mm}$ larger, and is NGD slower?
+# 1. Take a weaker signal, `signal = 0.5`, which means shorter opt tokens among the same noise tokens. *Predict:* is $W_{mm}$ larger, and is NGD slower?
 
 # %%
 def last_error(signal, std=start_std):
@@ -321,7 +331,7 @@ for strength in (signal, 0.5):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# $W_{mm}$ is four times as large, because shorter opt tokens need a larger $W$ for margins of 1. But NGD is only a little slower. $\lVert W_t\rVert$ is about 50 in both runs, so the parts of the two $W_t$ orthogonal to their rays have similar lengths: this part does not grow in proportion to $W_{mm}$.
+# $W_{mm}$ is four times as large, because with shorter opt tokens a larger $W$ is needed for margins of 1. But NGD is only a little slower. The norm $\lVert W_t\rVert$ is about 50 in both runs, so similar errors mean that the two matrices $W_t$ have orthogonal parts of similar length. So the orthogonal part does not grow in proportion to $W_{mm}$.
 #
 # </details>
 #
@@ -334,7 +344,7 @@ for std in (start_std, 1000 * start_std):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The final error is large. The total length of all steps is `steps * ngd_step` = 50, so $W$ still points roughly in its initial direction. This does not show that the limit is another one.
+# The final error is large. The total length of all steps is `steps * ngd_step` = 50, so $W$ still points roughly in its initial direction. This does not show that the limit of the direction is a different one.
 #
 # </details>
 #
@@ -342,7 +352,7 @@ for std in (start_std, 1000 * start_std):
 #
 # <details><summary>Do the theorems apply?</summary>
 #
-# They assume nearly orthogonal tokens (Assumption 1), equal scores of the other tokens (Assumption 2) and a small start. Assumption 2 holds, because all noise tokens have score zero. We do not know whether Assumption 1 holds, because its inequality is missing from our copy of the paper. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions and uses a sufficient condition of ours; the cosines that the next cell prints are too large for it.
+# The theorems assume that the tokens are nearly orthogonal (Assumption 1), that the scores of the other tokens are equal (Assumption 2) and that the start is small. Assumption 2 holds, because all noise tokens have score zero. We do not know whether Assumption 1 holds, because its inequality is missing from our copy of the paper. [Page 13](13_assumptions_broken.ipynb) quotes the assumptions and uses a sufficient condition of ours; the cosines that the next cell prints are too large for this condition to hold.
 #
 # </details>
 
@@ -360,7 +370,7 @@ print(f"cosines of two noise tokens reach {cosines.max():.2f} (seed 0)")
 #
 # <details><summary>Which setting, and what are caps?</summary>
 #
-# Paper A draws this figure with caps. A *cap* is the largest factor by which a rule may multiply $\nabla L$; Polyak's rule with a cap is called Polyak-step (in the figure *Polyak's rule*). Our copy of the paper lacks the step sizes and caps. [Page 18](18_figures_2_and_5.ipynb) tries 720 settings; in 45 of them, all six sentences are true. The figure shows one of these 45, so it shows only that they exist. Its caps are 100 for NGD and NGD-mom, and 1,000 for Polyak-step. The norms of NGD and NGD-mom bend where these rules reach their caps: a rule at its cap is GD with the cap as step size (NGD-mom at its cap is GD with momentum).
+# In paper A, the rules in this figure have caps. A *cap* is the largest factor by which a rule may multiply $\nabla L$. Polyak's rule with a cap is called Polyak-step (*Polyak's rule* in the figure). Our copy of the paper lacks the step sizes and caps, so [page 18](18_figures_2_and_5.ipynb) tries 720 settings. In 45 of them, all six sentences are true. Our figure shows one of these 45 settings, so it shows only that such settings exist. In this setting the cap is 100 for NGD and NGD-mom, and 1,000 for Polyak-step. The curves of the norm bend where NGD and NGD-mom reach their caps, because a rule at its cap is GD with the cap as its step size (NGD-mom at its cap is GD with momentum).
 #
 # </details>
 
@@ -377,7 +387,7 @@ figure
 # %% [markdown]
 # <details><summary>The claims in the next table: how we read these sentences</summary>
 #
-# Each row of the folded table is a *claim*: a measured number beside its bound, here for the worst seed. The first six claims are the paper's sentences. We read "faster" as *ahead*: a rule is ahead of another if it has a lower loss, and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score, and the *alignment* is the cosine of the angle to $W_{mm}$. The exponent is fitted over steps 30 to 300, with caps, so it differs from the one in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
+# Each row of the folded table is a *claim*: a measured number beside the bound that it must meet. Here the number is that of the worst seed. The first six claims are the paper's sentences. We read "faster" as *ahead*: a rule is ahead of another rule if it has a lower loss and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score. The *alignment* is the cosine of the angle between $W_t$ and $W_{mm}$. The exponent is fitted over steps 30 to 300 of a run with caps, so it differs from the exponent in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
 #
 # </details>
 
@@ -391,10 +401,10 @@ table
 # %% [markdown]
 # <details><summary>More claims: three lemmas of the paper, and the growth of the margins</summary>
 #
-# The claims of the next cell are listed in [the record](../figures/demo/fastrates_fig2_beyond.json). They test our predictions for the growth of the margins, and three lemmas of paper A with our readings and constants ([page 19](19_theory_ledger.ipynb)):
+# The claims of the next cell are listed in [the record](../figures/demo/fastrates_fig2_beyond.json), the file that stores the numbers of the first figure. They test our predictions for the growth of the margins, and three lemmas of paper A, for which we use our own readings and constants ([page 19](19_theory_ledger.ipynb)):
 #
-# * Lemma 5: no $p_{opt}$ falls below half of its first value, and while it is at most $\frac12$ it does not fall.
-# * Lemma 6: every gradient step has a part along $W_{mm}$: $\langle-\nabla L,W_{mm}\rangle\ge\lVert\nabla L\rVert/\max_m\lVert A_m\rVert$.
+# * Lemma 5: no $p_{opt}$ falls below half of its initial value, and none falls while it is at most $\frac12$.
+# * Lemma 6: every gradient step has a component along $W_{mm}$: $\langle-\nabla L,W_{mm}\rangle\ge\lVert\nabla L\rVert/\max_m\lVert A_m\rVert$.
 # * Lemma 7: under NGD the norm $\lVert W_t\rVert$ grows like $t$. Our claim is that it grows by $\eta$ per step.
 #
 # </details>

@@ -18,19 +18,19 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #
-# **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall if we wait long enough?
+# **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall if we train for long enough?
 #
-# Waiting is harder than it sounds. After a thousand iterations the softmax weights of the other tokens are below $10^{-11}$, and after a million they are below $e^{-28000}$. The smallest positive floating-point number is about $e^{-744}$. So we first need a way to train exactly.
+# Long training is harder than it sounds. After a thousand iterations the softmax weights of the other tokens are below $10^{-11}$, and after a million they are below $e^{-28000}$. But the smallest positive floating-point number is about $e^{-744}$, so we first need a way to train exactly.
 #
-# ## The statement
+# ## Notation
 #
-# The layer, its loss and $W_{mm}$ are those of [page 10](10_fixed_decoder.ipynb), and so are the data.
+# The layer, its loss, the data and $W_{mm}$ are those of [page 10](10_fixed_decoder.ipynb).
 #
 # | symbol | meaning |
 # |---|---|
-# | $\delta_m = x_{i,opt} - x_{i,t}$, $m = (i, t)$ | the difference of a *pair*: the opt token (the one with the highest score) minus another token |
-# | $g_m = \delta_m^\top W z_i$ | the margin of the pair, a difference of logits; $W_t$ is $W$ after $t$ steps |
-# | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | the difference of the two scores |
+# | $\delta_m = x_{i,opt} - x_{i,t}$, $m = (i, t)$ | the difference of a *pair* of tokens: the opt token (the one with the highest score) minus another token of the same sample |
+# | $g_m = \delta_m^\top W z_i$ | the margin of the pair, which is a difference of logits; $W_t$ is $W$ after $t$ steps |
+# | $\Delta_m = \gamma_{i,opt} - \gamma_{i,t}$ | the difference of the scores of the two tokens |
 # | $p_m$ | the softmax weight of the other token of the pair |
 
 # %% tags=["parameters"]
@@ -71,7 +71,7 @@ run = record.start("11_long_horizon", "A", globals())
 # %% [markdown]
 # ## The set-up in growing dimensions
 #
-# Why does the cost not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves their span. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions, with fixed $n$, fixed $T$, and a fixed norm of the noise tokens. In $d = 100{,}000$ the tokens take 160 MB of memory, and their basis takes nearly as much.
+# Why does the cost of an iteration not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves the span of these products. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions, while $n$, $T$ and the norm of the noise tokens stay fixed. For $d = 100{,}000$ the tokens take 160 MB of memory, and their basis takes nearly as much.
 
 
 # %%
@@ -107,12 +107,12 @@ for name, history in histories.items():
 # %% [markdown]
 # ## The trick in code
 #
-# Two ideas keep training exact. First, we follow the margins instead of $W$. Let $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$, and let $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ be the inner products of the matrices $\delta_m z_i^\top$. Then normalised gradient descent (NGD) moves the margins without $W$:
+# Two ideas keep training exact. First, we follow the margins instead of $W$. We write $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$, and denote by $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ the inner products of the matrices $\delta_m z_i^\top$. Then normalised gradient descent (NGD) updates the margins without using $W$:
 #
 # $$g \leftarrow g + \eta\, \frac{K c}{\sqrt{c^\top K c}}, \qquad
 # c_m = e^{-f_i}\, p_m\, (\Delta_m - \textstyle\sum_{t} p_{i,t} \Delta_{i,t}).$$
 #
-# Second, the direction does not change if we divide all $c_m$ by the same number. So we keep $\log c_m$ and subtract the largest value. Then the largest $c_m$ becomes $e^0 = 1$, however small the weights are.
+# Second, the direction of the gradient does not change if we divide all $c_m$ by the same number. So we store $\log c_m$ and subtract the largest of these logarithms from all of them. Then the largest $c_m$ becomes $e^0 = 1$, however small the softmax weights are.
 
 # %%
 data = problem.tokens.run(0)
@@ -133,7 +133,7 @@ def exact_step(g):
 
 
 # %% [markdown]
-# The next cell writes NGD in the obvious way: it uses the softmax weights themselves, and computes $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ is below the rounding error of 1, the direction of this gradient is noise.
+# The next cell implements NGD in the obvious way: it uses the softmax weights themselves, and computes $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ falls below the rounding error of the number 1, the direction of the gradient that is computed in this way is noise.
 
 # %%
 unit = target.W[0] / target.norm[0]
@@ -154,7 +154,7 @@ for _ in range(compared):
     plain_error.append(np.linalg.norm(W / max(np.linalg.norm(W), 1e-300) - unit))
 
 # %% [markdown]
-# The exact margins of this page agree with those of the library. The margins of the plain code do not.
+# The margins from the exact code above agree with those of the library, whereas the margins from the plain code do not.
 
 # %%
 at = int(np.searchsorted(recorded, compared))
@@ -167,7 +167,7 @@ print(f"direction error: exact {exact_error:.4f}, in ordinary arithmetic {plain_
 # %% [markdown]
 # ## The time in growing dimensions
 #
-# How many microseconds does an iteration of NGD take once the basis is built? The time hardly changes while $d$ grows a thousandfold. Times depend on the machine and its load, so we only print them. `make bench` compares them with a bound.
+# How many microseconds does an iteration of NGD take once the basis is built? The time hardly changes while $d$ grows a thousandfold. Times depend on the machine and its load, so this page only prints them; `make bench` compares them with a bound.
 
 # %%
 megabytes = [sum(array.nbytes for array in (few.K.matrix, few.delta, few.z)) / 1e6 for few in small]
@@ -180,7 +180,7 @@ for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
 # %% [markdown]
 # ## Claims
 #
-# A *claim* pairs a measured number with the bound that it must meet. Each exponent is a least-squares fit within one decade of $t$, for the seed with the worst value.
+# A *claim* pairs a measured number with the bound that it must meet. Each exponent comes from a least-squares fit within one decade of $t$, and we report the seed with the worst value.
 
 # %% tags=["nbval-check-output"]
 exponents = fixed_head.decade_exponents(histories, steps)
@@ -201,7 +201,7 @@ table
 # %% [markdown]
 # ## A million steps
 #
-# If plain arithmetic were good enough, the grey curve in the next figure would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, beside the exponent $-1/2$ of the bound in Theorem 1 without its logarithms.
+# The grey curve in the next figure shows NGD in plain arithmetic. If plain arithmetic were accurate enough, this curve would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, and the exponent $-1/2$ of the bound in Theorem 1, whose logarithmic factors we leave out.
 #
 # * **Distance of the direction.** The grey curve leaves the exact curve soon after a thousand steps.
 # * **Exponent by decade.** In the last decades the slopes of NGD, NGD with momentum (NGD-mom) and Polyak's rule are $-1$, below the line at $-1/2$. The slope of gradient descent (GD) stays near 0.
@@ -212,7 +212,7 @@ figure = figures.horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
-# So the error falls like $1/t$, and the bound is not tight here. What sets the height of the curve? [Page 40](40_law_of_margins.ipynb) shows that the error tends to $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. In the next figure, the dotted line is this prediction; we fit nothing. Since $\lVert W_t\rVert$ grows like $t$ under NGD, a constant divided by it falls like $1/t$.
+# So the error falls like $1/t$, and the bound is not tight here. What determines the height of the curve? [Page 40](40_law_of_margins.ipynb) shows that the error approaches $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line in the next figure shows this prediction, for which we fit nothing. Since $\lVert W_t\rVert$ grows like $t$ under NGD, the prediction falls like $1/t$.
 
 # %%
 law = margin_law.margin_law(problem.tokens, target)
@@ -224,7 +224,7 @@ figure_law = plots.caption(margin_law_figures.bound_and_law(histories["NGD"], la
 figure_law
 
 # %% [markdown]
-# The theorem, as the paper states it:
+# This is the theorem as the paper states it:
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -232,12 +232,12 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## Every hypothesis at once
 #
-# Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that do, as we read the hypotheses? We take few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. Each claim below is one hypothesis, measured on the worst of 20 data sets:
+# Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that satisfy all of the hypotheses, as we read them? To find out, we take few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. Each claim below tests one hypothesis on the worst of 20 data sets:
 #
-# * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. Here $\nu$ bounds the inner products of queries, and $\mu$ bounds those that involve a token other than an opt token.
-# * Assumption 2: the other tokens have equal scores, and there is one best token.
+# * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. Here $a$ and $U$ are the smallest and the largest norm of an opt token, $b$ is the smallest norm of a query, and $C$ bounds how much harder one sample pulls on $W$ than another. Moreover, $\nu$ bounds the inner products of two queries, and $\mu$ bounds those of two tokens that are not both opt tokens.
+# * Assumption 2: in each sample the other tokens have equal scores, and only one token has the highest score.
 # * The start $W_0$ is so small that all softmax weights begin near $1/T$ (Lemma 4).
-# * The step is so short that a weight above $1/2$ does not fall below $1/(eT)$ in one step (our reading of "small enough").
+# * The step is so short that a softmax weight above $1/2$ does not fall below $1/(eT)$ in one step (our reading of "small enough").
 
 # %%
 verified = coordinates.minimal(
@@ -257,7 +257,7 @@ table_verified = claims.Table(hypotheses)
 table_verified
 
 # %% [markdown]
-# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. The curves fall like the lower one, $1/t$. In the same runs, no softmax weight of an opt token falls before it reaches $1/2$, as Lemma 5 says; the record contains this claim.
+# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. In fact, the curves fall like the lower dashed line, that is, like $1/t$. In the same runs, no softmax weight of an opt token falls before it reaches $1/2$, as Lemma 5 says. This claim is listed in the figure's record, the file that stores its numbers.
 
 # %%
 about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
@@ -267,15 +267,15 @@ figure_verified
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. It falls as fast on data that satisfy every hypothesis, as we read them. Ordinary arithmetic hides this, because the direction of its gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions costs as much as one in a thousand.
+# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls equally fast on data that satisfy every hypothesis of the theorem, as we read the hypotheses. Plain arithmetic hides this, because the direction of the computed gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
 #
-# Why does the error fall like $1/t$, and what sets the height of the curve? That is the question of [page 40](40_law_of_margins.ipynb).
+# Why does the error fall like $1/t$, and what determines the height of the curve? [Page 40](40_law_of_margins.ipynb) answers these questions.
 #
 # ## Change this
 #
-# Predict first, then run.
+# Make a prediction, then run the cell.
 #
-# 1. Take ten times the step size. *Hint:* $\|W_t\|$ grows ten times as fast. *Predict:* at the same $t$, is the error one tenth as large? And is the exponent still $-1$?
+# 1. Take ten times the step size. *Hint:* $\|W_t\|$ grows ten times as fast. *Predict:* at the same $t$, is the error one tenth as large as with the shorter steps? And is the exponent still $-1$?
 
 
 # %%
@@ -292,17 +292,17 @@ for size in (ngd_step, 10 * ngd_step):
 #
 # </details>
 #
-# **To prove.** Take one sample of two tokens. Show that after every step of NGD from zero, $W_t$ has the direction of $W_{mm}$, and that $1-p_{opt}$ falls like $e^{-ct}$. What is $c$?
+# **To prove.** Take one sample with two tokens. Show that after every step of NGD from zero, $W_t$ has the direction of $W_{mm}$, and that $1-p_{opt}$ falls like $e^{-ct}$. What is $c$?
 #
 # <details><summary>Solution</summary>
 #
-# There is one pair, with $A_1=\delta_1z_1^\top$. So $-\nabla L(W)=c_1A_1$ with $c_1>0$ at every $W$, and $W_t=\eta t\,A_1/\lVert A_1\rVert$. Moreover, $W_{mm}=A_1/\lVert A_1\rVert^2$: this matrix has margin 1, and by Cauchy-Schwarz every matrix with margin 1 is at least as large. The margin of $W_t$ is $g_t=\eta t\lVert A_1\rVert$, and $1-p_{opt}=1/(1+e^{g_t})\approx e^{-g_t}$. Hence $c=\eta\lVert A_1\rVert=\eta/\lVert W_{mm}\rVert$.
+# There is only one pair; let $A_1=\delta_1z_1^\top$ be its matrix. So $-\nabla L(W)=c_1A_1$ with $c_1>0$ at every $W$, and $W_t=\eta t\,A_1/\lVert A_1\rVert$. Moreover, $W_{mm}=A_1/\lVert A_1\rVert^2$: this matrix has margin 1, and by Cauchy-Schwarz every matrix with margin 1 is at least as large. The margin of $W_t$ is $g_t=\eta t\lVert A_1\rVert$, and $1-p_{opt}=1/(1+e^{g_t})\approx e^{-g_t}$. Hence $c=\eta\lVert A_1\rVert=\eta/\lVert W_{mm}\rVert$.
 #
 # </details>
 #
 # ## The small print
 #
-# The samples of a class share their opt token, because we read Example 1 of the paper in this way. In 300 dimensions, twenty samples are too many for our sufficient form of Assumption 1. It holds only for the data of the last experiment.
+# The samples of a class share their opt token, because we read Example 1 of the paper in this way. In 300 dimensions, twenty samples are too many for our sufficient form of Assumption 1. On this page, this form of the assumption holds only for the data of the last experiment.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

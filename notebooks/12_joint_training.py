@@ -18,20 +18,20 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #
-# **Question.** On [page 10](10_fixed_decoder.ipynb) the head was fixed and told the layer which token is best. Here the head starts at zero and learns together with the attention weights, so at first nothing tells the layer where to look. Does it still select the best tokens? Do the attention weights and the head still turn towards their max-margin directions?
+# **Question.** On [page 10](10_fixed_decoder.ipynb) the head was fixed and told the layer which token is best. Here the head starts at zero and learns together with the attention weights, so at first nothing tells the layer where to look. Does the layer still select the best tokens? Do the attention weights and the head still turn towards their max-margin directions?
 #
-# ## Two matrices to learn
+# ## A matrix and a vector to learn
 #
 # For a sample $i$ with tokens $X_i$, query $z_i$ and label $y_i=\pm1$, the layer's answer is $f_i = y_i\, u^\top X_i^\top \mathrm{softmax}(X_i W z_i)$. The loss is $L = \frac1n\sum_i e^{-f_i}$. We train both $u$ and $W$, and start both at zero.
 #
 # | symbol | meaning | shape |
 # |---|---|---|
-# | $W_t$, $u_t$ | attention and head after $t$ steps | $d \times d$, $d$ |
-# | $W_{mm}$ | token SVM: smallest $\lVert W\rVert_F$ with $(x_{i,opt} - x_{i,t})^\top W z_i \ge 1$ | $d \times d$ |
-# | $u_{mm}$ | head SVM: smallest $\lVert u\rVert$ with $y_i\, u^\top x_{i,opt} \ge 1$ | $d$ |
-# | $\gamma^* = 1/\lVert u_{mm}\rVert$ | the largest margin that a head can have on the opt tokens | |
+# | $W_t$, $u_t$ | attention weights and head after $t$ steps | $d \times d$, $d$ |
+# | $W_{mm}$ | solution of the token SVM: the $W$ of smallest $\lVert W\rVert_F$ with $(x_{i,opt} - x_{i,t})^\top W z_i \ge 1$ | $d \times d$ |
+# | $u_{mm}$ | solution of the head SVM: the $u$ of smallest $\lVert u\rVert$ with $y_i\, u^\top x_{i,opt} \ge 1$ | $d$ |
+# | $\gamma^* = 1/\lVert u_{mm}\rVert$ | the largest margin that a head of length 1 can have on the opt tokens | |
 #
-# In the paper's data model (DM), each sample has one *opt token*, which carries the label, and one additional token. The opt token is drawn from $N(0, \alpha^2\sigma^2 I)$, the additional token from $N(0, \sigma^2 I)$, and the label is $\mathrm{sign}(u_*^\top x_{i,opt})$ for a fixed vector $u_*$. We take $\alpha$ = `signal` and $\sigma^2 d = 1$. In the first `opt_first` samples the query is the opt token, and in the others it is the additional token.
+# In the paper's data model (DM), each sample has one *opt token*, which determines the label, and one additional token. The opt token is drawn from $N(0, \alpha^2\sigma^2 I)$ and the additional token from $N(0, \sigma^2 I)$. The label is $\mathrm{sign}(u_*^\top x_{i,opt})$ for a fixed vector $u_*$. We take $\alpha$ = `signal` and $\sigma^2 d = 1$. In the first `opt_first` samples the query is the opt token, and in the other samples it is the additional token.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -81,7 +81,7 @@ for name, found in (("W_mm", attention_svm), ("u_mm", head_svm)):
     print(f"||{name}|| = {np.median(found.norm):.3f} (median of {seeds} seeds)")
 
 # %% [markdown]
-# We compute $u_{mm}$ as we computed the max-margin matrix on page 10. The rows are now the vectors $y_i x_{i,opt}$ instead of pairs of tokens.
+# We compute $u_{mm}$ in the same way as the max-margin matrix on page 10. Each constraint now comes from a vector $y_i x_{i,opt}$ instead of a pair of tokens.
 
 # %%
 rows = data.y[0, :, None] * data.X[0, np.arange(n), data.opt[0]]  # (n, r), seed 0
@@ -93,7 +93,7 @@ print("margins of u_mm:", (rows @ u_mm).round(6))
 # %% [markdown]
 # ## The rule, and its first three steps
 #
-# Each of the two gradients is normalised separately, and the step size decays (Eq. 13, with exponent $p = 2/3$):
+# The rule normalises each of the two gradients separately, and its step size decays (Eq. 13, with the exponent $p = 2/3$):
 #
 # $$W_{t+1} = W_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_W L}{\|\nabla_W L\|}, \qquad
 # u_{t+1} = u_t - \frac{\eta}{(t+1)^{p}}\frac{\nabla_u L}{\|\nabla_u L\|}.$$
@@ -103,7 +103,7 @@ print("margins of u_mm:", (rows @ u_mm).round(6))
 # $$-\nabla_W L = \frac1n\sum_i e^{-f_i} \sum_t p_{i,t}(\gamma_{i,t} - f_i)\, x_{i,t} z_i^\top, \qquad
 # -\nabla_u L = \frac1n\sum_i e^{-f_i}\, y_i X_i^\top p_i .$$
 #
-# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$. In Eq. 13 we read $0/0$ as $0$, so $W$ does not move. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean of the tokens of sample $i$. Only after this step do the scores of the tokens differ; from then on $W$ moves as well, and raises the softmax weights of the tokens that the head scores highly.
+# What happens first? At $u = 0$ all scores are 0, so $\nabla_W L = 0$. In Eq. 13 we read $0/0$ as $0$, so $W$ does not move in the first step. All softmax weights are $1/T$, so the head moves along $\sum_i y_i\bar x_i$, where $\bar x_i$ is the mean of the tokens of sample $i$. Only after this step do the scores of the tokens differ. From then on $W$ moves as well, and raises the softmax weights of the tokens to which the head gives high scores.
 
 
 # %%
@@ -139,7 +139,7 @@ for t in range(3):
           f"cosines with W_mm {cosines[0]:.2f}, with u_mm {cosines[1]:.2f}")  # fmt: skip
 
 # %% [markdown]
-# The first step moves only the head. If the head then points in the right direction, the opt tokens have higher scores than the additional tokens, and their softmax weights grow.
+# The first step moves only the head. If the head then points in the right direction, the opt tokens have higher scores than the additional tokens, and the softmax weights of the opt tokens grow.
 #
 # ## Figure 3: all rules together
 #
@@ -171,7 +171,7 @@ figure
 # %% [markdown]
 # GD is behind all other rules from iteration 20 on. The losses under NGD and NGD-joint nearly coincide, because it is mainly the growth of the head that lowers the loss. But the norms $\lVert W\rVert$ under these two rules are far apart. Once $\|\nabla_W L\| \ll \|\nabla_u L\|$, the common normalisation of NGD-joint leaves only short steps for $W$. So $\lVert W\rVert$ grows like $t$ under NGD and like $\log t$ under NGD-joint.
 #
-# The next cell checks that a hundred steps with the code of this page give the same matrices as the library.
+# The next cell checks that a hundred steps with the code of this page give the same weights as a hundred steps with the library.
 
 # %%
 W, u, at = np.zeros((X.shape[-1], z.shape[-1])), np.zeros(X.shape[-1]), min(paper.REFERENCE)
@@ -187,7 +187,7 @@ print(f"after {at} steps: ||W|| = {np.linalg.norm(W):.4f}, ||u|| = {np.linalg.no
 #
 # Section 5.1: "We observe that all other algorithms are faster than GD, with Polyak step being the fastest. We also see that the train loss converges at a similar rate for NGD and joint-NGD, while for the other metrics, NGD is slightly faster compared to joint-NGD."
 #
-# Before we measured, we fixed what these words mean. A rule is *faster* than another if it is ahead in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest". So we test two claims, one about the train loss and one about all metrics. The losses under NGD and NGD-joint fall at *a similar rate* if their logarithms differ by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, the value under NGD is between 1 and 1.25 times the value under NGD-joint.
+# Before we measured, we fixed what these words mean. A rule is *faster* than another rule if it is ahead of it in all six metrics, for every seed and at every recorded iteration from 20 to the *horizon*, the last iteration that we judge. The text does not say in which metric Polyak-step is "fastest", so we test two claims, one about the train loss and one about all metrics. The losses under NGD and NGD-joint fall at *a similar rate* if their logarithms differ by at most 5 % at the horizon. NGD is *slightly* faster than NGD-joint if, in each of the other five metrics, the value under NGD is between 1 and 1.25 times the value under NGD-joint.
 
 # %%
 factor = np.median(ngd.norm / np.where(joint.norm > 0, joint.norm, np.nan), axis=0)
@@ -201,7 +201,7 @@ compared_rules = claims.Table(compared)
 compared_rules
 
 # %% [markdown]
-# Do the paper's sentences hold in some other setting? Our copy of the paper lacks the step sizes, so we try many combinations: three step sizes for GD, five common step sizes for NGD and NGD-joint, five caps for Polyak-step (the last of which means no cap), and five horizons. The next figure shows in which share of these settings each claim holds.
+# Do the paper's sentences hold in some other setting? Our copy of the paper lacks the step sizes, so we try many combinations: three step sizes for GD, five common step sizes for NGD and NGD-joint, five caps for Polyak-step (the last of which means no cap), and five horizons. The next figure shows, for each claim, the share of these settings in which the claim holds.
 
 # %%
 few = range(sweep_seeds)
@@ -221,9 +221,9 @@ settings_figure = figures.settings(sweep, sentences.FIGURE3, about_settings)
 settings_figure
 
 # %% [markdown]
-# One claim holds in no setting: NGD is never only *slightly* ahead in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. In each of the best settings one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, they have, but Polyak-step is behind NGD in the metrics of $W$.
+# One claim holds in no setting: NGD is never only *slightly* ahead of NGD-joint in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. The best settings are those in which the largest number of claims hold, and in each of them one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, the two losses do fall at a similar rate, but Polyak-step is behind NGD in the metrics of $W$.
 #
-# Our version of Figure 3 above uses one of the best settings with a longer horizon. Among these we took the shortest horizon, and the longest step of GD, because GD is then hardest to beat.
+# Our version of Figure 3 above uses one of the best settings with a longer horizon. Among these settings we took the shortest horizon and then the largest step size for GD, because GD is then hardest to beat.
 #
 # ## What the theorems say
 
@@ -231,7 +231,7 @@ settings_figure
 statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "Theorem 4")
 
 # %% [markdown]
-# As we read the theorems, they are about the rule "NGD, decay". If Lemma 12 holds, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule. The next figure shows the norm divided by this bound. The quotient stays below 1 and slowly approaches it.
+# As we read the theorems, they are about the rule "NGD, decay". If Lemma 12 holds, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule. The next figure shows this norm divided by its bound. The quotient stays below 1 and approaches 1 slowly.
 
 # %%
 about_beyond = f"Beside Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -239,7 +239,7 @@ figure_beyond = figures.figure3_beyond(decayed, ngd_step, about_beyond)
 figure_beyond
 
 # %% [markdown]
-# A *claim* pairs a measured number with the bound that it must meet. Here the number is that of the worst seed. We fit exponents with respect to $S_t$, the sum of the step sizes divided by $\eta$, over the last decade of $t$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, whose ratio to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
+# A *claim* pairs a measured number with the bound that it must meet. Here the number is that of the worst seed. We fit each exponent over the last decade of $t$, with respect to $S_t$, the sum of the step sizes divided by $\eta$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, and the ratio of this sum to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
 
 # %%
 last_decade = steps / 10
@@ -260,7 +260,7 @@ table
 # %% [markdown]
 # ## Can joint training fail?
 #
-# What if the first step of the head points the wrong way? Take two samples whose tokens are numbers, with the label $+1$. Sample 1 has the tokens 1 and 0, and sample 2 has the tokens 1 and $-3$. In both samples, 1 is the opt token and the query. Then $u=W=c\to\infty$ drives the loss to 0. But the first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ becomes negative. Then $W$ becomes negative as well, and no rule brings them back.
+# What if the first step of the head points the wrong way? Take two samples with the label $+1$, whose tokens are numbers. Sample 1 has the tokens 1 and 0, and sample 2 has the tokens 1 and $-3$. In both samples, the token 1 is the opt token and also the query. Letting $u=W=c\to\infty$ would drive the loss to 0. But the first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ becomes negative. Then $W$ becomes negative as well, and no rule makes $u$ and $W$ positive again.
 
 # %%
 two_samples = global_map.problem(global_map.POSTCARD)
@@ -273,15 +273,15 @@ for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay
 #
 # ## What we saw
 #
-# **Answer.** The layer starts without any information on which token is best. On data from the paper's model, the head takes the first step, the attention weights follow, and both turn towards their max-margin directions. But this does not always happen: joint training can fail on as few as two samples of two tokens.
+# **Answer.** The layer starts without any information about which token is best. On data from the paper's model, the head takes the first step, the attention weights follow, and both turn towards their max-margin directions. But this does not always happen: joint training can fail on as few as two samples of two tokens.
 #
-# With the paper's decay both norms grow like the sum of the steps, and eventually like $t^{1/3}$. Without this decay they grow like $t$. Two claims about the text on Figure 3 fail: NGD is far ahead of NGD-joint in the norm of $W$, not slightly, and Polyak-step is not the fastest rule in all metrics, although it is the fastest in the loss.
+# If NGD has the paper's decay, the norms of $W$ and $u$ grow like the sum of the step sizes, and eventually like $t^{1/3}$. Without this decay both norms grow like $t$. Two of the claims from the text on Figure 3 fail. In the norm of $W$, NGD is far ahead of NGD-joint, not slightly ahead. And Polyak-step is not the fastest rule in all metrics, although it is the fastest in reducing the loss.
 #
 # ## Change this
 #
 # Make a prediction, then run the cell.
 #
-# 1. Try another decay. *Hint:* the bound $\|W_t\| \le \eta\sum_s (s+1)^{-p}$ suggests that $\lVert W_t\rVert$ grows like $t^{1-p}$. *Predict:* does this also hold for $p = 1/2$, which the theorems do not cover, as we read them?
+# 1. Try another decay. *Hint:* the bound $\|W_t\| \le \eta\sum_s (s+1)^{-p}$ suggests that $\lVert W_t\rVert$ grows like $t^{1-p}$. *Predict:* does this also hold for $p = 1/2$, an exponent that the theorems, as we read them, do not cover?
 
 # %%
 for decay in (2 / 3, 1 / 2):
@@ -299,7 +299,7 @@ for decay in (2 / 3, 1 / 2):
 #
 # ## The small print
 #
-# * Our copy of the paper lacks the sizes, the step sizes and the variances, so we chose these settings ourselves. The form of the decay is also ours: the text mentions an "additional factor", which we read as $(t+1)^{-2/3}$. Condition 1 and Lemma 12 are stated here as we read them.
+# * Our copy of the paper lacks the problem sizes, the step sizes and the variances, so we chose these settings ourselves. The form of the decay is also ours: the text mentions an "additional factor", which we read as $(t+1)^{-2/3}$. Condition 1 and Lemma 12 are stated here as we read them.
 # * The constants $C_0$ and $C_1$ of Condition 1 are also missing, so we cannot check whether a run satisfies this condition. [Page 19](19_theory_ledger.ipynb) checks the two properties that the condition is meant to ensure: near-orthogonality (Lemma 11) and separability (Lemma 14).
 # * The text on Figure 3 mentions no cap for Polyak-step, so we use none. The rule "NGD, decay" is our addition: the paper's Figure 3 does not show it.
 

@@ -18,13 +18,13 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its **Assumptions 1 and 2**.
 #
-# **Question.** Theorem 1 says that the direction of the attention weights tends to that of $W_{mm}$, under two assumptions on the data. How far can we break each of them before training ends elsewhere, and does the update rule matter?
+# **Question.** Theorem 1 says that the direction of the attention weights tends to that of $W_{mm}$, under two assumptions on the data. How strongly can the data violate each assumption before training ends in another direction, and does this depend on the update rule?
 #
 # | symbol | meaning |
 # |---|---|
 # | $x_{i,t},\ z_i,\ y_i,\ u$ | tokens, query and label of sample $i$; the fixed head |
 # | $\gamma_{i,t}=y_iu^\top x_{i,t}$ | the score of a token; the *opt token* is the token with the largest score |
-# | $W_{mm}$ | the smallest $W$ with $(x_{i,opt}-x_{i,t})^\top Wz_i\ge1$ for all other tokens |
+# | $W_{mm}$ | the smallest $W$ with $(x_{i,opt}-x_{i,t})^\top Wz_i\ge1$ for all other tokens of every sample |
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -58,20 +58,20 @@ update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap
 # %% [markdown]
 # ## Four tokens that defeat training
 #
-# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. The query is $q$. It has length 1 and is orthogonal to $d_1$ and $d_2$, which are linearly independent. With two tokens per sample Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores exceed those of $q$ by $\Delta = (0.01, 1)$. With $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$, gradient descent moves the two margins $g_i$ along $K c$:
+# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. In both samples the query is $q$, which has length 1 and is orthogonal to $d_1$ and $d_2$. These two differences are linearly independent. With two tokens per sample, Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores exceed those of $q$ by $\Delta = (0.01, 1)$. Let $p_i$ be the softmax weight of the best token, $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$. Then gradient descent moves the two margins $g_i$ along $K c$:
 #
 # $$-\nabla L = \tfrac12 (c_1 d_1 + c_2 d_2)\, q^\top, \qquad
 # \dot g_1 = \tfrac12 (K_{11} c_1 + K_{12} c_2), \qquad \dot g_2 = \tfrac12 (K_{12} c_1 + K_{22} c_2).$$
 #
-# ![In the plane of the two differences the cone of right answers stands upright; training leaves it to the left, along the second difference](drawings/two_samples.svg)
+# ![In the plane of the two differences, the cone in which both margins are positive points upwards; training leaves this cone to the left, along the second difference](drawings/two_samples.svg)
 #
-# Both $c_i$ are always positive. But if $K_{12} < 0$, sample 2 pulls the margin of sample 1 down. Which sample wins? Take a convex loss, number the samples so that $K_{11}\ge K_{22}$, and compare three numbers:
+# Both $c_i$ are always positive, but if $K_{12} < 0$, sample 2 pulls the margin of sample 1 down. Which sample wins? Take a convex loss $\ell$, number the samples so that $K_{11}\ge K_{22}$, and compare three numbers:
 #
 # * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$, the ratio $c_1/c_2$ above which the sum of the two margins grows;
 # * $R_0$, the ratio $c_1/c_2$ at $W=0$;
-# * $R_1$, the value of this ratio that is most favourable to sample 1 while sample 1 loses: it takes $\lvert\ell'\rvert$ at the worse score of sample 1 and at the better score of sample 2.
+# * $R_1$, the value of this ratio that is most favourable to sample 1 as long as sample 1 loses. In $R_1$ we evaluate $\lvert\ell'\rvert$ at the lower score of sample 1 and at the higher score of sample 2.
 #
-# We prove in [law_of_margins.md](law_of_margins.md): if $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow from zero reaches $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token for ever. This holds for all step sizes, and also with momentum. If $K_{12}<0$ and $R_0\le\theta^*<R_1$, the theorem leaves the problem open.
+# We prove the following theorem in [law_of_margins.md](law_of_margins.md). If $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow from zero reaches the direction of $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token for ever, whatever the step sizes are, and also with momentum. If $K_{12}<0$ and $R_0\le\theta^*<R_1$, the theorem does not decide what happens.
 
 # %%
 d = np.array([[3, 0, 0.001], [-1, 0.5, 0.1]])
@@ -98,9 +98,9 @@ print(f"theta* = {threshold:.2f}, R_1 = {told.highest:.3f}, c_1/c_2 <= {largest:
 assert largest < threshold and g[0] < 0 < g[1]
 
 # %% [markdown]
-# $W_{mm}$ exists, but normalised descent ends elsewhere: sample 1 looks at its worse token for ever. The direction of $W$ tends to the max-margin direction of that other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition on the data that excludes this example. We have not shown that it must be Assumption 1.
+# $W_{mm}$ exists, but normalised descent ends in another direction: sample 1 looks at its worse token for ever. The direction of $W$ tends to the max-margin direction for this other selection of tokens, as the library confirms for normalised gradient descent (NGD) and gradient descent (GD). So Theorems 1 and 6 need some condition on the data that excludes this example. We have not shown that this condition must be Assumption 1.
 #
-# We can read the condition off the theorem: $\lvert K_{12}\rvert\le K_{22}$ is enough for all scores. If $K_{12}<-K_{22}$ and the differences are independent, some scores defeat training. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
+# Our theorem shows what such a condition must contain. If $\lvert K_{12}\rvert\le K_{22}$, gradient flow reaches the direction of $W_{mm}$ for all scores. If $K_{12}<-K_{22}$ and the differences are independent, there are scores for which training does not reach it. So a condition on the tokens alone, as Assumption 1 is in our reading, must bound $-K_{12}$ by the smaller of $K_{11}$ and $K_{22}$.
 
 # %% tags=["nbval-check-output"]
 both = {"NGD": rules.NGD(0.05), "GD": rules.GD(0.2)}
@@ -108,7 +108,7 @@ needed = phase_diagram.assumption1_needed(pair, both, 4000)
 claims.Table(needed)
 
 # %% [markdown]
-# Whenever the theorem gives a verdict, it must also be right on random problems. To test this, we train with short steps in place of the flow.
+# On random problems, too, training must end as our theorem says whenever the theorem decides the problem. To test this, we train with short steps in place of the gradient flow.
 
 # %%
 draw, right, left_open = np.random.default_rng(0), [], []
@@ -144,7 +144,7 @@ statements.quoted("A", STATEMENTS, "Assumption 1", "Assumption 2", "Theorem 1", 
 # %% [markdown]
 # ## How much does the dimension matter?
 #
-# On random data, near-orthogonality depends on the dimension: the inner products of two queries are about $1/\sqrt d$ of their squared norm. Lemma 5 of paper A, as we read it, says that the softmax weight of an opt token does not fall while it is small, and its proof uses Assumption 1. We draw opposite (antipodal) class means in three dimensions and count the data sets in which such a weight falls. In every data set the samples of a class share their opt token, so only the dimension changes.
+# On random data, near-orthogonality depends on the dimension: the inner product of two queries is about $1/\sqrt d$ times their squared norm. Lemma 5 of paper A, as we read it, says that the softmax weight of an opt token does not fall as long as this weight is small. The proof of this lemma uses Assumption 1. For three values of the dimension $d$, we draw data sets with opposite (antipodal) class means, and count the data sets in which a small softmax weight of an opt token falls. In every data set the samples of a class share their opt token, so the three cases differ only in the dimension.
 
 # %%
 two_rules = {"GD": rules.GD(1.0), "NGD": rules.NGD(0.025)}
@@ -161,7 +161,7 @@ for size, values in room.items():
     print(f"{size}: smallest room under Assumption 1", values.min(1).round(2))
 
 # %% [markdown]
-# If sharing an opt token were the cause, the counts would not depend on $d$. But they fall to zero. The cell above also prints the *room*: our sufficient form of Assumption 1 requires one number to be at least as large as another, and the room is their quotient. So this form holds if the room is at least 1. The room, too, grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on. (The condition is not necessary: what Lemma 5 says is also true in most data sets that do not satisfy the condition.)
+# If weights fell because samples share an opt token, the counts would not depend on $d$. But the counts fall to zero as $d$ grows. The cell above also prints the *room*: our sufficient form of Assumption 1 requires one number to be at least as large as another number, and the room is the quotient of these two numbers. So this sufficient condition holds if the room is at least 1. The room grows with the dimension, and with four samples the condition holds in every data set from $d = 1000$ on. (The condition is not necessary: what Lemma 5 says is also true in most data sets that do not satisfy the condition.)
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))
@@ -189,13 +189,13 @@ dimension_table
 # %% [markdown]
 # ## Break both assumptions step by step
 #
-# We break Assumption 1 by letting tokens overlap: in low dimension $d$, or with other tokens that are longer than the opt tokens. We break Assumption 2 by adding a random vector to the head, orthogonal to the opt tokens. Then the other tokens get scores of up to *spread* times the opt score, which remains the highest. Two functions generate these data.
+# We break Assumption 1 by letting the inner products of tokens become large. For this we choose a low dimension $d$, or we make the other tokens longer than the opt tokens. We break Assumption 2 by adding to the head a random vector that is orthogonal to the opt tokens. Then the scores of the other tokens become as large as *spread* times the score of the opt token, which remains the highest. The following two functions generate these data.
 
 # %%
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
 
 # %% [markdown]
-# A run has *reached* $W_{mm}$ if, at the end of training, it selects the opt token of every sample and the *alignment*, the cosine of the angle between the final $W$ and $W_{mm}$, is at least 0.9. We report the share of runs that reach it.
+# A run has *reached* $W_{mm}$ if, at the end of training, it selects the opt token of every sample and the *alignment*, the cosine of the angle between the final $W$ and $W_{mm}$, is at least 0.9. We report the share of runs that reach $W_{mm}$.
 
 # %%
 axes_of = {
@@ -218,7 +218,7 @@ for rule in update_rules:
     print(f"{rule:15} d = {dimensions[-1]}: {lowest.min():.0%} to {lowest.max():.0%} of the runs reach W_mm, by spread")
 
 # %% [markdown]
-# If the other tokens are long, the rules differ. If the length did not matter, every cell would be bright, which means that all of its runs reach $W_{mm}$. Towards the right the other tokens become longer. Upwards the best of the other tokens comes nearer to a tie with the opt token.
+# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. If all runs of a cell reach $W_{mm}$, the cell is bright. If the length of the other tokens did not matter, every cell would be bright.
 
 # %%
 figure, panels = plots.panels(1, 3, height=2.9)
@@ -241,13 +241,13 @@ plots.caption(figure, about)
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** On random data the assumptions can be broken quite far, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. Long other tokens whose scores nearly tie with those of the opt tokens hurt GD most, Polyak's rule less, and NGD hardly at all.
+# **Answer.** Random data can violate the assumptions quite strongly before training fails, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. If the other tokens are long and their scores nearly tie with those of the opt tokens, GD fails most often, Polyak's rule fails less often, and NGD hardly ever fails.
 #
-# Why does GD fail? Steps that are too long are not the cause: the first cell below finds the same share of runs with one hundredth of the step. Near a wrong token the softmax saturates and the gradient vanishes. The steps of NGD do not vanish with it.
+# Why does GD fail? Steps that are too long are not the cause, because the first cell below finds the same share of successful runs with one hundredth of the step size. Instead, the softmax saturates near a wrong token, so the gradient vanishes. The steps of GD vanish with the gradient, whereas the steps of NGD do not.
 #
 # ## Change this
 #
-# Predict first, then run. Each cell measures the upper right corner: other tokens 16 times as long, spread 0.98, with 20 seeds.
+# Make a prediction, then run the cell. Each cell measures the upper right corner of the figure, where the other tokens are 16 times as long as the opt tokens and the spread is 0.98. We use 20 seeds.
 
 
 # %%
@@ -258,7 +258,7 @@ def corner(rule, iterations=steps, spread=0.98):
 
 
 # %% [markdown]
-# 1. Take a shorter step for GD, and more steps in return. *Prediction:* if GD fails because it overshoots and saturates the softmax at a wrong token, a step one tenth as long will save some runs.
+# 1. Take a smaller step size for GD, and more steps to compensate. *Prediction:* if GD fails because it overshoots and saturates the softmax at a wrong token, more runs will reach $W_{mm}$ with one tenth of the step size.
 
 # %%
 for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
@@ -267,7 +267,7 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It saves none. The share of runs that reach $W_{mm}$ is the same even with one hundredth of the step, so overshooting is not the cause.
+# The prediction is wrong. The share of runs that reach $W_{mm}$ is the same even with one hundredth of the step size, so overshooting is not the cause.
 #
 # </details>
 #
@@ -280,16 +280,16 @@ for spread in (0.98, 0.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Right: without spread every run reaches $W_{mm}$, although the other tokens are 16 times as long as the opt tokens. At 256 times their length, GD does not reach it within 2,000 steps, while NGD does.
+# The prediction is correct: with spread zero every run reaches $W_{mm}$, although the other tokens are 16 times as long as the opt tokens. If the other tokens are 256 times as long, GD does not reach $W_{mm}$ within 2,000 steps, whereas NGD does.
 #
 # </details>
 #
 # ## The small print
 #
-# * As we read Assumption 1, it does not bound the inner product of two opt tokens. So samples of a class may share their opt token, as they do in every cell.
-# * Lemma 8 of the paper says that data such as those of page 10 (Example 1, as we read it) satisfy both assumptions with high probability. Our copy lacks the numbers in its condition.
-# * The SVM over tokens is due to arXiv 2306.13596 and, for a matrix $W$, to 2308.16898. The rates are paper A's.
-# * The statement of Lemma 5 is missing from our copy. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy contains no proof of this extension.
+# * As we read Assumption 1, it does not bound the inner product of two opt tokens. So samples of a class may share their opt token, as they do in every cell of the figure.
+# * Lemma 8 of the paper says that data such as those of page 10 (Example 1, as we read it) satisfy both assumptions with high probability. Our copy of the paper lacks the numbers in the condition of this lemma.
+# * The SVM over tokens is due to arXiv 2306.13596 and, for a matrix $W$, to 2308.16898. The rates of convergence are due to paper A.
+# * The statement of Lemma 5 is missing from our copy of the paper. The antipodal data are those of footnote 5: "Our results also extend to cases where the OPT tokens are antipodal, while the remaining tokens are nearly orthogonal". Our copy contains no proof of this extension.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

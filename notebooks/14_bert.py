@@ -18,13 +18,13 @@
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 1 and 4**.
 #
-# **Question.** Adam trains language models faster than plain stochastic gradient descent (SGD). Is it enough for this speed-up that the step size adapts to the gradient?
+# **Question.** Adam trains language models faster than plain stochastic gradient descent (SGD). Does a step size that adapts to the gradient suffice for this speed-up?
 #
-# **The paper's answer.** Yes. When a pretrained BERT is fine-tuned, normalised SGD trains faster than SGD. As we read Figures 1 and 4, training with Polyak's step or with Adam is faster as well.
+# **The paper's answer.** Yes. When a pretrained BERT is fine-tuned, normalised SGD trains it faster than SGD does. As we read Figures 1 and 4, Polyak's step and Adam are also faster than SGD.
 #
 # ## A sentence pair, and its tokens
 #
-# Figure 1 uses the data set MultiNLI. Each row of it is a pair of sentences. The network must say whether the second sentence follows from the first (entailment), contradicts it, or does neither. A tokenizer splits the pair into words and parts of words, and replaces each of them by a number.
+# Figure 1 uses the data set MultiNLI, in which each row is a pair of sentences. The network must decide whether the second sentence follows from the first (entailment), contradicts it, or does neither. A tokenizer splits the pair into words and parts of words, and replaces each of these by a number.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -65,16 +65,16 @@ print(tokens.inputs[0, 0, : tokens.lengths[0]].tolist())
 # %% [markdown]
 # ## Two rules, written out
 #
-# Let $\theta_t$ be the vector of all parameters of the network after $t$ steps, and $g_t$ the gradient of the loss $L_t$ on a minibatch. The learning rate is $\eta$, and $\eta_{\max}$ is a cap on the step size. The constant $L^*$ is the smallest possible loss.
+# Let $\theta_t$ be the vector of all parameters of the network after $t$ steps, and $g_t$ the gradient of the loss $L_t$ on the current minibatch. The learning rate is $\eta$, and $\eta_{\max}$ is a cap on the step size. The constant $L^*$ is the smallest possible loss.
 #
 # | rule | step |
 # |---|---|
 # | SGD | $\theta_{t+1} = \theta_t - \eta\, g_t$ |
-# | Adam | a step along the running mean of $g_t$, divided coordinate by coordinate by the root of the running mean of $g_t^2$ |
+# | Adam | a step against the running mean of $g_t$, which is divided coordinate by coordinate by the square root of the running mean of $g_t^2$ |
 # | SNGD, normalised SGD (Eq. 2, capped) | $\theta_{t+1} = \theta_t - \min(\eta / \lVert g_t\rVert,\ \eta_{\max})\, g_t$ |
 # | SPS, Polyak's step (Eq. 3, capped, $L^*=0$) | $\theta_{t+1} = \theta_t - \min(L_t / (2\lVert g_t\rVert^2),\ \eta_{\max})\, g_t$ |
 #
-# The paper's two rules, SNGD and SPS, move along $-g_t$ and choose only the length of the step. A step of SNGD has the length $\eta$ unless the cap shortens it. SPS takes half the step that would bring the loss to zero if the loss were linear. The figures below call this rule "Polyak's rule".
+# The paper's two rules, SNGD and SPS, move along $-g_t$ and choose only the length of the step. A step of SNGD has the length $\eta$ unless the cap shortens it. Without its cap, SPS takes half the step that would bring the loss to zero if the loss were linear. The figures below call SPS "Polyak's rule".
 
 
 # %%
@@ -86,7 +86,7 @@ def sps(theta, gradient, loss, rate, cap):
     return theta - min(loss / (2 * gradient.norm() ** 2), cap) * gradient
 
 # %% [markdown]
-# We take a hundred steps of SNGD on our three pairs, with a small BERT that starts from random weights. Each step has length 0.1, however long the gradient is. A network that gives the three classes equal probabilities has the loss $\log 3 = 1.10$, which we call the loss of guessing.
+# We take a hundred steps of SNGD on our three pairs, with a small BERT that starts from random weights. Each step has length 0.1, however large the gradient is. A network that assigns equal probabilities to the three classes has the loss $\log 3 = 1.10$, which we call the loss of guessing.
 
 # %%
 torch.manual_seed(0)
@@ -121,9 +121,9 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 # %% [markdown]
 # ## Six comparisons
 #
-# It takes hours to train a pretrained encoder, so this page draws training curves that are stored in the repository. Each study sets three target losses for the training data; the claims are judged by the last of them. We count the steps that a rule takes to reach this target, and divide them by the number that SGD takes with the same seed. A ratio below 1 means that the rule is faster than SGD.
+# It takes hours to train a pretrained encoder, so this page draws training curves that are stored in the repository. For each data set we fixed three target values of the training loss, and we judge the claims by the last target. We count the steps that a rule needs to reach this target, and divide this number by the number of steps that SGD needs with the same seed. A ratio below 1 means that the rule is faster than SGD.
 #
-# We compute the 95 % confidence interval of the ratio. The paper's claim that a rule is faster is *reproduced* if the whole interval lies below 1. The claim is *not reproduced* if the interval lies above 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise the claim is *undecided*.
+# We compute a 95 % confidence interval for the ratio. The paper's claim that a rule is faster than SGD is *reproduced* if the whole interval lies below 1. The claim is *not reproduced* if the whole interval lies above 1, or between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise the claim is *undecided*.
 
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
@@ -147,14 +147,14 @@ shown["multi_nli"][0]
 speed.beside(kept["multi_nli"])
 
 # %% [markdown]
-# The claims are decided by the first of these two figures:
+# We decide the claims by the first of these two figures:
 #
-# * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the line at 1 stands for SGD. If the paper is right, every bar lies to the left of this line.
-# * **Training loss.** Each thin line shows one run, up to the step that reaches the target loss. Each large mark shows the geometric mean of the numbers of steps in which the runs of one rule reach the target loss.
+# * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. Each bar shows the 95 % confidence interval of a rule's ratio, and the line at 1 represents SGD. If the paper is right, every bar lies to the left of this line.
+# * **Training loss.** Each thin line shows one run, up to the step at which it reaches the target loss. Each large mark shows the geometric mean of the numbers of steps that the runs of one rule need to reach this loss.
 #
-# The second figure adds the test accuracy during training, the final accuracy on all rows of the test data (large marks), and the step sizes that the rules took.
+# The second figure also shows the test accuracy during training, the final accuracy on all rows of the test data (large marks), and the step sizes that the rules took.
 #
-# Figure 4 uses the data set CivilComments. A comment is either toxic or not, and often a few words decide. Do the rules rank in the same order on these data?
+# Figure 4 uses the data set CivilComments. Each comment is either toxic or not, and often a few words of the comment decide which. Do the rules rank in the same order on these data?
 
 # %%
 verdict["civil_comments"]
@@ -168,15 +168,15 @@ speed.beside(kept["civil_comments"])
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** all six ratios lie below 1, as the paper says. On sentence pairs, normalised SGD takes 0.77 times as many steps as SGD, and Polyak's step takes 0.63 times as many steps as SGD. Both claims are reproduced. For Adam this ratio is 0.58, but the claim is undecided. On comments, Adam takes 0.41 times as many steps as SGD, and this claim is reproduced. The ratio is 0.72 for Polyak's step and 0.82 for normalised SGD, and both claims are undecided. The intervals are wide because there are only three seeds.
+# **Here,** all six ratios lie below 1, as the paper says. On sentence pairs, normalised SGD needs 0.77 times as many steps as SGD to reach the target, and Polyak's step needs 0.63 times as many steps as SGD. The claims about these two rules are reproduced. Adam needs 0.58 times as many steps as SGD, but the claim about Adam is undecided. On comments, Adam needs 0.41 times as many steps as SGD, and here the claim about Adam is reproduced. The ratio is 0.72 for Polyak's step and 0.82 for normalised SGD, and the claims about both rules are undecided. The confidence intervals are wide because there are only three seeds.
 #
-# So an adaptive step size helps in our small study, but we would need more seeds to say which rule gains most.
+# So an adaptive step size helps in our small study, but we would need more seeds to say which rule saves the most steps.
 #
 # ## Change this
 #
 # Make a prediction, then run the cell. Each cell trains a small network on generated sentence pairs, with one seed.
 #
-# 1. Multiply the learning rate of SNGD by ten. *Hint:* each step is ten times as long, whatever the gradient is. *Predict:* does the loss fall faster, or does it not fall at all?
+# 1. Multiply the learning rate of SNGD by ten. *Hint:* each step is ten times as long, however large the gradient is. *Predict:* does the loss fall faster, or does it not fall at all?
 
 # %%
 small = DEMO["multi_nli"]
@@ -186,11 +186,11 @@ for rate in (0.1, 1.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It does not fall at all. Both runs end above the loss of guessing, and the run with the longer steps ends further above it.
+# It does not fall at all. Both runs end with a loss above the loss of guessing, and the loss is larger at the end of the run with the longer steps.
 #
 # </details>
 #
-# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps along the sign of the gradient. *Hint:* every coordinate moves by the same amount. *Predict:* does this rule need a larger or a smaller learning rate than SGD?
+# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps against the sign of the gradient. *Hint:* every coordinate moves by the same amount. *Predict:* does this rule need a larger or a smaller learning rate than SGD?
 
 # %%
 def sign(parameters, rate):
@@ -203,19 +203,19 @@ for rate in (1e-3, 1e-2):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It needs a smaller learning rate. With the learning rate 0.001 the loss falls below the loss of guessing, and with 0.01 it stays above this loss.
+# It needs a smaller learning rate. With the learning rate 0.001 the loss falls below the loss of guessing, whereas with the learning rate 0.01 it stays above.
 #
 # </details>
 #
 # ## The small print
 #
-# * *The network.* The paper fine-tunes BERT-base. We train the lower three layers of a six-layer encoder. This encoder was trained to embed sentences, on data that include the pairs of MultiNLI. So training has a head start, but it is the same for every rule. Our copy of the paper lacks the sizes, the batch size, the learning rates, and the section on language data, so these settings are ours. No theorem of the paper covers these networks, so there are no hypotheses to check.
-# * *We have not published the samples.* For other samples, the same target losses could be easier or harder to reach. [data/README.md](../data/README.md) says where the samples come from. We train on 5,914 comments of at most 400 characters, and on 12,000 pairs of at most 200 characters. In both sets the classes are equally frequent.
-# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require that the network is more accurate than a bag-of-words model that is trained on the same rows. Its accuracy is far higher than that of this model on pairs, and five percentage points higher on comments.
-# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for the 24 claims of [the protocol](protocol.md), no claim on this page is decided. (The README's 21 claims are not a subset of these 24. They exclude our own claims and the claims that we gave up, and include the three claims that norms grow. For the seven claims on film reviews the two lists use different networks.)
-# * *Our own earlier studies* reproduced all six claims. On comments, with five seeds, the ratios were 0.40 for Adam, 0.58 for Polyak's step and 0.70 for normalised SGD. On pairs, with six seeds and targets just below the loss of guessing, the ratios were 0.73 for Adam, 0.74 for Polyak's step and 0.80 for normalised SGD. In the present studies three verdicts changed to undecided, because three seeds give wider intervals and because two ratios on comments are closer to 1.
-# * *Other targets.* On pairs, Adam also reaches the first two targets of the present study faster than SGD.
-# * *To train again,* run `python -m lib.training` with `multi_nli_200` (1.3 processor hours) or with `civil_comments_400` (0.7 processor hours). You need the data for this.
+# * *The network.* The paper fine-tunes BERT-base, whereas we train the lower three layers of a six-layer encoder. This encoder had already been trained to embed sentences, on data that include the pairs of MultiNLI. So our training has a head start, but this head start is the same for every rule. Our copy of the paper lacks the sizes, the batch size, the learning rates, and the section on language data, so these settings are ours. No theorem of the paper covers these networks, so there are no hypotheses to check.
+# * *We have not published the samples of the data sets.* With other samples, the same target losses could be easier or harder to reach. [data/README.md](../data/README.md) describes where our samples come from. We train on 5,914 comments of at most 400 characters, and on 12,000 pairs of at most 200 characters. In both sets the classes are equally frequent.
+# * *The criteria* were fixed before the runs, in [protocol.md](protocol.md). They require the network to be more accurate than a bag-of-words model that is trained on the same rows. On pairs the network is far more accurate than this model, and on comments its accuracy is five percentage points higher.
+# * *Many claims.* We judge each claim separately, at the 95 % level, and give its p-value. After Holm's correction for the 24 claims of [the protocol](protocol.md), no claim on this page is decided. (The README counts 21 claims, which are not a subset of these 24. The 21 exclude our own claims and the claims that we gave up, and they include the three claims that norms grow. For the seven claims on film reviews, the two lists use different networks.)
+# * *Our own earlier studies* on these data sets reproduced all six claims. On comments, with five seeds, the ratios were 0.40 for Adam, 0.58 for Polyak's step and 0.70 for normalised SGD. On pairs, with six seeds and targets just below the loss of guessing, the ratios were 0.73 for Adam, 0.74 for Polyak's step and 0.80 for normalised SGD. In the present studies three verdicts changed to undecided, because three seeds give wider intervals and because two ratios on comments are closer to 1.
+# * *Other targets.* On pairs, Adam also reaches the first two targets of the present study in fewer steps than SGD.
+# * *To repeat the training,* run `python -m lib.training` with `multi_nli_200` (1.3 processor hours) or with `civil_comments_400` (0.7 processor hours). For this you need the data.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
