@@ -66,7 +66,7 @@
 #
 # ![Each optimiser's ratio in the predicted norm and in another](../figures/desk/atlas_map.png)
 #
-# If a rule maximises the margin in its own norm and in no other, its filled mark is at 1 and its hollow mark lies to the left. (For grey names, we guessed this norm.) Why do only the upper rows show this?
+# If a rule maximises the margin in its own norm and in no other, its filled mark is at 1 and its hollow mark lies to the left. (In grey rows, this norm is a guess.) Why do only the upper rows show this?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -203,9 +203,9 @@ for norm, gain in largest_gain.items():
 #
 # | rule | predicted | why |
 # |---|---|---|
-# | steepest descent in $N$ | reaches $N$ | The bound above holds. |
+# | steepest descent in $N$ | reaches $N$ | The bound above applies. |
 # | mirror descent, $\ell_3$ | reaches $\ell_3$ | [Page 30](30_mirror_descent.ipynb) derives it. |
-# | Muon, exact | reaches spectral | $M$ forgets older gradients within 20 steps or so. In this time the shares $\pi_m$ change little, because the differences between the margins converge ([page 40](40_law_of_margins.ipynb)). So $M$ points almost along $G$. |
+# | Muon, exact | reaches the spectral norm | $M$ forgets older gradients within 20 steps or so. In this time the shares $\pi_m$ change little, because the differences between the margins converge ([page 40](40_law_of_margins.ipynb)). So $M$ points almost along $G$. |
 # | Signum | reaches $\ell_\infty$ | As for Muon, $M$ points almost along $G$; it forgets older gradients within 10 steps or so. |
 # | Lion | reaches $\ell_\infty$ | As for Signum, the step is the sign of a mean of recent $G$. |
 # | RMSprop | reaches $\ell_\infty$ | $v$ follows $G^2$, so $D$ is nearly a matrix of signs. |
@@ -253,8 +253,8 @@ for norm, gain in largest_gain.items():
 # |---|---|---|---|
 # | Adam, $\epsilon=10^{-8}$ | $\ell_\infty$ | 0 | $\ell_3$ in all runs |
 # | AdaGrad | $\ell_\infty$ | 0 | $\ell_3$ in all runs |
-# | SOAP | spectral | 1 | nuclear, Frobenius or spectral, by data set |
-# | Shampoo, sums | spectral | 6 | Frobenius, $\ell_3$ or spectral, by data set |
+# | SOAP | spectral | 1 | nuclear, Frobenius or spectral, depending on the data set |
+# | Shampoo, sums | spectral | 6 | Frobenius, $\ell_3$ or spectral, depending on the data set |
 # | Adam, $\epsilon=0$, per sample | Frobenius | 7 | $\ell_3$ in 13 runs |
 #
 # We do not know why AdaGrad is nearest to $\ell_3$.
@@ -272,7 +272,7 @@ for name in ("Adam, 0.999", "Muon, Newton-Schulz"):  # the first is Adam with ep
     print(f"{name:19} {row.highest:>7} | {early[0]:6.3f} {early[1]:6.3f} | {late[0]:6.3f} {late[1]:6.3f}")
 
 # %% [markdown]
-# Three times as many steps cut Adam's gaps to about a third. With Newton-Schulz steps, the gap on the second data set does not shrink. On the first it shrinks by less than a quarter, which decides nothing.
+# Three times as many steps cut Adam's gaps to about a third. With Newton-Schulz steps, the gap on the second data set does not shrink. On the first it shrinks by less than a quarter, which is inconclusive.
 #
 # ## Adam limits its own speed
 #
@@ -295,7 +295,7 @@ by_lib = lib.train(one, lib.Adam(eta), 300, record=[300])
 assert np.allclose(adam(300), by_lib.W[0, 0], rtol=0, atol=1e-9)
 
 # %% [markdown]
-# Suppose that the margins grow by $\delta$ per step, and that all entries of $G$ keep their signs and shrink like $e^{-\delta t}$. Then the squared gradient was $e^{2\delta s}G^2$ at $s$ steps before, so late in training $v$ is a geometric series. With $0.999\,e^{2\delta}\approx1-0.001+2\delta$,
+# Suppose that the margins grow by $\delta$ per step, and that all entries of $G$ keep their signs and shrink like $e^{-\delta t}$. Then the squared gradient $s$ steps ago was $e^{2\delta s}G^2$, so late in training $v$ is a geometric series. With $0.999\,e^{2\delta}\approx1-0.001+2\delta$,
 # $$v=0.001\sum_{s\ge0}(0.999\,e^{2\delta})^s\,G^2=\frac{0.001}{1-0.999\,e^{2\delta}}\,G^2\approx\frac{0.001}{0.001-2\delta}\,G^2=\frac{G^2}{1-2000\,\delta}\qquad\text{if }\delta<0.0005 .$$
 #
 # The step is $D\approx\mathrm{sgn}(G)\sqrt{1-2000\,\delta}$, because $M\approx G$. So in this model Adam is sign descent with shorter steps, and its $\ell_\infty$ ratio tends to 1. Sign descent would raise the margins by $\eta\gamma_N$ per step ($N=\ell_\infty$), so Adam's $\delta$ solves
@@ -340,7 +340,7 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
         print(f"{title:27}{count:7,}|{margin[0]:8.1f}{margin[1]:8.1f} | {shares}")
 
 # %% [markdown]
-# So $\ell_3$ is only a stage on the way to Frobenius. Gradient descent needs a time of order $e^g$ for the margin $g$, so a million steps of Adam do not suffice.
+# So $\ell_3$ is only a stage on the way to Frobenius. Gradient descent needs a time of order $e^g$ to reach the margin $g$, so a million Adam steps do not suffice.
 #
 # ## What we saw
 #

@@ -73,12 +73,12 @@ Markdown("\n".join(lines))
 #
 # ## To prove
 #
-# An update rule starts at $W_0=0$ and takes $t$ steps, each of length $\eta$ in a norm $N$. Let $N_{mm}$ be the smallest value of $N(W)$ among the matrices $W$ whose margins are all
-# at least 1. Show that the least margin of $W_t$ is at most $\eta t/N_{mm}$.
+# Suppose that training starts at $W_0=0$ and takes $t$ steps, each of length $\eta$ in a norm $N$. Let $N_{mm}$ be the smallest value of $N(W)$ among the matrices $W$ whose margins are all
+# at least 1. Show that the smallest margin of $W_t$ is at most $\eta t/N_{mm}$.
 #
 # <details><summary>Solution</summary>
 #
-# Let $g = \min_m\langle A_m, W_t\rangle$ be the least margin. If $g\le0$, there is nothing to show. If $g>0$, all margins of $W_t/g$ are at least 1, so
+# Let $g = \min_m\langle A_m, W_t\rangle$ be the smallest margin. If $g\le0$, there is nothing to show. If $g>0$, all margins of $W_t/g$ are at least 1, so
 # $N(W_t)/g \ge N_{mm}$. Since $W_0=0$, the triangle inequality gives $N(W_t) \le \eta t$. The two inequalities together give
 # $g \le \eta t / N_{mm}$.
 # </details>
