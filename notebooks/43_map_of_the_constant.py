@@ -16,7 +16,7 @@
 #
 # *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* After this page you can say what the constant depends on: data, degenerate pairs, start, norm.
 #
-# The *law of the margins* of **[notebook 40](40_law_of_margins.ipynb)** is about the [direction error](words.md), the distance between the unit matrices in the directions of $W_t$ and of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By this law, $\|W_t\|$ times the direction error tends to a constant. If a run starts at zero and every pair is on the support of the SVM, this constant is $C$, which follows from the [dual variables](words.md) of the SVM.
+# The *law of the margins* of **[notebook 40](40_law_of_margins.ipynb)** is about the [direction error](words.md), the distance between the unit matrices in the directions of $W_t$ and of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By this law, $\|W_t\|$ times the direction error tends to a constant. If a run starts at zero and every pair of tokens is on the support of the SVM (has a positive dual), this constant is $C$, which follows from the [dual variables](words.md) of the SVM.
 # The law does not cover problems in which a dual is zero, and it is about the Frobenius norm only. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
 #
 # **Question.** What does $C$ depend on? And what replaces $C$ if a dual is zero, if the run does not start at zero, or if the geometry is that of $\ell_p$ mirror descent?
@@ -174,7 +174,7 @@ print("log(1.5 ||W_t||)", np.log(1.5 * bent.norm[0]).round(3))
 assert np.abs(off - np.log(1.5 * bent.norm[0])).max() < 0.2
 
 # %% [markdown]
-# **In general**, call a pair *tight* if its margin at $W_{mm}$ is exactly 1. On this page, the *support* holds only the tight pairs whose dual is positive. If exactly one pair $k$ is degenerate, $W$ must move along $W_{mm}+d_k/a_t$, where $d_k$ is the matrix in the span of the tight features with $\langle A_k,d_k\rangle=1$ for this pair and 0 for every other tight pair. This motion requires a pull of $\|d_k\|^2/a_t$ on pair $k$, so $\|d_k\|^2/a_t$ replaces the dual $\beta_k=0$.
+# **In general**, call a pair *tight* if its margin at $W_{mm}$ is exactly 1. On this page, the *support* contains only those tight pairs whose dual is positive. If exactly one pair $k$ is degenerate, $W$ must move along $W_{mm}+d_k/a_t$, where $d_k$ is the matrix in the span of the tight features with $\langle A_k,d_k\rangle=1$ for this pair and 0 for every other tight pair. This motion requires a pull of $\|d_k\|^2/a_t$ on pair $k$, so $\|d_k\|^2/a_t$ replaces the dual $\beta_k=0$.
 #
 # **Several degenerate pairs** share this pull, and $W$ moves along $W_{mm}+D/a_t$. Here $D$ is the matrix of least norm that satisfies $\langle A_m,D\rangle=0$ on the support and $\langle A_k,D\rangle\ge1$ on the degenerate pairs. So $D$ solves a second SVM, and the duals $y_k$ of this SVM, divided by $a_t$, replace the zero duals of the first SVM.
 
@@ -216,7 +216,7 @@ print(f"bound {bounds.min():.2g} to {bounds.max():.2g}")
 #
 # The part of the start that lies outside the span remains in the mirror image, which grows like $\|W\|^{p-1}$. This part therefore contributes an error that falls like $\|W\|^{-(p-1)}$. Paper C's Lemma 29, which is printed below, bounds the Bregman divergence $D_\psi$, which is quadratic in the error. So the exponent with which $D_\psi$ falls is at least twice the exponent in the lemma.
 #
-# **Steps for $p<2$.** A step of length $\eta$ raises the margins by $h\propto\eta\,a_t^{2-p}$, and the offsets converge as long as $h<2/\lambda_{\max}$. With constant steps, $h$ grows, so the offsets cycle from a time $t^*$ on that we predict. With steps $\eta_t\propto t^{p-2}$, $h$ stays constant and $\|W_t\|$ grows like $t$.
+# **Steps for $p<2$.** A step of length $\eta$ raises the margins by $h\propto\eta\,a_t^{2-p}$, and the offsets converge as long as $h<2/\lambda_{\max}$. With constant steps, $h$ grows, so from some time $t^*$ on, which we predict, the offsets cycle. With steps $\eta_t\propto t^{p-2}$, $h$ stays constant and $\|W_t\|$ grows like $t$.
 
 # %%
 statements.quoted("C", STATEMENTS, "Lemma 29")

@@ -22,7 +22,7 @@
 #
 # ## What to expect
 #
-# If we train $K$ and $Q$ by steepest descent in a norm $N$, the rule should keep $N(K)$ and $N(Q)$ small. In which norm is $W$ then small? For each $W$ we take those factors $K$ and $Q$ that are smallest in $N$. The square of their size is the *induced norm* of $W$,
+# If we train $K$ and $Q$ by steepest descent in a norm $N$, the rule should keep $N(K)$ and $N(Q)$ small. In which norm is $W$ then small? Among all factors $K$ and $Q$ of $W$, we take those that are smallest in $N$. The square of their size is the *induced norm* of $W$,
 # $$F_N(W)=\min\{\max(N(K),N(Q))^2:KQ^\top=W\}.$$
 #
 # | $N$ on each factor | steepest descent | $F_N(W)$ |
@@ -118,7 +118,7 @@ figure_factors
 #
 # ## 2. Which selection wins?
 #
-# Different rules may select different tokens. Does each rule choose the [selection](words.md) with the largest possible margin in its own norm? We test this in three settings: in runs from zero, in runs with *near ties* (the two best scores are only 0.01 apart), and in runs from a *wrong start*, at which tokens other than the best ones have the largest logits.
+# Different rules may select different tokens. Does each rule choose the [selection](words.md) with the largest possible margin in its own norm? The *score* of a token is the answer of a layer that reads this token alone. We test the rules in three settings: in runs from zero, in runs with *near ties* (the two best scores of a sample are only 0.01 apart), and in runs from a *wrong start*, at which tokens other than the best ones have the largest logits.
 #
 # Take two rules that end with different selections. For each of the two rules we ask: in the norm of this rule, does its own selection allow a larger margin than the selection of the other rule? We call each such question a *comparison*, and the rule *wins* it if the answer is yes.
 #
@@ -204,7 +204,7 @@ figure_vit
 #
 # <details><summary>What this assumes, and whose it is</summary>
 #
-# The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that the steps decay. It carries over a result on homogeneous models, for which a rule approaches a *stationary* point of the margin in its norm ([sources](atlas_sources.md)). Because softmax is not homogeneous, and a stationary point need not be the maximum, we measure the margin.
+# The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that the steps decay. It carries over a result on homogeneous models, in which a rule approaches a *stationary* point of the margin in its norm ([sources](atlas_sources.md)). Because softmax is not homogeneous, and a stationary point need not be the maximum, we measure the margin.
 #
 # Sheen, Chen, Wang and Zhou (2403.08699) showed for gradient flow that training keys and queries leads to the nuclear norm, and Tarzanagh et al. (2308.16898) showed it for the regularisation path. Our steps, in contrast, are normalised. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
 #

@@ -20,7 +20,7 @@
 #
 # *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After this page you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
-# [Notebook 44](44_atlas.ipynb) measures in which of seven norms each optimiser maximises the margin. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train a single matrix $W$. It leaves two points open. First, neither AdaGrad nor Adam on single samples reaches the largest margin in any of the seven norms. Second, in practice the weights decay, so $W$ cannot grow forever.
+# [Notebook 44](44_atlas.ipynb) measures in which of seven norms each optimiser maximises the margin. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train a single matrix $W$. It leaves two points open. First, neither AdaGrad nor Adam on single samples (one sample per step) reaches the largest margin in any of the seven norms. Second, training in practice uses weight decay, so $W$ cannot grow forever.
 #
 # **Question.** Do AdaGrad and Adam on single samples maximise the margin in a norm of their own? And how much of the largest margin does weight decay cost?
 #
@@ -136,7 +136,7 @@ also_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** We judge the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run, AdaGrad's ratio in its own norm is larger than its ratio in any of the seven norms. It is still far from 1, however, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the norm that the data choose is close to 1 in most runs, but 0.928 in the worst run.
+# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run, AdaGrad's ratio in its own norm is larger than its ratio in any of the seven norms. The ratio in its own norm is still far from 1, however, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the norm that the data choose is close to 1 in most runs, but 0.928 in the worst run.
 #
 # At the end of training with weight decay, $N(W)$ equals $1/\lambda$; under AdamW with a short memory, it is only close to $1/\lambda$. The law predicts what share of the largest margin is lost. The relative error of this prediction is at most 2 % in the median run of each rule, and 26 % in the worst run of all.
 #
@@ -168,10 +168,10 @@ for name, end in ends.items():
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
-# * We have not shown that the equation for $H$ has only one solution, up to a factor. Baek, Song and Yun (2510.26303) prove to which limit Adam tends for linear models as $\beta_2\to1$.
+# * We have not shown that the equation for $H$ has only one solution, up to a factor. Baek, Song and Yun (2510.26303) prove what Adam converges to for linear models as $\beta_2\to1$.
 # * AdaGrad's norm is due to Qian and Qian (1906.03559), for linear models. The norm $\ell_\infty$ of Adam with all samples is due to Zhang, Zou and Cao (2406.10650). The norms of SOAP and of Shampoo with sums are ours.
 # * We apply the law of margins to weight decay, and to norms other than Frobenius, without a proof. Sign steps satisfy $\lambda W=D$ only on average, and AdamW's steps can be a little longer than 1.
-# * Under strong decay some runs select other tokens. We have not shown why some of these selections allow a smaller margin than the selection under weak decay.
+# * Under strong decay, some runs select other tokens than under weak decay. We have not shown why some of these selections allow a smaller margin than the selections under weak decay.
 # * [The protocol](atlas_protocol.md) lists our predictions and their bounds, and [a second list](atlas_sources.md) names the sources.
 #
 # </details>

@@ -24,7 +24,7 @@
 #
 # **Question.** How fast does a rule's share of the largest margin tend to 1, and does it still tend to 1 if the steps shrink or grow? And how much of the largest $\ell_\infty$ margin does Adam lose through a long memory, an $\epsilon$, or small batches?
 #
-# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest value that the smallest margin of a matrix of norm 1 can take. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$.
+# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest value that the smallest margin of a matrix of norm 1 can take. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$, by which they discount older gradients in each step.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -61,7 +61,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # | like $t^{-1}$ | $\log t$ | $1/\log t$ |
 # | like $t^{1/2}$ | $t^{3/2}$ | tends to 0 only for normalised gradient descent |
 #
-# Why does the last row of the table break the pattern? From $t=2500$ on, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, until after the next step another pair does.
+# Why does the last row of the table break the pattern? From $t=2500$ on, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after each step this is another pair.
 #
 # Under normalised gradient descent, each step points along the feature $A_m$ of this one pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal to within about one step. If a matrix is a sum of features with positive weights and its margins are equal, it is a multiple of the max-margin matrix. So $W$ turns towards the max-margin matrix.
 #
@@ -142,11 +142,11 @@ figure_batch = plots.caption(atlas_figures.batches(by_batch, own_of), about_batc
 figure_batch
 
 # %% [markdown]
-# **What happens.** In the left panel of the first figure, the $\ell_\infty$ line drops from $\beta_2=0.9$ towards the left, where the memory is longer. The line is low at the right end, too. There $\beta_2=0$, so Adam divides the mean $M$ by the newest gradient alone; at desk scale, some of these runs select no token. In the right panel, the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. In the second figure, the ratio of every rule is smaller with fewer samples per step than with all six samples.
+# **What happens.** In the left panel of the first figure, the $\ell_\infty$ line drops from $\beta_2=0.9$ towards the left, where the memory is longer. The line is low at the right end, too. There $\beta_2=0$, so Adam divides the mean $M$ by the size of the newest gradient alone; at desk scale, some of these runs select no token. In the right panel, the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. In the second figure, the ratio of every rule is smaller with fewer samples per step than with all six samples.
 #
 # ## What we saw
 #
-# **Answer.** We judge the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps, $1-r_N$ falls more slowly. With steps like $t^{1/2}$, only normalised gradient descent still approaches the largest margin in its norm.
+# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps, $1-r_N$ falls more slowly. With steps like $t^{1/2}$, only normalised gradient descent still approaches the largest margin in its norm.
 #
 # With a short memory ($\beta_2=0.9$), the median run of Adam reaches 0.994 of the largest $\ell_\infty$ margin. With the longest memory ($\beta_2=0.9999$) it reaches 0.423 of this margin, and with a large $\epsilon$ 0.453. With small batches, Adam and three other rules reach a smaller share of the largest margin in their own norms than with all samples.
 #
