@@ -16,10 +16,10 @@
 #
 # *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* After this page you can prove on two samples that joint training is not global, and extend the law to a head that learns.
 #
-# **[Notebook 40](40_law_of_margins.ipynb)** states a law for a layer with a fixed head: $\|W_t\|$ times the [direction error](words.md) tends to a constant $C$, which we compute from the [dual variables](words.md) of the [token SVM](words.md).
-# In **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) the head $u$ learns together with $W$. Theorem 3, printed below, bounds the direction error by a multiple of $1/\log t$.
+# **[Notebook 40](40_law_of_margins.ipynb)** states a law for a layer with a fixed head. The [direction error](words.md) is the distance between the unit matrix in the direction of $W_t$ and that in the direction of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By the law, the direction error times $\|W_t\|$ tends to a constant $C$, which we compute from the [dual variables](words.md) of this SVM.
+# In **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) the head $u$ is trained together with $W$. Theorem 3, which is printed below, bounds the direction error by a multiple of $1/\log t$.
 #
-# **Question.** What happens to the law when the head learns, and when there are several heads? Does joint training always reach the max-margin directions $(u_{mm},W_{mm})$ of head and attention?
+# **Question.** What happens to the law when the head is trained as well, and when there are several heads? If head and attention are trained jointly, do they always reach their max-margin directions $(u_{mm},W_{mm})$?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -46,13 +46,13 @@ statements.quoted("A", STATEMENTS, "Theorem 3", "Lemma 3")
 # %% [markdown]
 # ## 1. A head that moves
 #
-# A *pair* $m$ consists of the *opt token* of a sample, which has the highest score, and another token of the sample. For a fixed head, $C$ comes from two sets of numbers: the duals $\beta_m$ of the token SVM, and the factors $\kappa_m$, which say how hard the loss pulls on each pair.
-# If the head moves, the $\kappa_m$ change. Does the law still hold?
+# A *pair* $m$ consists of the *opt token* of a sample, which is its token with the highest score, and another token of the same sample. For a fixed head, $C$ is determined by two sets of numbers: the duals $\beta_m$ of the token SVM, and the factors $\kappa_m$, which say how hard the loss pulls on each pair.
+# If the head moves, the factors $\kappa_m$ change. Does the law still hold?
 #
-# **It should, because the $\kappa_m$ have a limit.** The head is a linear classifier, so it turns towards the solution $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ of its own SVM, and the slopes $|\ell_i'|$ of the loss at the samples become proportional to the duals $\nu_i$ of this SVM.
-# The score gap of each pair becomes proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. The pull on a pair is the slope times the score gap. So $W$ should obey the law with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$.
+# **It should, because the $\kappa_m$ have a limit.** The head is a linear classifier of the tokens that attention selects, so it turns towards the solution $v=u_{mm}=\sum_i\nu_iy_ix_{i,opt}$ of its own SVM, and the slopes $|\ell_i'|$ of the loss at the samples become proportional to the duals $\nu_i$ of this SVM.
+# The score gap of each pair, the difference between the scores of its two tokens, becomes proportional to $y_iv^\top(x_{i,opt}-x_{i,t})$. The pull on a pair is the slope of its sample times its score gap. So $W$ should obey the law with $\kappa_m=\nu_iy_iv^\top(x_{i,opt}-x_{i,t})$.
 #
-# We compute $C$ for one problem with four samples. The data come from paper A's data model (DM): a sample has two Gaussian tokens, and the opt token is about $\alpha$ times as long as the other token.
+# We compute $C$ for one problem with four samples. The data come from paper A's data model (DM), in which a sample has two Gaussian tokens, and the opt token is about $\alpha$ times as long as the other token.
 
 # %%
 data = coordinates.minimal(tokens.two_token_gaussian(0, n=4, T=2, d=40)).tokens
@@ -70,7 +70,7 @@ assert np.isclose(C, joint_law.predict(data).W_law.constant[0])
 print(f"C = {C:.6f}")
 
 # %% [markdown]
-# The paper's rule (Eq. 13) moves $u$ and $W$ by a step of length $\eta(t+1)^{-2/3}$ each, against their own gradients ([notebook 12](12_joint_training.ipynb) has the code). What happens to the slopes $\lvert\ell_i'\rvert=e^{-f_i}$?
+# The paper's rule (Eq. 13) moves each of $u$ and $W$ against its own gradient, by a step of length $\eta(t+1)^{-2/3}$ ([notebook 12](12_joint_training.ipynb) has the code). What happens to the slopes $\lvert\ell_i'\rvert=e^{-f_i}$ of the loss?
 
 # %%
 trained = dynamics.train(data, dynamics.NGD(0.3, decay=2 / 3), 3000, [50, 300, 3000], head="joint")
@@ -81,11 +81,11 @@ for k, t in enumerate(trained.iterations):
 print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 
 # %% [markdown]
-# The share of each slope in the sum of the slopes approaches the share of the corresponding dual in the sum of the duals.
+# As predicted, the share of each slope in the sum of the slopes approaches the share of the corresponding dual in the sum of the duals.
 #
-# Now we train several seeds for longer, with steps of length $\eta(t+1)^{-p}$: the paper's $p=2/3$, then $p=1/2$, and $p=0$. $\lVert W_t\rVert$ grows like the sum of the steps, so the law predicts that the error falls like $t^{-(1-p)}$.
+# Now we train for longer, on several random data sets, with steps of length $\eta(t+1)^{-p}$. We use the paper's $p=2/3$, then $p=1/2$ and $p=0$. Because $\lVert W_t\rVert$ grows like the sum of the step lengths, the law predicts that the error falls like $t^{-(1-p)}$.
 #
-# A *claim* pairs a measured number with the bound that it must meet. The claim `joint.level` is stricter than this prediction: it computes $C$ not with the limit $v$ of the head's direction but with the head that we predict at a finite $t$.
+# A *claim* pairs a measured number with the bound that it must meet. The claim `joint.level` is stricter than the prediction above, because it computes $C$ from the head that we predict at a finite $t$ instead of from the limit $v$ of the head's direction.
 
 # %%
 data_model = tokens.two_token_gaussian(every, n=8, T=2, d=400, signal=3.0)
@@ -101,22 +101,22 @@ figure_joint = plots.caption(margin_law_figures.joint(joint_runs), about_joint)
 figure_joint
 
 # %% [markdown]
-# The dotted lines are predicted from the duals and the step lengths alone. The measured lines follow them and fall faster than the dashed line, which has the slope of Theorem 3's bound. The labels say how far the runs are from the prediction. With constant steps the runs are closest to their limit, because their norms grow fastest.
+# We predict the dotted lines from the duals and the step lengths alone. The measured lines follow the dotted lines, and they fall faster than the dashed line, which has the slope of Theorem 3's bound. The labels say how far the runs are from the prediction. The runs with constant steps are closest to their limit, because their norms grow fastest.
 #
-# [The note](where_the_law_bends.md#1-a-trained-head) derives the other claims in the table. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$, but here it tends to a constant. Early steps move the head partly out of the span of the opt tokens, and the part of the head outside this span then stays constant.
+# [The note](where_the_law_bends.md#1-a-trained-head) derives the other claims in the table. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$, but here this quotient tends to a constant. Early steps move the head partly out of the span of the opt tokens; from then on, the part of the head outside this span stays constant.
 #
 # ## 2. Can joint training miss?
 #
-# Take two samples whose tokens are numbers: $\{1,0\}$ and $\{1,-3\}$. Both have the label $+1$. The opt token comes first and is also the query. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. Where does training from zero go?
+# Take two samples whose tokens are numbers: $\{1,0\}$ and $\{1,-3\}$. Both samples have the label $+1$. In each sample the opt token comes first, and it is also the query. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. Where does training from zero go?
 #
-# * The first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ moves down.
-# * While $u<0$, $W$ moves down. While $W\le0$, the weights $p_i$ of both opt tokens are at most $\frac12$.
-# * At $u=0$ and $W\le0$ the pull on $u$ is $p_1+(4p_2-3)\le-\frac12$, so the pull points down. For $u<0$ the pull can point up only if $e^{3.5\lvert u\rvert}>2$, and hence only if $u<-\frac16$.
-# * So if $u$ moves by at most $\frac16$ per step, $u\le0$ forever. The answer for sample 1 is then $f_1=p_1u\le0$, and the loss never falls below $\frac12$.
+# * The first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ moves downwards.
+# * While $u<0$, $W$ moves downwards, too. While $W\le0$, the weights $p_i$ of both opt tokens are at most $\frac12$.
+# * At $u=0$ and $W\le0$, the loss pulls $u$ by $p_1+(4p_2-3)\le-\frac12$, and so downwards. For $u<0$, it can pull $u$ upwards only if $e^{3.5\lvert u\rvert}>2$, and hence only if $u<-\frac16$.
+# * So if $u$ moves by at most $\frac16$ per step, then $u\le0$ forever. The answer for sample 1 is therefore $f_1=p_1u\le0$, and the loss never falls below $\frac12$.
 #
 # The next cell verifies these four points in rational arithmetic. It also verifies that no two samples with smaller integers form a counterexample.
 #
-# More generally, take two scalar tokens per sample and short steps of $u$. The note proves that the sum of all tokens times their labels decides: training misses the max-margin directions if this sum is negative. The claim `global.line` below tests this.
+# More generally, take two scalar tokens per sample and short steps of $u$. The note proves that the outcome depends on the sum of all tokens, each multiplied by the label of its sample: if this sum is negative, training misses the max-margin directions. The claim `global.line` below tests this.
 
 # %%
 facts = global_map.verify()
@@ -134,7 +134,7 @@ for name, rule in tried.items():
 line = global_map.agreement(global_map.random_problems(400), dynamics.NGD(0.01), 5000)
 
 # %% [markdown]
-# **When does joint training miss the max-margin directions on data from (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts the length ratio $\alpha^*(d)$ at which this happens for half of the seeds.
+# **When does joint training miss the max-margin directions on data from (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts $\alpha^*(d)$, the length ratio at which this happens for half of the seeds.
 
 # %%
 alphas, dimensions = [1.05, 1.2, 1.4, 1.7, 2.0, 3.0], [16, 64, 256, 1024]
@@ -158,20 +158,20 @@ figure_two = plots.caption(margin_law_figures.two_samples(path), about_two)
 figure_two
 
 # %% [markdown]
-# In the first figure, each mark shows the length ratio $\alpha$ at which half of the seeds reach the max-margin directions. The dotted line shows the formula $\alpha^*(d)$, which is far off in the smallest dimension, $d=16$.
+# In the first figure, each mark shows the length ratio $\alpha$ at which half of the seeds reach the max-margin directions. The dotted line shows the formula for $\alpha^*(d)$, which is far from the mark in the smallest dimension, $d=16$.
 #
-# Two predictions of [the protocol](bends_protocol.md) narrowly fail, as the table says. One is that no mark lies above $\alpha^*$. The other is that at least 99 % of the runs with a correct first step reach the max-margin directions.
+# Two predictions of [the protocol](bends_protocol.md) narrowly fail, as the table shows. One prediction is that no mark lies above $\alpha^*$. The other concerns the runs in which, after the first step, every opt token has the higher score: at least 99 % of them should reach the max-margin directions.
 #
-# In the second figure, the loss approaches $\frac12$, while $u$ and $W$ move in the wrong direction.
+# In the second figure, $u$ and $W$ move in the wrong direction, and the loss approaches $\frac12$ instead of 0.
 #
 # ## 3. Several heads
 #
-# With several fixed heads, the answer is the sum $f_i=\sum_hf_{h,i}$, and each head $h$ has its own matrix $W_h$. The normalisation of the gradient matters:
+# With several fixed heads, the answer is the sum $f_i=\sum_hf_{h,i}$, and each head $h$ has its own matrix $W_h$. It matters how we normalise the gradients:
 #
-# * If we normalise all gradients **together**, the matrices $W_h$ together are one parameter. The SVM of this parameter separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ become proportional to the SVM norms $\lVert W_{mm,h}\rVert$.
+# * If we normalise all gradients **together**, the matrices $W_h$ act as a single parameter, and the SVM of this parameter separates into one block per head. All margins become equal, so the norms $\lVert W_h\rVert$ become proportional to the SVM norms $\lVert W_{mm,h}\rVert$.
 # * If we normalise **each head separately**, the norms $\lVert W_h\rVert$ become equal.
 #
-# We test this on three heads, two of which share their opt tokens.
+# We test both predictions on three heads, two of which share their opt tokens.
 
 # %%
 head_of = head_law.predict(head_law.three_heads(every))
@@ -184,15 +184,15 @@ about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {h
 plots.caption(margin_law_figures.heads(common, each), about_heads)
 
 # %% [markdown]
-# Left: if the prediction holds, the marks lie on the diagonal; all of them do. The label in the corner says how well each head obeys the law with its own constant $C_h$. Right: all errors are well below the dashed line, the largest error that we allow.
+# Left: if the predictions hold, the marks lie on the diagonal, and all of them do. The label in the corner says how closely each head obeys the law with its own constant $C_h$. Right: all errors are well below the dashed line, the largest error that we allow.
 #
 # ## What we saw
 #
-# **Answer.** When the head learns, the law holds with a constant that comes from the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, faster than the bound $1/\log t$. This rate is derived and measured, not proved.
+# **Answer.** When the head is trained as well, the law still holds, with a constant that follows from the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, which is faster than the bound $1/\log t$. We derived and measured this rate, but did not prove it.
 #
-# Joint training does not always reach the max-margin directions: we proved that it fails on two samples. For the data (DM) in high dimension, the first step predicts how large the length ratio $\alpha$ must be for a run to reach them.
+# Joint training does not always reach the max-margin directions: we proved that it misses them on a problem with two samples. For data from (DM) in high dimension, the first training step already predicts how large the length ratio $\alpha$ must be for a run to reach these directions.
 #
-# With several heads, the normalisation decides whether their norms become equal or proportional to the SVM norms.
+# With several heads, the normalisation of the gradients decides whether the norms $\lVert W_h\rVert$ become equal or proportional to the SVM norms.
 #
 # ![The error with a trained head falls along dotted lines that duals alone predict](../figures/desk/bends_joint.png)
 #
@@ -200,15 +200,15 @@ plots.caption(margin_law_figures.heads(common, each), about_heads)
 #
 # <details><summary>What this assumes, and what is proved</summary>
 #
-# We assume four hypotheses, check them for each run, and name the hypothesis that excludes a run. First, the run ends at one [selection](words.md) of tokens. Second, its margins grow without bound. Third, every pair whose margin at $W_{mm}$ is exactly 1 has a positive dual, and the selected token of such a pair has a higher score than the other token. Fourth, the opt tokens are linearly independent.
+# We assume four hypotheses and check them for each run. If we exclude a run, we name the hypothesis that it violates. First, the run ends at one [selection](words.md) of tokens. Second, its margins grow without bound. Third, every pair whose margin at $W_{mm}$ is exactly 1 has a positive dual, and the selected token of such a pair has a higher score than the other token. Fourth, the opt tokens are linearly independent.
 #
-# The laws for a trained head and for several heads are only sketched. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. The protocol gives the criteria, with their changes, and says which criteria were fixed before their runs. We added the claims `global.agree` and `global.formula` after the results, so they are not predictions.
+# For the laws with a trained head and with several heads, we give only a sketch of a derivation. [The note](where_the_law_bends.md#what-is-proved-and-what-is-not) lists what is proved. The protocol gives the criteria and their later changes, and says which criteria were fixed before the runs that they judge. We added the claims `global.agree` and `global.formula` after we had seen the results, so they are not predictions.
 #
 # </details>
 #
 # ## Change this
 #
-# **The counterexample.** Replace $-3$ by other numbers. *Prediction:* with $\{1,-1\}$ the sum is $1+0>0$, so $u$ and $W$ end above 0. With $\{1,-2\}$ the sum is 0, so the start is a stationary point.
+# **The counterexample.** Replace $-3$ by other numbers. *Prediction:* with $\{1,-1\}$ as the second sample, the sum of all tokens is $1+0>0$, so $u$ and $W$ end above 0. With $\{1,-2\}$ this sum is 0, so the start is a stationary point.
 
 # %%
 for third in (-1, -2, -3, -4):
@@ -218,7 +218,7 @@ for third in (-1, -2, -3, -4):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds: $u$ and $W$ have the sign of the sum.
+# The prediction holds: $u$ and $W$ end with the sign of the sum.
 #
 # </details>
 #
@@ -226,7 +226,7 @@ for third in (-1, -2, -3, -4):
 #
 # <details><summary>Solution</summary>
 #
-# The opt tokens have the weights $p_1=1/(1+e^{-c})$ and $p_2=1/(1+e^{-4c})$, which tend to 1. So $f_1=p_1c\to\infty$ and $f_2=(4p_2-3)c\to\infty$.
+# The opt tokens have the softmax weights $p_1=1/(1+e^{-c})$ and $p_2=1/(1+e^{-4c})$, which tend to 1. So $f_1=p_1c\to\infty$ and $f_2=(4p_2-3)c\to\infty$.
 #
 # </details>
 

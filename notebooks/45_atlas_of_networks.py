@@ -16,13 +16,13 @@
 #
 # *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* After this page you can say how training keys and queries in place of W changes the norm, and how much of this change shows in a network.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$, and [notebook 44](44_atlas.ipynb) finds the norm in which each optimiser maximises the margin. But networks train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
+# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$, and [notebook 44](44_atlas.ipynb) finds the norm in which each optimiser then maximises the margin. In networks, however, we train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
 #
-# **Question.** Does each optimiser keep its norm if we train keys and queries? Does it keep its norm in a small vision transformer? And if several selections of tokens compete, which selection does an optimiser choose?
+# **Question.** Does each optimiser still maximise the margin in the same norm if we train keys and queries? Does it do so in a small vision transformer? And if training could end with several selections of tokens, which of these selections does an optimiser choose?
 #
 # ## What to expect
 #
-# If steepest descent in a norm $N$ moves $K$ and $Q$, it should keep $N(K)$ and $N(Q)$ small. Which norm of $W$ is then small? For each $W$ we take the factors $K$, $Q$ that are smallest in $N$. The square of their size is the *induced norm*,
+# If we train $K$ and $Q$ by steepest descent in a norm $N$, the rule should keep $N(K)$ and $N(Q)$ small. In which norm is $W$ then small? Among all factors $K$ and $Q$ of $W$, we take those that are smallest in $N$. The square of their size is the *induced norm* of $W$,
 # $$F_N(W)=\min\{\max(N(K),N(Q))^2:KQ^\top=W\}.$$
 #
 # | $N$ on each factor | steepest descent | $F_N(W)$ |
@@ -31,7 +31,7 @@
 # | spectral | polar steps | $\lVert W\rVert_2$, spectral |
 # | largest entry | sign descent | sign norm: $\min\{\sum_rw_r:W=\sum_rw_rx_ry_r^\top,\ x_r,y_r\in\{\pm1\}^d\}$, divided by $k$, for large $k$ |
 #
-# Here $K$ and $Q$ are $d\times k$ matrices (`m` in the code is $k$). We predict that each rule maximises the margin in its induced norm. As on page 44, the *ratio* $r_N(W)$ is the smallest margin divided by $N(W)$ and by the largest possible value of this quotient.
+# Here $K$ and $Q$ are $d\times k$ matrices (`m` in the code is $k$). We predict that each rule maximises the margin in its induced norm. As on page 44, a *margin* is the logit of a sample's selected token minus the logit of another token of the sample. The *ratio* $r_N(W)$ is the smallest margin divided by $N(W)$, and then by the largest value that this quotient can take.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -65,7 +65,7 @@ torch.set_num_threads(1)  # sums are split over threads, and another split round
 # %% [markdown]
 # ## The rules, by hand
 #
-# The downhill direction of $W$ is $G=-\nabla_WL$. By the chain rule, it is $GQ$ for $K$ and $G^\top K$ for $Q$. Each rule turns these two matrices into its steps. The start is small but *not zero*, because at $K=Q=0$ both gradients vanish.
+# The downhill direction for $W$ is $G=-\nabla_WL$. By the chain rule, the downhill direction for $K$ is $GQ$, and that for $Q$ is $G^\top K$. Each rule turns these two matrices into its steps. The start is small but *not zero*, because at $K=Q=0$ both gradients vanish.
 
 # %%
 data = tokens.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -91,11 +91,11 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
-# This loop stalls once $e^{-2\langle A_m,W\rangle}$ underflows; the library works with logarithms and can continue. To compute the sign norm of a matrix, and the largest margin in the sign norm, we solve linear programs. Each has one variable for every matrix $xy^\top$ with $x,y\in\{\pm1\}^d$.
+# In a longer run, this loop would stall once $e^{-2\langle A_m,W\rangle}$ underflows, whereas the library works with logarithms and can continue. To compute the sign norm of a matrix, and the largest margin in the sign norm, we solve linear programs, each of which has one variable for every matrix $xy^\top$ with $x,y\in\{\pm1\}^d$.
 #
 # ## 1. The map with keys and queries
 #
-# We run each rule on $(K,Q)$, and on $W$ alone. The steps on the factors decay like $t^{-1/2}$, so the factors grow like $\sqrt t$, and the margins like $t$.
+# We train with each rule twice: once on $(K,Q)$, and once on $W$ itself. The steps on the factors decay like $t^{-1/2}$, so the factors grow like $\sqrt t$, and the margins grow like $t$.
 
 # %%
 rows = factored_atlas.rows()
@@ -110,7 +110,7 @@ figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), a
 figure_factors
 
 # %% [markdown]
-# Each pair of rows shows one rule, on $W$ and on $(K,Q)$. The predicted norm is outlined, and the largest ratio is bold. If the bold cells in the two rows of a pair are in different columns, training the factors has changed the norm. This happens for gradient descent and sign descent, but not for polar steps. Adam is in the table above.
+# Each pair of rows shows one rule, trained on $W$ and on $(K,Q)$. In each row, the cell of the predicted norm is outlined, and the largest ratio is bold. If the bold cells in the two rows of a pair are in different columns, training the factors has changed the norm. This happens for gradient descent and sign descent, but not for polar steps. The results for Adam are in the table above.
 #
 # ![Ratios of three rules in seven norms](../figures/desk/networks_factors.png)
 #
@@ -118,11 +118,11 @@ figure_factors
 #
 # ## 2. Which selection wins?
 #
-# Different rules may select different tokens. Does each rule choose the [selection](words.md) that is best in its own norm? We test this from zero, with *near ties* (the two best scores are only 0.01 apart), and from a *wrong start*, at which other tokens lead.
+# Different rules may select different tokens. Does each rule choose the [selection](words.md) with the largest possible margin in its own norm? The *score* of a token is the answer of a layer that reads this token alone. We test the rules in three settings: in runs from zero, in runs with *near ties* (the two best scores of a sample are only 0.01 apart), and in runs from a *wrong start*, at which tokens other than the best ones have the largest logits.
 #
-# Take two rules that end with different selections. For each rule we ask whether its own selection has the larger best margin in its own norm. Each such question counts as one *comparison*; the rule *wins* this comparison if the answer is yes.
+# Take two rules that end with different selections. For each of the two rules we ask: in the norm of this rule, does its own selection allow a larger margin than the selection of the other rule? We call each such question a *comparison*, and the rule *wins* it if the answer is yes.
 #
-# If both norms prefer the same selection, the rule that chose it wins and the other loses. So half of these comparisons are won even if norms have no effect. Pairs of rules whose norms prefer different selections tell us more; the answer below counts these pairs separately. Comparisons of the same seed depend on each other, so we compute the intervals by a bootstrap over seeds.
+# If the norms of both rules prefer the same selection, the rule that chose this selection wins and the other rule loses. So half of these comparisons are won even if the norms have no effect. Pairs of rules whose norms prefer different selections are more informative, so the answer below counts these pairs separately. Because the comparisons within a seed depend on each other, we compute the intervals by a bootstrap over seeds.
 
 # %%
 chosen = atlas_rules.steepest_rows()
@@ -150,19 +150,19 @@ about_disputes = "bars: 95 % over seeds; only the last row has a verdict; thin l
 plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disputes)
 
 # %% [markdown]
-# In the first picture, near ties mislead a rule if its filled mark lies far to the left of its circle. Near ties mislead Adam most.
+# In the first picture, near ties mislead a rule if its filled mark lies far to the left of its circle. Of all these rules, near ties mislead Adam most.
 #
-# In the second picture, each mark shows the share of comparisons that a rule wins. The last row pools the six rules of steepest descent. If a rule follows its own norm, its mark lies to the right of one half. For runs from zero, the marks of four of the seven rules do so on this page, and those of three rules at desk scale. The whole bar of steepest descent in $\ell_3$ lies to the left of one half.
+# In the second picture, each mark shows the share of comparisons that a rule wins. The last row pools the six rules of steepest descent. If a rule follows its own norm, its mark lies to the right of one half. In the runs from zero, this is true of four of the seven rules on this page, and of three rules at desk scale. For steepest descent in $\ell_3$, the whole bar lies to the left of one half.
 #
 # ## 3. The attention layers of a vision transformer
 #
-# We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule that we test moves the matrices of the blocks, and Adam moves all other parameters. Head $h$ has $W=W_K^\top W_Q/\sqrt{d_h}$.
+# We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule that we test trains the weight matrices of the transformer blocks, and Adam trains all other parameters. In head $h$, the attention matrix is $W=W_K^\top W_Q/\sqrt{d_h}$.
 #
-# The margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean $\lVert x\rVert^2$. In place of the sign norm we take the upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$: $W$ is a sum of $d_h$ products $xy^\top$, divided by $\sqrt{d_h}$, and each product has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios compare rules but say nothing about the largest possible margin.
+# Here the margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean of $\lVert x\rVert^2$ over the tokens $x$ that enter the layer. Instead of the sign norm we use its upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$: $W$ is a sum of $d_h$ products $xy^\top$, divided by $\sqrt{d_h}$, and each product has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios allow us to compare rules, but they say nothing about the largest possible margin.
 #
-# We call a predicted ranking *reproduced* only if the predicted rule is ahead of every other rule. For each ranking, the figure shows the comparison with the rival whose interval begins lowest.
+# A *ranking* predicts which rule has the largest ratio in a given norm. We call the ranking *reproduced* only if the predicted rule is ahead of every other rule. For each ranking, the figure shows the comparison with the rival whose interval begins lowest.
 #
-# For each rule we choose the learning rate with the smallest final training loss, on a seed that we do not use again.
+# For each rule, we use a separate seed to choose the learning rate with the smallest final training loss, and we do not use this seed again.
 
 # %%
 setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
@@ -190,29 +190,29 @@ figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
-# A ranking is decided if its whole bar lies to the right of 0, so this small run decides none.
+# A ranking is decided if its whole bar lies to the right of 0, which is true of no ranking in this small run.
 #
 # ## What we saw
 #
-# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent goes to the nuclear norm, and polar steps stay with the spectral norm. Each of these two rules reaches 98 % or more of the largest margin in this norm, in the median of ten runs. Sign descent has its largest ratio in the sign norm in nine of ten runs, with a median ratio of 92 %. For Adam with a long memory, the largest ratio is that in the sign norm in three of ten runs.
+# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent then favours the nuclear norm, whereas polar steps stay with the spectral norm. In the median of ten runs, each of these two rules reaches 98 % or more of the largest margin in its norm. For sign descent, the ratio in the sign norm is the largest in nine of ten runs, and its median is 92 %. For Adam with a long memory, the ratio in the sign norm is the largest in three of ten runs.
 #
-# If selections compete from zero, the rules differ. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms disagree, and in 27 of these pairs each rule prefers its own selection. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
+# If selections compete in runs from zero, the rules behave differently. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms of the two rules prefer different selections, and in 27 of these pairs each norm prefers the selection of its own rule. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
 #
-# In the vision transformer only one of four rankings is decided: gradient descent leads in the nuclear norm.
+# In the vision transformer, only one of the four rankings is decided: gradient descent has the largest ratio in the nuclear norm.
 #
-# See the desk figures of the [selections](../figures/desk/networks_selections.png) and the [network](../figures/desk/networks_vit.png).
+# See also the figures of the desk runs for the [selections](../figures/desk/networks_selections.png) and for the [network](../figures/desk/networks_vit.png).
 #
 # <details><summary>What this assumes, and whose it is</summary>
 #
-# The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that steps decay. It comes from homogeneous models, where a rule approaches a *stationary* point of the margin in its norm ([sources](atlas_sources.md)). Softmax is not homogeneous, and a stationary point need not be the best point, so we measure.
+# The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that the steps decay. It carries over a result on homogeneous models, in which a rule approaches a *stationary* point of the margin in its norm ([sources](atlas_sources.md)). Because softmax is not homogeneous, and a stationary point need not be the maximum, we measure the margin.
 #
-# That training keys and queries leads to the nuclear norm was shown by Sheen, Chen, Wang and Zhou (2403.08699) for gradient flow, and by Tarzanagh et al. (2308.16898) for the regularisation path. Our steps are normalised. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
+# Sheen, Chen, Wang and Zhou (2403.08699) showed for gradient flow that training keys and queries leads to the nuclear norm, and Tarzanagh et al. (2308.16898) showed it for the regularisation path. Our steps, in contrast, are normalised. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
 #
 # </details>
 #
 # ## Change this
 #
-# **The columns.** With one column $W$ has rank one, so its nuclear norm equals its spectral norm. *Prediction:* the ratio of such a $W$ in the nuclear norm is far below the ratio with ten columns, if the run selects one token per sample at all.
+# **The columns.** If $K$ and $Q$ have only one column, $W$ has rank one, so its nuclear norm equals its spectral norm. *Prediction:* if the run selects one token per sample at all, the ratio of this $W$ in the nuclear norm is far smaller than that of a $W$ trained with ten columns.
 
 # %%
 best = atlas.BestMargins(data)
@@ -225,7 +225,7 @@ for m in (1, 3, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction holds: the ratio with one column is less than half of the ratio with ten columns. Three columns already give about the ratio of ten.
+# The prediction holds: the ratio with one column is less than half of the ratio with ten columns. With three columns, the ratio is already about as large as with ten.
 #
 # </details>
 #
@@ -234,7 +234,7 @@ for m in (1, 3, 10):
 # <details><summary>Solution</summary>
 #
 # Write $W=KQ^\top=U\,\mathrm{diag}(\sigma)V^\top$. Then $\lVert W\rVert_*=\mathrm{tr}(U^\top KQ^\top V)=\langle K^\top U,Q^\top V\rangle\le\lVert K^\top U\rVert_F\lVert Q^\top V\rVert_F\le
-# \lVert K\rVert_F\lVert Q\rVert_F$, and a product is at most half of the sum of the squares. Equality holds for $K=U\,\mathrm{diag}(\sqrt\sigma)$ and $Q=V\,\mathrm{diag}(\sqrt\sigma)$.
+# \lVert K\rVert_F\lVert Q\rVert_F$, and a product of two numbers is at most half of the sum of their squares. Equality holds for $K=U\,\mathrm{diag}(\sqrt\sigma)$ and $Q=V\,\mathrm{diag}(\sqrt\sigma)$.
 #
 # </details>
 

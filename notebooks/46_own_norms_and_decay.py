@@ -20,17 +20,17 @@
 #
 # *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* After this page you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
-# [Notebook 44](44_atlas.ipynb) measures which of seven norms each optimiser prefers. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train one matrix $W$. Two questions remain. First, AdaGrad, and Adam on single samples, do not reach the largest margin in any of the seven norms. Second, in practice weights decay, so $W$ cannot grow forever.
+# [Notebook 44](44_atlas.ipynb) measures in which of seven norms each optimiser maximises the margin. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train a single matrix $W$. It leaves two points open. First, neither AdaGrad nor Adam on single samples (one sample per step) reaches the largest margin in any of the seven norms. Second, training in practice uses weight decay, so $W$ cannot grow forever.
 #
-# **Question.** Do AdaGrad and Adam on single samples maximise the margin in a norm of their own? And how much of the margin does weight decay cost?
+# **Question.** Do AdaGrad and Adam on single samples maximise the margin in a norm of their own? And how much of the largest margin does weight decay cost?
 #
 # | symbol | meaning |
 # |---|---|
 # | $g_m=\langle A_m,W\rangle$ | the *margin* of a pair $m=(i,t)$: the logit of the selected token of sample $i$ minus the logit of token $t$ |
-# | $\gamma_N$ | the largest value of $\min_mg_m$ for a matrix of norm $N(W)\le1$ |
-# | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: the smallest margin of $W$ as a share of the largest possible one; at most 1 |
+# | $\gamma_N$ | the largest value of $\min_mg_m$ over all matrices $W$ with $N(W)\le1$ |
+# | $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ | the *ratio*: the smallest margin of $W$ as a share of the largest possible one for its norm; at most 1 |
 # | $G$; $D_t$; $\eta$ | the downhill direction $-\nabla L(W)$; the step direction of a rule; its step size |
-# | $M$, $v$; $\beta_1$, $\beta_2$ | running means of $G$ and $G^2$, entry by entry; the factors by which these means forget, per step |
+# | $M$, $v$; $\beta_1$, $\beta_2$ | running means of $G$ and $G^2$, entry by entry; the factors by which these means discount older gradients in each step |
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -58,13 +58,13 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 #
 # $$N(W)^2=\sum_{jk}H_{jk}W_{jk}^2 .$$
 #
-# If the numbers $H_{jk}$ change during training but converge, the rule should still maximise the margin in this norm. So by what does each rule divide?
+# If the numbers $H_{jk}$ change during training but converge, the rule should still maximise the margin in this norm. So by which numbers does each rule divide?
 #
-# * *AdaGrad* divides by the square root of the sum of $G_{jk}^2$ over all steps so far. As $H_{jk}$ we take this root at the end of the run.
-# * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages the squares of these gradients. So up to a common factor, $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each times its *dual*. The dual is the weight of the feature in the matrix that has the smallest $N(W)$ with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, which we solve by iteration. The solution depends only on the tokens and the selection.
-# * *Shampoo with sums and SOAP* divide by matrices. These matrices, too, define a norm for each rule.
+# * *AdaGrad* divides by the square root of the sum of $G_{jk}^2$ over all steps so far. We take the value of this root at the end of the run as $H_{jk}$.
+# * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages the squares of these gradients. So $v$ gives, up to a common factor, $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each multiplied by its *dual*. The dual is the weight of the feature in the matrix with the smallest $N(W)$ among the matrices with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, which we solve by iteration. The solution depends only on the tokens and the selection.
+# * *Shampoo with sums and SOAP* divide by matrices instead of numbers. These matrices, too, define a norm for each rule.
 #
-# We run these four rules as on page 44. For each rule we print two medians over the runs: the ratio in its own norm, and the largest of its ratios in the seven norms.
+# We run these four rules as on page 44. For each rule we print two medians over the runs: first that of the ratio in the rule's own norm, and then that of the largest ratio in any of the seven norms.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -84,13 +84,13 @@ own_table
 # %% [markdown]
 # ## Weight decay
 #
-# With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Can $W$ still grow without bound? It cannot. Suppose that $N(W_0)\le1/\lambda$, that $\eta\lambda\le1$, and that $N(D)\le1$ for every step direction $D$. Then $N(W)$ never exceeds $1/\lambda$, so the margins stay bounded. How much of the largest margin does the rule still reach?
+# With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Can $W$ still grow without bound? It cannot. Suppose that $N(W_0)\le1/\lambda$, that $\eta\lambda\le1$, and that $N(D)\le1$ for every step direction $D$. Then $N(W)$ never exceeds $1/\lambda$, so the margins stay bounded. What share of the largest margin does the rule still reach?
 #
-# We can predict the answer. When the run has converged, $\lambda W=D$, so the step points along $W$. The weights of the pairs in the gradient are then proportional to their duals, as in the [law of margins](40_law_of_margins.ipynb). To first order in $\lambda$, the margins of the pairs with a positive dual are therefore $\gamma_N/\lambda+o_m$. The *offset* $o_m$ of a pair follows from the duals, by the same law. The smallest offset is never positive, so
+# We can predict the answer. When the run has converged, $\lambda W=D$, so $D$ points along $W$. The weights of the pairs in the gradient are then proportional to their duals, as in the [law of margins](40_law_of_margins.ipynb). To first order in $\lambda$, the margins of the pairs with a positive dual are therefore $\gamma_N/\lambda+o_m$. By the same law, the *offset* $o_m$ of a pair follows from the duals. The smallest offset is never positive, so the share of the largest margin that is lost is
 #
 # $$1-r_N\approx-\lambda\,\min_mo_m/\gamma_N .$$
 #
-# We run each rule with several $\lambda$. The number after the name of a rule is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The printed line lists the settings in which this margin is below 1 in some run.
+# We run each rule with several values of $\lambda$. The number after the name of a rule is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The printed line lists the settings in which, in some run, this largest margin is below 1.
 
 # %%
 decays = atlas_used.decay_rows()
@@ -112,18 +112,18 @@ figure_used
 plots.caption(atlas_figures.used(own, found, share), about_more)
 
 # %% [markdown]
-# **How to read the figures.** In the first figure, each mark shows the relative error of the prediction in one run under the weakest decay. The error would be zero if the prediction were exact, and nothing is fitted. The dashed line marks the largest error that we allow. In the second figure:
+# **How to read the figures.** In the first figure, each mark shows the relative error of the prediction in one run under the weakest decay. Nothing is fitted, and the error would be zero if the prediction were exact. The dashed line marks the largest error that we allow. In the second figure:
 #
-# * *Left.* Decay is stronger towards the left. Under strong decay, some runs select tokens that they do not select under the weakest decay. Most of these other selections allow a larger margin.
-# * *Right.* This panel belongs to the section above. Each filled mark shows the ratio of a run in the rule's own norm, and each hollow mark shows the largest of its ratios in the seven norms. Most filled marks are higher than the hollow marks of the same runs.
+# * *Left.* The decay becomes stronger towards the left. Under strong decay, some runs select other tokens than under the weakest decay. Most of these other selections allow a larger margin than the selection under the weakest decay.
+# * *Right.* This panel belongs to the section "Norms of their own" above. Each filled mark shows the ratio of a run in the rule's own norm, and each hollow mark shows the largest of its ratios in the seven norms. Most of the filled marks are higher than the hollow mark of the same run.
 #
 # ## Three more predictions
 #
-# Papers on linear models and networks suggest three more predictions:
+# Earlier papers on linear models and on networks suggest three more predictions:
 #
-# 1. *Variance reduction* computes the gradient of all samples once per pass, and uses it to correct the gradient of each single sample. With gradients corrected in this way, a rule on single samples should maximise the margin in the same norm as on all samples.
+# 1. *Variance reduction* computes the gradient of all samples once per pass, and uses it to correct the gradient of each single sample. With gradients corrected in this way, a rule that sees one sample per step should maximise the margin in the same norm as if it saw all samples.
 # 2. *OLion* takes the sign of each entry of the polar factor, so we expect its norm to lie between the spectral norm and $\ell_\infty$. We predict that OLion reaches the largest margin in neither of these two norms.
-# 3. If $W$ is a product of keys and queries, a rotation of both should change the result of Adam and of sign descent. It should not change the result of gradient descent, nor that of *polar steps*, which are steps along the polar factor of the gradient.
+# 3. If $W$ is a product of keys and queries, a rotation of both should change the results of Adam and of sign descent. It should not change the result of gradient descent, nor that of *polar steps*, which go along the polar factor of the gradient.
 
 # %%
 others = atlas_used.other_rows()
@@ -136,15 +136,15 @@ also_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** We judge the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run AdaGrad's ratio is larger in its own norm than in any of the seven norms. The ratio in its own norm is still far from 1, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the norm that the data choose is close to 1 in most runs, but 0.928 in the worst run.
+# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run, AdaGrad's ratio in its own norm is larger than its ratio in any of the seven norms. The ratio in its own norm is still far from 1, however, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the norm that the data choose is close to 1 in most runs, but 0.928 in the worst run.
 #
-# Under weight decay, $N(W)$ ends at $1/\lambda$. Under AdamW with a short memory, it ends close to $1/\lambda$. The law predicts the lost share of the margin with a relative error of at most 2 % in each rule's median run, and of 26 % in the worst run of all.
+# At the end of training with weight decay, $N(W)$ equals $1/\lambda$; under AdamW with a short memory, it is only close to $1/\lambda$. The law predicts what share of the largest margin is lost. The relative error of this prediction is at most 2 % in the median run of each rule, and 26 % in the worst run of all.
 #
 # ![Weight decay: relative error of the law's prediction, for each run](../figures/desk/atlas_used.png)
 #
 # ## Change this
 #
-# **The decay.** *Prediction:* with one tenth of the decay, the lost share is one tenth as large, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share for gradient descent, from the strongest decay to the weakest.
+# **The decay.** *Prediction:* with one tenth of the decay, the lost share is one tenth as large, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share of the margin for gradient descent, from the strongest decay to the weakest.
 
 # %%
 for name, end in ends.items():
@@ -160,19 +160,19 @@ for name, end in ends.items():
 #
 # <details><summary>When should Adam on single samples have its own norm?</summary>
 #
-# We need $\epsilon=0$, samples that are taken in turn, and selected tokens that have higher scores than the other tokens. Moreover, $v$ must average over many passes through the samples, but still follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls by a factor of at most $1/\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
+# We need $\epsilon=0$, samples that are taken in turn, and selected tokens that have higher scores than the other tokens of their samples. Moreover, $v$ must average over many passes through the samples, and yet follow the squared gradients, which fall like $e^{-2g}$. Since $v$ falls by a factor of at most $1/\beta_2$ per step, the margins must grow by less than $\frac12\log(1/\beta_2)$ per step.
 #
-# With *all* samples per step the picture is simpler. If all entries of $G$ fall at the same rate, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step then points along $\mathrm{sgn}(G)$, so the norm is $\ell_\infty$. This needs the same bound on the growth of the margins.
+# With *all* samples per step the picture is simpler. If all entries of $G$ fall at the same rate, $\sqrt v$ is $\lvert G\rvert$ and $M$ is $G$, up to factors that all entries share. The step then points along $\mathrm{sgn}(G)$, so the norm is $\ell_\infty$. This argument requires the same bound on the growth of the margins.
 #
 # </details>
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
-# * We have not shown that the equation for $H$ has only one solution, up to a factor. Baek, Song and Yun (2510.26303) prove the limit of Adam for linear models and $\beta_2\to1$.
+# * We have not shown that the equation for $H$ has only one solution, up to a factor. Baek, Song and Yun (2510.26303) prove what Adam converges to for linear models as $\beta_2\to1$.
 # * AdaGrad's norm is due to Qian and Qian (1906.03559), for linear models. The norm $\ell_\infty$ of Adam with all samples is due to Zhang, Zou and Cao (2406.10650). The norms of SOAP and of Shampoo with sums are ours.
 # * We apply the law of margins to weight decay, and to norms other than Frobenius, without a proof. Sign steps satisfy $\lambda W=D$ only on average, and AdamW's steps can be a little longer than 1.
-# * Under strong decay some runs select other tokens. We have not shown why some of these tokens have a smaller margin.
-# * [The protocol](atlas_protocol.md) lists predictions and bounds, and [a second list](atlas_sources.md) names the sources.
+# * Under strong decay, some runs select other tokens than under weak decay. We have not shown why some of these selections allow a smaller margin than the selections under weak decay.
+# * [The protocol](atlas_protocol.md) lists our predictions and their bounds, and [a second list](atlas_sources.md) names the sources.
 #
 # </details>
 

@@ -20,11 +20,11 @@
 #
 # *Side road of page [44](44_atlas.ipynb) · 20 minutes · [words](words.md).* After this page you can say how step sizes set the rate at which the margin grows, and when Adam stops following signs.
 #
-# [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after many constant steps. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
+# [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after many steps of constant size. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
 #
 # **Question.** How fast does a rule's share of the largest margin tend to 1, and does it still tend to 1 if the steps shrink or grow? And how much of the largest $\ell_\infty$ margin does Adam lose through a long memory, an $\epsilon$, or small batches?
 #
-# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest margin of a matrix of norm 1. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$.
+# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest value that the smallest margin of a matrix of norm 1 can take. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$, by which they discount older gradients in each step.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -52,7 +52,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # %% [markdown]
 # ## Schedules
 #
-# Why is the ratio below 1? The differences between the margins converge, while the margins themselves grow. So $1-r_N$ is a bounded number divided by a margin, and it falls at the rate at which the margins grow:
+# Why is the ratio below 1? The differences between the margins converge, while the margins themselves grow. So $1-r_N$ is a bounded number divided by a margin, and it falls as fast as the margins grow:
 #
 # | steps $\eta_t$ | margins grow like | prediction for $1-r_N$ |
 # |---|---|---|
@@ -61,11 +61,11 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # | like $t^{-1}$ | $\log t$ | $1/\log t$ |
 # | like $t^{1/2}$ | $t^{3/2}$ | tends to 0 only for normalised gradient descent |
 #
-# Why does the last line of the table break the pattern? From $t=2500$ on, a step changes margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after the next step another pair does.
+# Why does the last row of the table break the pattern? From $t=2500$ on, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after each step this is another pair.
 #
-# Under normalised gradient descent each step points along the feature $A_m$ of this pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal up to about one step. A sum of features with positive weights and equal margins is the max-margin matrix, up to a factor. So $W$ turns towards it.
+# Under normalised gradient descent, each step points along the feature $A_m$ of this one pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal to within about one step. If a matrix is a sum of features with positive weights and its margins are equal, it is a multiple of the max-margin matrix. So $W$ turns towards the max-margin matrix.
 #
-# Other rules add a matrix other than $A_m$ for each pair. Sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general the sum of these matrices is not the max-margin matrix in the rule's norm.
+# For each pair, other rules add a matrix other than $A_m$; sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general, the sum of these matrices does not have the direction of the max-margin matrix in the norm of the rule.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -101,19 +101,19 @@ figure_rates = plots.caption(atlas_figures.convergence(last_schedule, own_norm),
 figure_rates
 
 # %% [markdown]
-# **What happens.** In the first panel most lines fall with a slope near $-1$. In this small run the Frobenius line is still steeper. In the second panel the lines are about half as steep. In the third panel the lines are nearly flat, like $1/\log t$, and no rule comes near the ratio 0.99. In the second figure the steps grow, and all lines except Frobenius turn upwards again.
+# **What happens.** In the first panel, most lines fall with a slope near $-1$, although in this small run the line for the Frobenius norm is still steeper. In the second panel, the lines are about half as steep as in the first. In the third panel, the lines are nearly flat, as $1/\log t$ is, and no rule comes near the ratio 0.99. In the second figure, the steps grow, and all lines except that for the Frobenius norm turn upwards again.
 #
-# We compute each ratio for the tokens that the run selects at its last step. Early in the run these tokens may not lead yet, so $1-r_N$ may be above 1.
+# We compute each ratio for the tokens that the run selects at its last step. Early in the run, these tokens may not have the largest logits yet, so $1-r_N$ may be above 1.
 #
 # ## What Adam forgets
 #
 # Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, so Adam's norm is $\ell_\infty$. Three things can prevent this:
 #
-# * *A long memory.* Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow, and it still holds the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
-# * *An epsilon.* Once the gradients are smaller than $\epsilon$, Adam is plain gradient descent. Then $W$ grows only like $\log t$, and its direction should tend to the max-margin direction in the Frobenius norm.
+# * *A long memory.* Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow, and it still reflects the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
+# * *An epsilon.* Once the gradients are smaller than $\epsilon$, Adam becomes plain gradient descent. Then $W$ grows only like $\log t$, and its direction should tend to the max-margin direction in the Frobenius norm.
 # * *Small batches.* With fewer samples per step, $v$ averages the squares of batch gradients. This mean is not the square of the mean gradient, so $\sqrt v$ does not follow $\lvert G\rvert$.
 #
-# *Prediction:* after a given number of steps, each of the three lowers the ratio in $\ell_\infty$.
+# *Prediction:* after a given number of steps, each of these three effects lowers the ratio in $\ell_\infty$.
 
 # %%
 slow = atlas_rules.step("l_inf") / 5
@@ -142,13 +142,13 @@ figure_batch = plots.caption(atlas_figures.batches(by_batch, own_of), about_batc
 figure_batch
 
 # %% [markdown]
-# **What happens.** First figure, left: from $\beta_2=0.9$ towards the left, where the memory is longer, the $\ell_\infty$ line drops. The line is low at the right end, too. There $\beta_2=0$, and Adam divides the mean $M$ by the newest gradient alone; at desk scale some of these runs select no token. Right: the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. Second figure: with fewer samples per step, the ratio of every rule is below its ratio with all six samples.
+# **What happens.** In the left panel of the first figure, the $\ell_\infty$ line drops from $\beta_2=0.9$ towards the left, where the memory is longer. The line is low at the right end, too. There $\beta_2=0$, so Adam divides the mean $M$ by the size of the newest gradient alone; at desk scale, some of these runs select no token. In the right panel, the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. In the second figure, the ratio of every rule is smaller with fewer samples per step than with all six samples.
 #
 # ## What we saw
 #
-# **Answer.** We judge the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps it falls more slowly. With steps like $t^{1/2}$, only normalised gradient descent still approaches the largest margin in its norm.
+# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps, $1-r_N$ falls more slowly. With steps like $t^{1/2}$, only normalised gradient descent still approaches the largest margin in its norm.
 #
-# With a short memory ($\beta_2=0.9$) the median run of Adam has 0.994 of the largest $\ell_\infty$ margin. With the longest memory (0.9999) the median run has 0.423 of this margin, and with a large $\epsilon$ it has 0.453. With small batches, Adam and three other rules reach a smaller share of the largest margin in their own norms.
+# With a short memory ($\beta_2=0.9$), the median run of Adam reaches 0.994 of the largest $\ell_\infty$ margin. With the longest memory ($\beta_2=0.9999$) it reaches 0.423 of this margin, and with a large $\epsilon$ 0.453. With small batches, Adam and three other rules reach a smaller share of the largest margin in their own norms than with all samples.
 #
 # ![Growing steps: the missing share of the margin against the iteration](../figures/desk/atlas_rates.png)
 #
@@ -156,7 +156,7 @@ figure_batch
 #
 # ## Change this
 #
-# **The schedule.** The schedule $\eta_t\propto t^{-1/4}$ lies between the first two panels. Under this schedule the margins grow like $t^{3/4}$. *Predict:* which slope do you expect for $1-r_N$ in the Frobenius norm?
+# **The schedule.** The schedule $\eta_t\propto t^{-1/4}$ lies between those of the first two panels, and under it the margins grow like $t^{3/4}$. Before you run the cell, predict the slope of $1-r_N$ in the Frobenius norm.
 
 # %%
 between = ratios_of(atlas_rules.steepest_rows(0.25, 5 * growth))
@@ -167,11 +167,11 @@ print(f"fitted power of 1 - ratio: {slope:.2f}")
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The argument predicts the slope $-3/4$, because the differences between the margins stay bounded and the margins grow like $t^{3/4}$. In the small run $1-r_N$ falls faster, so 20,000 steps do not show the predicted slope yet.
+# The argument predicts the slope $-3/4$, because the differences between the margins stay bounded and the margins grow like $t^{3/4}$. In the small run, $1-r_N$ falls faster than predicted, so 20,000 steps are too few to show the predicted slope.
 #
 # </details>
 #
-# **Newton-Schulz.** The usual Muon does not compute a singular value decomposition. It applies an odd polynomial to the singular values of $M$ five times, which gives roughly the polar factor. *Predict:* does the ratio in the spectral norm tend to 1 if we apply the polynomial more often?
+# **Newton-Schulz.** The usual Muon does not compute a singular value decomposition. Instead, it applies an odd polynomial to the singular values of $M$ five times, which gives roughly the polar factor. Before you run the cell, predict whether the ratio in the spectral norm tends to 1 if we apply the polynomial more often.
 
 # %%
 for iterations in (5, 10):
@@ -182,7 +182,7 @@ for iterations in (5, 10):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No, not here. More iterations lift small singular values, and yet the ratio does not rise. The polynomial is tuned for speed: after five iterations it has carried all singular values above about 0.002 of $\lVert M\rVert_F$ into a band between about 0.7 and 1.2, but they do not converge to 1. The spectral norm of $W$ grows with the largest values of this band, and the smallest margin may grow with the smallest values. So the ratio can stay well below 1.
+# It does not, at least not here. More iterations lift the small singular values, and yet the ratio does not rise. The polynomial is tuned for speed: after five iterations it has moved all singular values above about 0.002 times $\lVert M\rVert_F$ into a band between about 0.7 and 1.2, but with further iterations these values do not converge to 1. The spectral norm of $W$ grows with the largest values in this band, whereas the smallest margin may grow with the smallest values. So the ratio can stay well below 1.
 #
 # </details>
 #
@@ -194,28 +194,28 @@ for iterations in (5, 10):
 #
 # </details>
 #
-# <details><summary>Page 44: why some rules were predicted to reach no norm, or are slow</summary>
+# <details><summary>Page 44: why we predicted that some rules reach no norm, and why some rules are slow</summary>
 #
-# * *AdaGrad and Shampoo with sums* divide by sums that never shrink. So their steps shrink like the gradient, and $W$ grows only like $\log t$.
+# * *AdaGrad and Shampoo with sums* divide by sums that never shrink. So their steps shrink as fast as the gradient, and $W$ grows only like $\log t$.
 # * *Adam with an $\epsilon$* and *the damped natural gradient* become plain gradient descent once the gradients are below $\epsilon$ or below the damping.
-# * *Adam with $\epsilon=0$* has a long memory. So its steps must be small, and about 1 % of the largest margin should be missing after a million steps.
+# * *Adam with $\epsilon=0$* has a long memory. So its steps are necessarily small, and after a million steps its margin should still be about 1 % below the largest one.
 # * *Muon with Newton-Schulz steps* only approximates the polar factor.
 # * *SOAP* divides in rotated coordinates. There the entries off the diagonal are noise, and division by $\sqrt v$ enlarges them.
-# * *Normalised steps on single samples* are equally long for every sample, whether its margin is small or not.
+# * *Normalised steps on single samples* are equally long for every sample, whether the margin of this sample is small or large.
 # * *The undamped natural gradient* tries to raise all answers by the same amount. So almost the whole step goes to the sample whose answer has saturated most, and the ratio ends near 0.
-# * *Mirror descent in $\ell_3$* heads for the same margin as steepest descent in $\ell_3$. But it adds its steps to the mirror image of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, whereas under steepest descent it grows like $t$. So its margins grow more slowly, and its ratio rises more slowly.
+# * *Mirror descent in $\ell_3$* heads for the same largest margin as steepest descent in $\ell_3$. But it adds its steps to the mirror image of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, whereas under steepest descent this norm grows like $t$. So under mirror descent both the margins and the ratio grow more slowly.
 #
-# Rules with costly steps stop before the number of steps given on the map of page 44: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) has the predictions in full.
+# Rules with costly steps stop before the number of steps that the map of page 44 gives: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) states the predictions in full.
 #
 # </details>
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
 # * The argument about schedules is a sketch. For the Frobenius norm and constant steps, [notebook 40](40_law_of_margins.ipynb) has the theorem and its hypotheses.
-# * The prediction that Adam with an $\epsilon$ ends in the Frobenius norm follows Wang, Meng, Chen and Liu (2012.06244), who treat linear models. Our runs are too short to reach this norm.
-# * A run that selects no token has no ratio, so it cannot enter a median over seeds. The caption counts these runs for $\beta_2=0$.
+# * We predict that Adam with an $\epsilon$ ends with the largest margin in the Frobenius norm. In this we follow Wang, Meng, Chen and Liu (2012.06244), who treat linear models. Our runs are too short to reach this margin.
+# * A run that selects no token has no ratio, so it cannot enter a median over seeds. The caption gives the number of these runs for $\beta_2=0$.
 # * All runs use float64, whereas `torch.optim.Muon` iterates in bfloat16.
-# * [The protocol](atlas_protocol.md) lists predictions and bounds, and [a second list](atlas_sources.md) names the other sources.
+# * [The protocol](atlas_protocol.md) lists our predictions and their bounds, and [a second list](atlas_sources.md) names the other sources.
 #
 # </details>
 

@@ -18,8 +18,8 @@
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
-# **Answer.** In one sentence: *attention [selects](words.md) a token in each sample and turns towards the matrix with the largest margin for these tokens, and the
-# update rule decides in which norm the margin is largest.* The table below answers one question per line. All numbers in this table are read from the committed records.
+# **Answer.** In one sentence: *attention [selects](words.md) one token in each sample and turns towards the matrix with the largest margin for these tokens, and the
+# update rule decides in which norm this margin is the largest.* The table below answers one question per row. All numbers in this table are read from the committed *records*, the files with the measured numbers behind the figures.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -39,8 +39,8 @@ run = record.start("50_what_we_know", "A", globals(), counted=None)
 # %% [markdown]
 # ## On one screen
 #
-# The next figure has six panels, and the title of each states its result. All measured numbers are read from committed records, except that we train the small
-# problems of the first two panels again.
+# The next figure has six panels, and the title of each panel states its result. The measured numbers come from the committed records, except those of the first two panels, for which
+# we train two small problems again.
 
 # %%
 picture = poster.draw()
@@ -64,26 +64,26 @@ Markdown("\n".join(lines))
 # ## What is not known
 #
 # * *A global theorem.* If the start is not small, at which selection does training end? The law of the margins
-#   says how a run ends *after* it has selected its tokens. We do not know what decides the selection ([notebook 13](13_assumptions_broken.ipynb),
+#   describes the end of a run *after* the run has selected its tokens, but we do not know what decides this selection ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
-# * *Adam's norm.* Adam with an epsilon does not maximise the margin in any of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). If Adam is trained on single samples, it comes close to the largest margin in a norm that the data choose, but some runs are still far from it after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
-# * *Networks.* The theorems are about one layer with fixed tokens. In a network the tokens that a layer receives change during training. For networks we only
-#   compare optimisers, on small examples, and many comparisons remain undecided ([notebook 45](45_atlas_of_networks.ipynb)).
-# * *The papers' own sizes.* Our copies of papers A and B do not give step sizes, batch sizes or most constants, so we reproduce their results with settings of our own. For the synthetic runs of paper C we have the paper's settings.
+# * *Adam's norm.* Adam with an epsilon does not maximise the margin in any of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). If Adam trains on single samples, it comes close to the largest margin in a norm that depends on the data, but some runs are still far from this margin after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
+# * *Networks.* The theorems are about one layer with fixed tokens, whereas in a network the tokens that a layer receives change during training. For networks we only
+#   compare optimisers on small examples, and many of these comparisons remain undecided ([notebook 45](45_atlas_of_networks.ipynb)).
+# * *The papers' own sizes.* Our copies of papers A and B do not give the step sizes, the batch sizes or most of the constants of the experiments, so we reproduce these experiments with settings of our own. For the synthetic runs of paper C, we know the paper's settings.
 #
 # ## To prove
 #
-# A rule starts at $W_0=0$ and takes $t$ steps, each of length $\eta$ in a norm $N$. Let $N_{mm}$ be the smallest value of $N(W)$ among the matrices $W$ whose margins are all
-# at least 1. Show that the least margin of $W_t$ is at most $\eta t/N_{mm}$.
+# Suppose that training starts at $W_0=0$ and takes $t$ steps, each of length $\eta$ in a norm $N$. Let $N_{mm}$ be the smallest value of $N(W)$ among the matrices $W$ whose margins are all
+# at least 1. Show that the smallest margin of $W_t$ is at most $\eta t/N_{mm}$.
 #
 # <details><summary>Solution</summary>
 #
-# Let $g = \min_m\langle A_m, W_t\rangle$ be the least margin. If $g\le0$, there is nothing to show. If $g>0$, all margins of $W_t/g$ are at least 1, so
-# $N(W_t)/g \ge N_{mm}$. Since $W_0=0$, the triangle inequality gives $N(W_t) \le \eta t$. Together,
+# Let $g = \min_m\langle A_m, W_t\rangle$ be the smallest margin. If $g\le0$, there is nothing to show. If $g>0$, all margins of $W_t/g$ are at least 1, so
+# $N(W_t)/g \ge N_{mm}$. Since $W_0=0$, the triangle inequality gives $N(W_t) \le \eta t$. The two inequalities together give
 # $g \le \eta t / N_{mm}$.
 # </details>
 #
-# The claims that fail, and those that are undecided, are listed in [what did not hold](../figures/failures.md). The claims about each statement of the papers are listed in the tables of papers
+# A *claim* pairs a measured number with the bound that it must meet. The page [what did not hold](../figures/failures.md) lists the claims that fail and those that are undecided. The claims about each numbered statement of the papers are in the tables of statements for papers
 # [A](19_theory_ledger.ipynb), [B](29_preconditioning_ledger.ipynb) and [C](39_mirror_ledger.ipynb).
 
 # %% tags=["set-up"]
