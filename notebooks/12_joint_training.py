@@ -150,6 +150,14 @@ for t in range(3):
 # | NGD-joint | normalised as one vector (Eq. 2) | constant |
 # | Polyak-step | multiplied by a common factor (Eq. 3, with $L^*=0$) | computed from the loss |
 # | GD | unchanged | constant |
+#
+# <details><summary>Which of these settings are ours?</summary>
+#
+# Our copy of the paper lacks the problem sizes, the step sizes and the variances, so we chose these settings ourselves. The form of the decay is also ours: the text mentions an "additional factor", which we read as $(t+1)^{-2/3}$.
+#
+# The text on Figure 3 mentions no cap for Polyak-step, so we use none. The rule "NGD, decay" is our addition: the paper's Figure 3 does not show it.
+#
+# </details>
 
 # %%
 setting = sentences.Setting(gd_step, ngd_step, np.inf, np.inf, horizon)
@@ -223,7 +231,11 @@ settings_figure
 # %% [markdown]
 # One claim holds in no setting: NGD is never only *slightly* ahead of NGD-joint in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. The best settings are those in which the largest number of claims hold, and in each of them one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, the two losses do fall at a similar rate, but Polyak-step is behind NGD in the metrics of $W$.
 #
+# <details><summary>Which of the best settings did we use?</summary>
+#
 # Our version of Figure 3 above uses one of the best settings with a longer horizon. Among these settings we took the shortest horizon and then the largest step size for GD, because GD is then hardest to beat.
+#
+# </details>
 #
 # ## What the theorems say
 
@@ -232,6 +244,12 @@ statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "The
 
 # %% [markdown]
 # As we read the theorems, they are about the rule "NGD, decay". If Lemma 12 holds, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule. The next figure shows this norm divided by its bound. The quotient stays below 1 and approaches 1 slowly.
+#
+# <details><summary>Do our runs satisfy Condition 1?</summary>
+#
+# We cannot check this, because the constants $C_0$ and $C_1$ of Condition 1 are missing from our copy of the paper. [Page 19](19_theory_ledger.ipynb) checks the two properties that the condition is meant to ensure: near-orthogonality (Lemma 11) and separability (Lemma 14). Condition 1 and Lemma 12 are stated here as we read them.
+#
+# </details>
 
 # %%
 about_beyond = f"Beside Figure 3: (DM), from zero; our setting, n={n}, T={T}, d={d}; synthetic, {seeds} seeds, float64"
@@ -239,7 +257,13 @@ figure_beyond = figures.figure3_beyond(decayed, ngd_step, about_beyond)
 figure_beyond
 
 # %% [markdown]
-# A *claim* pairs a measured number with the bound that it must meet. Here the number is that of the worst seed. We fit each exponent over the last decade of $t$, with respect to $S_t$, the sum of the step sizes divided by $\eta$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, and the ratio of this sum to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
+# A *claim* pairs a measured number with the bound that it must meet. Here the number is that of the worst seed.
+#
+# <details><summary>How do we measure the exponents?</summary>
+#
+# We fit each exponent over the last decade of $t$, with respect to $S_t$, the sum of the step sizes divided by $\eta$. With the decay, $S_t = \sum_{s \le t} s^{-2/3}$, and the ratio of this sum to $3 t^{1/3}$ tends to 1 only slowly. For $\lVert W_t\rVert$ we use $S_t-1$, because the first step does not move $W$.
+#
+# </details>
 
 # %%
 last_decade = steps / 10
@@ -296,12 +320,6 @@ for decay in (2 / 3, 1 / 2):
 # Nearly: for both values of $p$ the exponent is close to $1 - p$.
 #
 # </details>
-#
-# ## The small print
-#
-# * Our copy of the paper lacks the problem sizes, the step sizes and the variances, so we chose these settings ourselves. The form of the decay is also ours: the text mentions an "additional factor", which we read as $(t+1)^{-2/3}$. Condition 1 and Lemma 12 are stated here as we read them.
-# * The constants $C_0$ and $C_1$ of Condition 1 are also missing, so we cannot check whether a run satisfies this condition. [Page 19](19_theory_ledger.ipynb) checks the two properties that the condition is meant to ensure: near-orthogonality (Lemma 11) and separability (Lemma 14).
-# * The text on Figure 3 mentions no cap for Polyak-step, so we use none. The rule "NGD, decay" is our addition: the paper's Figure 3 does not show it.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

@@ -18,14 +18,14 @@
 #
 # A *pair* $m$ consists of the token that attention selects in a sample and another token of this sample. Its *margin* $g_m$ is the logit of the selected token minus the logit of the other one. The *support* is the set of pairs whose margin at the solution $W_{mm}$ of the token SVM is exactly 1.
 #
-# By the law of [notebook 40](40_law_of_margins.ipynb), the margins of all pairs on the support grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which can be computed from the dual variables $\beta_m$ of the token SVM. **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
+# By the law of [notebook 40](40_law_of_margins.ipynb), the margins of all pairs on the support grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which the dual variables $\beta_m$ of the token SVM determine. **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
 #
-# **Question.** How fast do the differences $g_m-a_t$ converge to the offsets? (We also say for short that the *offsets converge*.) For which step lengths do they never converge? And what can you read off a run once they have converged?
+# **Question.** How fast do the differences $g_m-a_t$ converge to the offsets? (For short, we say that the *offsets converge*.) With which step lengths do they never converge? And what can we learn from a run once they have converged?
 #
 # ## Two samples in the plane
 #
-# Take the two samples of notebook 40. There, $W=(w_1,w_2)$ is a vector in the plane, the margins are $g_1=w_1$ and $g_2=\frac12w_2$, and the dual variables (*duals*) are 1 and 4.
-# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with each of several step lengths, given as multiples of a longest step $\eta^*$, which the next section derives.
+# In the example of notebook 40, $W=(w_1,w_2)$ is a vector in the plane. The two samples have the margins $g_1=w_1$ and $g_2=\frac12w_2$ and the dual variables (*duals*) 1 and 4.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with step lengths that are multiples of a longest step $\eta^*$, which the next section derives.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -68,17 +68,23 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
 # %% [markdown]
-# If the step is shorter than $\eta^*$, the difference $g_2-g_1$ converges to $-\log4$. If the step is a little longer than $\eta^*$, the difference keeps jumping from one side of $-\log4$ to the other. Here the jumps are small if the step is just above $\eta^*$, and they become larger for longer steps. On other problems the jumps may be large even just above $\eta^*$.
+# If the step is shorter than $\eta^*$, the difference $g_2-g_1$ converges to $-\log4$. If the step is a little longer, it keeps jumping from one side of $-\log4$ to the other.
+#
+# <details><summary>How large are the jumps?</summary>
+#
+# Here the jumps are small if the step is just above $\eta^*$, and they become larger for longer steps. On other problems the jumps may be large even just above $\eta^*$.
+#
+# </details>
 #
 # ## Where the longest step comes from
 #
 # Let $A_m$ be the feature of a pair, so $g_m=\langle A_m,W\rangle$. Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ lies in the span of the $A_m$ of the support and is orthogonal to $W_{mm}$; it determines the differences $g_m-a_t$. The remaining part $\omega$ is orthogonal to this span. Late in training, $\rho$ follows gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$, where $\kappa_m$ says how hard the loss pulls on the pair $m$.
 #
-# At the minimum of $G$, the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$, where the numbers $\lambda_1\le\dots\le\lambda_{\max}$ can be computed from the duals. Let $K$ be the Gram matrix of the $A_m$ on the support, and let $B=\text{diag}(\beta)$. Then these numbers are the positive eigenvalues of $B^{1/2}KB^{1/2}$, except for the eigenvalue with the eigenvector $\sqrt\beta$, which corresponds to $W_{mm}$ itself.
+# At the minimum of $G$, the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. The numbers $\lambda_1\le\dots\le\lambda_{\max}$ are the positive eigenvalues of $B^{1/2}KB^{1/2}$, where $K$ is the Gram matrix of the $A_m$ on the support and $B=\text{diag}(\beta)$. We leave out the eigenvector $\sqrt\beta$, which corresponds to $W_{mm}$.
 #
-# Late in training, a step of length $\eta$ raises the margins on the support by $h=\eta/\lVert W_{mm}\rVert$. Consider a small deviation from the offsets along the eigenvector of $\lambda$. The step multiplies this deviation by $1-h\lambda$. So all small deviations shrink if and only if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
+# Late in training, a step of length $\eta$ raises the margins on the support by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So all small deviations shrink if and only if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
-# We test this prediction on one problem with unit tokens. Near the limit, a step changes the margins on the support by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$, because the threshold $\eta^*$ does not depend on $\kappa_m$.
+# We test this on one problem with unit tokens. Near the limit, a step changes the margins on the support by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$, because $\eta^*$ does not depend on $\kappa_m$.
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
@@ -109,9 +115,9 @@ for multiple in (0.9, 0.98, 1.02, 1.1):
 # %% [markdown]
 # ## A max-margin direction from training alone
 #
-# Once the offsets have converged, the residual is the same at step $t$ and at step $2t$, so it cancels in $W_{2t}-W_t$. Does this difference give us the direction of $W_{mm}$ without solving an SVM?
+# Once the offsets have converged, the residual is the same at steps $t$ and $2t$, so it cancels in $W_{2t}-W_t$. Does this difference give the direction of $W_{mm}$ without solving an SVM?
 #
-# Under gradient descent (GD), the direction of the difference is hardly more accurate than that of $W_t$ if $\lambda_1$ is small. So we train with GD on a problem for which $\lambda_1$ is near 1. This problem has nearly orthogonal tokens and $T=2$ tokens per sample.
+# Under gradient descent (GD), the direction of the difference is hardly more accurate than that of $W_t$ if $\lambda_1$ is small. So for GD we choose nearly orthogonal tokens, $T=2$ per sample, for which $\lambda_1$ is near 1.
 
 # %%
 every = range(seeds)
@@ -146,14 +152,20 @@ figure_difference
 # %% [markdown]
 # In both panels, the solid line shows the direction error of the iterate $W_{2t}$, and the dashed line shows that of the difference $W_{2t}-W_t$. Left (NGD): the dashed line falls away from the solid line and ends at the level of rounding errors. Right (GD): the dashed line falls about as steeply as the short grey line, whose slope we predicted.
 #
-# Two statements explain the figure. They hold for runs that satisfy the hypotheses of the law.
+# Two statements, which hold under the hypotheses of the law, explain the figure.
 #
-# 1. *Rate.* If the steps are short, a deviation from the offsets along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$ under every update rule. The slowest deviation shrinks like $e^{-\lambda_1a_t}$.
-# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to the deviations that have not yet died out. Under NGD the direction error of this difference is exponentially small in $t$. Under GD the direction error of $W_t$ itself is a constant divided by $\log t$. The direction error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the smallest margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as in this problem, we measure an extra factor $\log t$.
+# 1. *Rate.* If the steps are short, a deviation from the offsets along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$ under every update rule. So the slowest deviation shrinks like $e^{-\lambda_1a_t}$.
+# 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to the deviations that have not yet died out. Under NGD the direction error of this difference is exponentially small in $t$. Under GD it falls at least as fast as a power of $t$, whereas the direction error of $W_t$ itself is a constant divided by $\log t$.
+#
+# <details><summary>Which power of $t$?</summary>
+#
+# Under GD the direction error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the smallest margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as in this problem, we measure an extra factor $\log t$.
+#
+# </details>
 #
 # ## How long a step may be
 #
-# Is $\eta^*$ also the longest step when we actually train attention? With momentum $\mu$, a step raises the margins by $h/(1-\mu)$, and the threshold becomes $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, except that its residual is 1 % too long. During the run, this deviation either shrinks or grows. We report how much the differences $g_m-a_t$ still move over the last 64 iterations.
+# Is $\eta^*$ also the longest step when we actually train attention? With momentum $\mu$, a step raises the margins by $h/(1-\mu)$, and the threshold becomes $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, except that its residual is 1 % too long, and report how much the differences $g_m-a_t$ still move over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)
@@ -173,11 +185,15 @@ figure_steps
 #
 # ![Moves of the offsets against the step: a jump at the threshold](../figures/desk/law_steps.png)
 #
-# *The same figure for the larger runs (desk [scale](words.md)). With momentum, one of the five runs cycles even with a step of 0.9 times the threshold, because for this run a deviation of 1 % in the residual is not small. We added our claims about steps of 0.9 and 0.5 times the threshold after we had seen this cycle, so these claims are not predictions.*
+# *The same figure for the larger runs (desk [scale](words.md)). With momentum, one of the five runs cycles even with a step of 0.9 times the threshold.*
+#
+# <details><summary>Why does this run cycle?</summary>
+#
+# For this run, a deviation of 1 % in the residual is not small. A *claim* compares a measured number with a bound. We added our claims about steps of 0.9 and 0.5 times the threshold after we had seen this cycle, so these claims are not predictions.
+#
+# </details>
 #
 # **Can a run cycle with steps below $\eta^*$ if there is no momentum?** Take three samples of two tokens each in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the loss pulls $e^3$ times as hard on the middle feature as on each of the other two. Then $W_{mm}=(1,0)$, and the offsets are determined by the second coordinate of $W$, which we call the offset here.
-#
-# The middle sample does not move this offset. If the offset is near 0, nearly all of each step goes along the middle feature, and the two outer samples pull only weakly, so runs with long steps converge. If the offset is far from 0, one outer sample dominates the step, and steps of the same length are too long.
 
 # %%
 e = np.exp(-3.0)
@@ -192,9 +208,17 @@ for start in (0.1, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From the start 0.1, the offset converges to 0. From the start 5, it keeps jumping from one side of 0 to the other. A trained attention layer behaves in the same way. We test this with the *claim* `law.cycle`, which compares a measured number with a bound.
+# From the start 0.1, the offset converges to 0. From the start 5, it keeps jumping from one side of 0 to the other.
 #
-# The three features are linearly dependent. In [the note](law_of_margins.md) we **conjecture** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are linearly independent. The next cell searches for a counterexample among random supports with independent features. For each support we take 20 starts and steps of $0.9\,\eta^*$. The softmax weights are saturated, as they are late in training.
+# <details><summary>Why does the start matter? And does a trained layer cycle, too?</summary>
+#
+# The middle sample does not move this offset. If the offset is near 0, nearly all of each step goes along the middle feature, and the two outer samples pull only weakly, so runs with long steps converge. If the offset is far from 0, one outer sample dominates the step, and steps of the same length are too long.
+#
+# A trained attention layer behaves in the same way. We test this with the claim `law.cycle`.
+#
+# </details>
+#
+# The three features are linearly dependent. In [the note](law_of_margins.md) we **conjecture** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are linearly independent. The next cell searches for a counterexample among random supports with independent features. For each support we take 20 starts and steps of $0.9\,\eta^*$.
 
 # %%
 searched, sizes = 25 * seeds, range(2, 8)
@@ -208,13 +232,26 @@ print(
 print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 
 # %% [markdown]
-# A run whose offsets oscillate need not be in a cycle. In a cycle, the mean of the pulls would be proportional to the duals (Proposition 3 of the note). The runs that we followed have nearly dependent features. In these runs the mean of the pulls is far from proportional to the duals, so they are not in a cycle, but drift.
+# A run whose offsets oscillate need not be in a cycle.
+#
+# <details><summary>Why not? And what does the search simplify?</summary>
+#
+# In a cycle, the mean of the pulls would be proportional to the duals (Proposition 3 of the note). The runs that we followed have nearly dependent features. In these runs the mean of the pulls is far from proportional to the duals, so they are not in a cycle, but drift.
+#
+# In the search the softmax weights are saturated, as they are late in training.
+#
+# </details>
 
 # %% [markdown]
 # ## Real tokens
 #
-# Do the hypotheses of the law hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen text encoder.
-# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head is a ridge regression of the labels on the mean token. We train only $W$, and start from zero. If the law holds, the length of the residual of $W_t$ tends to the law's constant $C$, which we compute from the duals. [The protocol](bends_protocol.md) lists our predictions and bounds.
+# Do the hypotheses of the law hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen text encoder, and train only $W$, from zero. If the law holds, the length of the residual of $W_t$ tends to the law's constant $C$, which we compute from the duals.
+#
+# <details><summary>What are the tokens, the query and the head?</summary>
+#
+# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head is a ridge regression of the labels on the mean token. [The protocol](bends_protocol.md) lists our predictions and bounds.
+#
+# </details>
 
 # %%
 names = {"multi_nli": "sentence pairs", "civil_comments": "comments"}
@@ -242,7 +279,7 @@ figure_real = plots.caption(real_tokens.draw(readings), about_real)
 figure_real
 
 # %% [markdown]
-# Each line shows one run. It ends on the dotted line, which we computed from the duals. And what does the attention layer read? The next picture shows one sentence at three times during training, and a darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
+# Each line shows one run. It ends on the dotted line, which we computed from the duals. The next picture shows one sentence at three times during training. A darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
 
 # %%
 real_tokens.draw_sentence(*examples["sentence pairs"])
