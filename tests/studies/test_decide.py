@@ -232,7 +232,7 @@ def test_the_model_of_the_reviews_has_the_first_rounds_differences():
 
 
 def first_round_of(monkeypatch, name, curves, **configuration):
-    """Put invented curves in the place of the first round of a study; return its plan."""
+    """Put invented curves in the place of a first round; return its plan."""
     values = {"rates": dict.fromkeys(run.rule for run in curves)} | configuration
     made = Curves(values, tuple(curves))
     monkeypatch.setattr(confirm, "first_round", lambda plan: made)

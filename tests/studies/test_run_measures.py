@@ -38,7 +38,7 @@ def test_a_level_at_an_evaluation_is_passed_there():
     assert steps_at(run_with([0.2, 0.4, 0.8]), 0.4) == pytest.approx(10)
 
 
-def test_what_lies_before_a_fall_does_not_count_for_the_point_at_which_a_level_is_passed():
+def test_after_a_fall_the_two_evaluations_around_a_level_count_alone():
     assert steps_at(run_with([0.7, 0.3, 0.9]), 0.8) == pytest.approx(10 + 10 * 5 / 6)
 
 
