@@ -257,3 +257,26 @@ def test_a_study_measures_what_it_says(weights):
     )
     loss = torch.nn.functional.cross_entropy(logits, tokens.labels)
     assert measured["test_loss"] == pytest.approx(float(loss), abs=1e-5)
+
+
+def test_the_size_of_a_network_is_described_in_millions():
+    network = torch.nn.Linear(1000, 2000, bias=False)
+    network.config = BertConfig(num_hidden_layers=3, hidden_size=12)
+    described = bert._Classifier(network, "made").describe()
+    assert described == "made, 3 layers, width 12, 2.0 M weights"
+
+
+def test_the_lengths_of_a_row_reach_from_3_to_the_512_positions(weights):
+    for length in (3, 512):
+        tokens = bert.tokenise(weights, pairs(4), length)
+        assert tokens.inputs.shape == (4, 2, length)
+    with pytest.raises(ValueError, match="between 3 and the 512 positions"):
+        bert.tokenise(weights, pairs(4), 2)
+
+
+def test_texts_are_tokenised_alike_in_pieces(weights, monkeypatch):
+    at_once = bert.tokenise(weights, pairs(), 12, whole=True)
+    monkeypatch.setattr(bert, "CHUNK", 7)
+    in_pieces = bert.tokenise(weights, pairs(), 12, whole=True)
+    assert torch.equal(at_once.inputs, in_pieces.inputs)
+    assert torch.equal(at_once.labels, in_pieces.labels)

@@ -129,3 +129,34 @@ def test_a_plain_classifier_chooses_its_strength_on_a_fifth_of_the_training_rows
     ((fitted, judged),) = seen
     assert judged.tolist() == list(range(0, 40, 5))
     assert sorted([*fitted, *judged]) == list(range(40))
+
+
+def test_a_single_logit_answers_by_its_sign_whatever_its_size():
+    logits = torch.tensor([0.5, 0.5, -0.5, -0.5, 3.0])
+    labels = torch.tensor([1, 0, 1, 0, 1])
+    right = measures.correct(logits, labels)
+    assert right.tolist() == [True, False, False, True, True]
+
+
+def test_the_hoyer_index_is_between_that_of_one_entry_and_of_equal_ones():
+    """For w = (3, 4): (sqrt(2) - 7 / 5) / (sqrt(2) - 1)."""
+    expected = (np.sqrt(2) - 1.4) / (np.sqrt(2) - 1)
+    assert measures.hoyer(np.array([3.0, -4.0])) == pytest.approx(expected)
+
+
+def test_shares_are_of_entries_above_a_threshold_and_not_at_it():
+    def network(row):
+        model = torch.nn.ModuleDict(
+            {
+                part: torch.nn.Linear(4, 1, bias=False)
+                for part in measures.PARTS.values()
+            }
+        )
+        for parameter in model.parameters():
+            parameter.data = torch.tensor([row])
+        return torch.nn.ModuleDict({"layer": model})
+
+    trained = network([0.05, -0.07, 0.5, 0.0])
+    values = measures.sparsity(trained, network([0.5, 0.5, 0.5, 0.5]))
+    assert values["above_006.K"] == 0.5
+    assert values["above_90.K"] == 0.0

@@ -163,3 +163,31 @@ def test_ids_are_those_of_the_words_counted_by_hand(size):
     ids = words.encode(listed, 12)
     assert ids.tolist() == [(row + 12 * [0])[:12] for row in expected]
     assert ids.dtype == torch.int32
+
+
+def test_a_token_begins_as_the_sum_of_its_word_and_its_position():
+    model = network()
+    batch = ids(length=3)
+    tokens, _ = model.start(batch)
+    expected = model.embed.weight[batch.long()] + model.positions.weight[:3]
+    torch.testing.assert_close(tokens, expected)
+
+
+def test_of_four_blocks_all_are_passed_and_the_last_computes_one_token():
+    model = network(size=4)
+    batch = ids()
+    tokens, present = model.start(batch)
+    for block in model.blocks:
+        tokens = block(tokens, tokens, present)
+    torch.testing.assert_close(model(batch), model.head(tokens[:, 0])[:, 0])
+
+
+def test_attended_tokens_are_counted_over_the_last_of_three_axes():
+    weights = torch.full((2, 3, 4), 0.25)
+    weights[0, 1] = torch.tensor([0.5, 0.5, 0.0, 0.0])
+    expected = torch.tensor([[4.0, 2, 4], [4, 4, 4]])
+    torch.testing.assert_close(attended(weights), expected)
+
+
+def test_the_smallest_vocabulary_has_one_word():
+    assert Vocabulary.of(["a b", "b"], 4).names == ["[PAD]", "[CLS]", "[UNK]", "b"]

@@ -200,3 +200,24 @@ def test_class_token_and_positions_of_the_named_code_start_from_a_standard_norma
     )
     values = torch.cat([model.class_token.flatten(), model.positions.flatten()])
     assert float(values.detach().std()) == pytest.approx(1, abs=0.05)
+
+
+def test_of_three_blocks_all_are_passed_and_the_last_computes_one_token():
+    torch.manual_seed(2)
+    model = VisionTransformer(
+        8, 4, width=8, depth=3, heads=2, hidden=12, shift="cardinal"
+    )
+    model = model.double()
+    images = torch.randn(3, 1, 8, 8, dtype=torch.float64)
+    plain = plain_small_data_vit(model, images, 4, 2, 4)
+    torch.testing.assert_close(model(images), plain, rtol=0, atol=1e-11)
+
+
+def test_class_token_and_positions_are_their_deviation_times_what_is_drawn(
+    monkeypatch,
+):
+    monkeypatch.setattr(torch, "randn", lambda *shape: torch.full(shape, 4.0))
+    model = VisionTransformer(8, 4, width=8, heads=2, start=0.5)
+    torch.testing.assert_close(model.class_token.data, torch.full((1, 1, 8), 2.0))
+    # four patches and the class token
+    torch.testing.assert_close(model.positions.data, torch.full((1, 5, 8), 2.0))

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from lib.training.curves import load
+from lib.training.curves import Curve, load
 from papers.studies import blinded, confirm
 from tests.studies.worlds import scattered, write_study
 
@@ -133,3 +133,21 @@ def test_what_it_refuses(name, sentence, tmp_path, capsys):
     assert (
         printed.out == "" and printed.err.count("\n") == 1 and sentence in printed.err
     )
+
+
+def test_steps_are_counted_to_the_last_target():
+    """Every run needs as many steps to the targets before it."""
+    plan = confirm.plans()[STUDY]
+    tick = plan.first_round.clock
+    targets = plan.first_round.targets
+    curves = {rule: {} for rule in RATIOS}
+    for rule in RATIOS:
+        for k, seed in enumerate(range(30, 36)):
+            losses = np.full(20 + k, 0.99 * targets[-2])
+            losses[:5] = 10.0
+            losses[-3:] = 0.99 * targets[-1]
+            at = tick * np.arange(len(losses))
+            curves[rule][seed] = Curve("finished", clock={"at": at, "loss": losses})
+    steps = [18 + k for k in range(6)]  # the middle one of the last three readings
+    expected = np.std(np.log(steps), ddof=1)
+    assert blinded.look_at(plan, curves).deviation == pytest.approx(expected)

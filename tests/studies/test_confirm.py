@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -317,3 +318,48 @@ def test_the_plan_of_cifar_runs_growth_on_its_first_seeds_and_two_rules_on_the_o
     ]
     judged = confirm.plans()["imdb_256"].study({"l2": [0.008]})
     assert judged.stop_at is None and judged.criterion == "accuracy"
+
+
+class Clock:
+    """A clock that stands still at 1000 seconds."""
+
+    @staticmethod
+    def monotonic():
+        return 1000.0
+
+
+@pytest.mark.parametrize("seconds", [1, 90])
+def test_a_run_has_the_minutes_that_are_left(tmp_path, monkeypatch, seconds):
+    given = []
+
+    def work(study, state, minutes, **options):
+        given.append(minutes)
+        made = {name: confirm.TABLE[name] for name in ("code", "torch", "threads")}
+        return SimpleNamespace(made=made)
+
+    monkeypatch.setattr(confirm, "time", Clock)
+    monkeypatch.setattr(confirm, "Work", work)
+    until = Confirmation(plan(), tmp_path, tmp_path, until=1000.0 + seconds)
+    until._work(STUDY)
+    assert given == [pytest.approx(seconds / 60)]
+
+
+def test_no_run_begins_when_the_time_is_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(confirm, "time", Clock)
+    for until in (1000.0, 990.0):
+        with pytest.raises(OutOfTime):
+            Confirmation(plan(), tmp_path, tmp_path, until=until)._work(STUDY)
+
+
+def test_the_command_ends_so_many_minutes_after_its_start(tmp_path, monkeypatch):
+    given = []
+
+    def made(plan, out, state, until):
+        given.append(until)
+        return SimpleNamespace(run=lambda: None)
+
+    monkeypatch.setattr(confirm, "time", Clock)
+    monkeypatch.setattr(confirm, "Confirmation", made)
+    words = ["points", "--state", str(tmp_path), "--minutes", "2.5"]
+    assert confirm.main(words) == 0
+    assert given == [1150.0]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lib.training.curves import Curve, Curves
 from papers import verdicts
 from papers.studies import confirm, simulate
-from papers.studies.decide import Case, decide
+from papers.studies.decide import Case, Decision, decide
 from papers.studies.family import FAMILY
 from papers.studies.intervals import MeanInterval
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
@@ -225,3 +226,164 @@ def test_the_model_of_the_reviews_has_the_first_rounds_differences():
         for one, other in zip(runs["l1.1"], runs["l2"], strict=True)
     ]
     np.testing.assert_allclose(of_column["sparsity.K"][0], ends)
+
+
+# Models from invented first rounds.
+
+
+def first_round_of(monkeypatch, name, curves, **configuration):
+    """Put invented curves in the place of a first round; return its plan."""
+    values = {"rates": dict.fromkeys(run.rule for run in curves)} | configuration
+    made = Curves(values, tuple(curves))
+    monkeypatch.setattr(confirm, "first_round", lambda plan: made)
+    return confirm.plans()[name]
+
+
+def test_the_model_of_speed_has_the_steps_to_the_last_target_up_to_the_horizon(
+    monkeypatch,
+):
+    def run(rule, seed, *losses):
+        clock = {"at": 10.0 * np.arange(len(losses)), "loss": np.array(losses)}
+        return Curve("finished", rule=rule, seed=seed, clock=clock)
+
+    curves = []
+    for rule, late in (("SGD", 6), ("SNGD", 8), ("Adam", 4)):
+        fall = [5.0] + [0.9] * (late - 2) + [0.1] * 3
+        curves += [run(rule, 0, *fall), run(rule, 1, *fall)]
+    curves.append(run("Adam", 2, *[0.9] * 12))  # it misses the last target
+    curves += [run("SGD", 2, *fall), run("SNGD", 2, *fall)]
+    plan = first_round_of(
+        monkeypatch,
+        "mnist_60000",
+        curves,
+        targets=[2.0, 1.0, 0.2],
+        horizon=500,
+        clock=10,
+    )
+    model = simulate._speed(plan)
+    # The middle one of the first three low readings.
+    assert model.mean_logs["SGD"] == pytest.approx(np.log([60, 60, 40]).mean())
+    assert model.mean_logs["Adam"] == pytest.approx(np.log([40, 40, 500]).mean())
+    assert (model.tick, model.seeds, model.horizon) == (10, 24, plan.horizon)
+
+
+def test_the_model_of_growth_has_the_matrix_that_grew_least_at_the_end(monkeypatch):
+    curves = []
+    for rule, factor in (("SGD", 2.0), ("Adam", 3.0), ("SNGD", 5.0)):
+        for seed in (0, 1):
+            norms = {
+                "a.weight": np.array([2.0, 7.0, 2.0 * factor + seed]),
+                "b.weight": np.array([1.0, 9.0, 50.0]),
+                "a.bias": np.array([1.0, 1.0, 0.1]),
+            }
+            curves.append(Curve("finished", rule=rule, seed=seed, weight_norms=norms))
+    plan = first_round_of(monkeypatch, "cifar10_50000", curves)
+    model = simulate._growth(plan)
+    assert model.columns == ["fig7.growth.sgd", "fig7.growth.adam", "fig7.growth.sngd"]
+    expected = np.log([[2.0, 3.0, 5.0], [2.5, 3.5, 5.5]])
+    np.testing.assert_allclose(model.values, expected)
+    assert model.seeds == 6
+
+
+def test_the_model_of_vision_has_the_ratio_of_steps_and_the_difference_of_indices(
+    monkeypatch,
+):
+    curves = []
+    for rule, path, index in (
+        ("Adam", [0.1, 0.5, 0.6], 0.1),
+        ("l1.1", [0.1, 0.3, 0.5], 0.4),
+    ):
+        for seed in (0, 1):
+            metrics = {
+                "test_accuracy": np.array(path),
+                "control_loss": np.array([2.0, 1.5, 1.0]),
+                "hoyer": np.array([0.1, 0.2, 0.3]) + index,
+            }
+            at = np.array([0, 100, 200])
+            how = dict(evaluated_at=at, metrics=metrics)
+            curves.append(Curve("finished", rule=rule, seed=seed, **how))
+    model = simulate._vision(first_round_of(monkeypatch, "vit_48000", curves))
+    np.testing.assert_allclose(model.values, [[np.log(100 / 200), 0.3]] * 2)
+    assert model.columns == ["vit.early", "vit.sparser"]
+    assert model.geometric == ("vit.early",)
+
+
+def test_the_model_of_reviews_has_the_index_at_the_end_and_at_the_same_accuracy(
+    monkeypatch,
+):
+    curves = []
+    for rule, trained, last in (
+        ("l1.1", [0.5, 0.7, 0.9], 0.4),
+        ("l2", [0.5, 0.6, 0.7], 0.1),
+        ("l3", [0.5, 0.6, 0.7], 0.1),
+    ):
+        for seed in (0, 1):
+            metrics = {
+                "test_accuracy": np.full(3, 0.8),
+                "training_accuracy": np.array(trained),
+            }
+            for part in ("K", "Q", "V"):
+                metrics[f"hoyer.{part}"] = np.array([0.1, 0.2, last])
+            end = Curve.packed(np.arange(8) < 6 + seed)
+            end |= {"present": np.full(5, 10), "last.tokens_used": np.ones((5, 3))}
+            how = dict(metrics=metrics, end=end, evaluated_at=np.arange(3))
+            curves.append(Curve("finished", rule=rule, seed=seed, **how))
+    model = simulate._reviews(first_round_of(monkeypatch, "imdb_256", curves))
+    end, same = (
+        values
+        for name, values in zip(model.columns, model.values.T, strict=True)
+        if name == "sparsity.Q"
+    )
+    np.testing.assert_allclose(end, 0.4 - 0.1)
+    np.testing.assert_allclose(same, 0.2 - 0.1)  # both at the training accuracy 0.7
+    assert model.seeds == 7
+
+
+def test_the_error_of_the_test_rows_moves_all_seeds_of_a_study_together():
+    """Without scatter over seeds, a mean is normal with the variance of the rows."""
+    name = "imdb.l1.1>l2"
+    model = simulate.Differences(
+        [name], np.full((3, 1), 0.5), 4, row_variances={name: 0.04}
+    )
+    generator = np.random.default_rng(0)
+    cases = [model.cases(generator)[name].intervals[0] for _ in range(2000)]
+    means = np.array([each.mean for each in cases])
+    assert means.mean() == pytest.approx(0.5, abs=0.015)
+    assert means.var() == pytest.approx(0.04, rel=0.1)
+    assert stats.kurtosis(means) == pytest.approx(0, abs=0.4)
+    assert {each.other_variance for each in cases} == {0.04}
+    assert max(each.variance for each in cases) < 1e-20
+
+
+def test_simulated_steps_are_on_the_ticks_of_the_clock_and_none_is_zero():
+    logs = {"SGD": np.log(3.0), "SNGD": np.log(200.0), "Adam": np.log(200.0)}
+    model = simulate.Speed("mnist_60000", logs, 1e-9, 4, 20, 9600)
+    case = model.cases(np.random.default_rng(0))["fig6.sngd"]
+    assert case.intervals[0].estimate == pytest.approx(200 / 20)
+
+
+def decision(word):
+    return Decision(word, word, 0.01, 0.01, 0.95)
+
+
+def test_the_command_prints_the_error_of_the_mean_number_of_decided_claims(
+    monkeypatch, capsys
+):
+    words = [REPRODUCED, NOT_REPRODUCED, UNDECIDED]
+    families = [
+        {"a": decision(words[k % 3]), "b": decision(words[k % 2])} for k in range(6)
+    ]
+    monkeypatch.setattr(simulate, "first_round_models", list)
+    monkeypatch.setattr(simulate, "simulate", lambda *_: families)
+    assert simulate.main(["--draws", "6"]) == 0
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first == "a: decided 0.667, reproduced 0.333"
+    assert second == "b: decided 1.000, reproduced 0.500"
+    counts = [2, 2, 1, 2, 2, 1]
+    error = stats.sem(counts)
+    assert last == f"decided of 2: {10 / 6:.2f} (Monte-Carlo error {error:.2f})"
+
+
+def test_chances_of_a_single_family_are_zero_or_one():
+    family = {"a": decision(REPRODUCED), "b": decision(UNDECIDED)}
+    assert simulate.chances([family]) == {"a": 1.0, "b": 0.0}

@@ -225,3 +225,105 @@ def test_vision_compares_where_both_reach_the_same():
     assert early.estimate == pytest.approx(100 / 200)
     (sparser,) = FAMILY["vit.sparser"].measure(runs)
     assert sparser.estimate == pytest.approx(0.1)
+
+
+def stairs(rule, seed, *at, tick=20):
+    """Return a run of the study of MNIST that reaches its targets at these readings."""
+    targets = confirm.plans()["mnist_60000"].first_round.targets
+    losses = np.full(at[-1] + 2, 10.0 * targets[0])
+    for first, target in zip(at, targets, strict=True):
+        losses[first - 1 :] = 0.99 * target
+    return clocked(losses, tick, rule=rule, seed=seed)
+
+
+def runs_on_stairs(faster):
+    """Return runs in which Adam needs `faster` times the steps to the last target, and
+    as many as SGD to the others.
+    """
+    curves = []
+    for seed in (30, 31, 32):
+        late = 40 + seed % 3
+        curves.append(stairs("SGD", seed, *early_targets(), late))
+        curves.append(stairs("SNGD", seed, *early_targets(), late))
+        curves.append(stairs("Adam", seed, *early_targets(), round(faster * late)))
+    return runs_of("mnist_60000", curves)
+
+
+def early_targets():
+    count = len(confirm.plans()["mnist_60000"].first_round.targets) - 1
+    return [5 * (k + 1) for k in range(count)]
+
+
+def last_ratio(faster):
+    return np.exp(np.mean([np.log(round(faster * k) / k) for k in (40, 41, 42)]))
+
+
+def test_speed_is_judged_at_the_last_target():
+    (adam,) = FAMILY["fig6.adam"].measure(runs_on_stairs(0.5))
+    assert adam.estimate == pytest.approx(last_ratio(0.5))
+
+
+def test_the_counts_beside_a_verdict_are_those_to_the_last_target(monkeypatch):
+    monkeypatch.setattr(confirm, "first_round", lambda plan: Curves({}, ()))
+    beside = FAMILY["fig6.adam"].beside(runs_on_stairs(0.5))
+    *early, last = beside["at every target"].values()
+    assert [each[0] for each in early] == pytest.approx([1] * len(early))
+    assert last[0] == pytest.approx(last_ratio(0.5))
+    assert beside["isotonic fit"][0] == pytest.approx(last_ratio(0.5), rel=0.05)
+    assert beside["first round's count"][0] == pytest.approx(last_ratio(0.5), rel=0.05)
+
+
+def test_the_best_two_rates_are_compared_by_their_steps_to_the_last_target(
+    monkeypatch,
+):
+    monkeypatch.setattr(confirm, "first_round", lambda plan: Curves({}, ()))
+    runs = runs_on_stairs(0.5)
+    race = []
+    for rule in ("SGD", "Adam"):
+        for rate in runs.plan.rates[rule]:
+            for seed in confirm.TABLE["race_seeds"]:
+                late = 40 if rule == "SGD" else 20
+                run = stairs(rule, seed, *early_targets(), late)
+                cap = runs.plan.cap
+                race.append(replace(run, part="trial", rate=rate, cap=None))
+                race.append(replace(run, part="trial", rate=rate, cap=cap))
+    runs = replace(runs, race=Curves({}, tuple(race)))
+    assert family._at_two_rates(runs, "Adam") == pytest.approx([0.5, 0.5])
+
+
+def test_a_reading_within_the_rounding_of_float32_reaches_the_target_of_a_fit():
+    for factor, steps in ((1 + 5e-7, 20), (1 + 2e-6, math.inf)):
+        run = clocked([2.0, 0.5, 0.5, 0.5])
+        assert family.isotonic_steps(run, 0.5 / factor, 0.5) == steps
+
+
+def test_the_fit_counts_one_interval_of_the_clock_at_least():
+    assert family.isotonic_steps(clocked([0.5, 0.5, 0.5, 0.5]), 1.0, 1.0) == 20
+
+
+def test_the_fit_has_the_readings_up_to_the_one_that_reaches_the_last_target():
+    """The means of three are 1.2 and 0.6 at the readings 2 and 3."""
+    run = clocked([2.0, 1.0, 0.6, 0.2, 0.1])
+    assert family.isotonic_steps(run, 0.2, 0.61) == 60
+    assert family.isotonic_steps(run, 0.1, 0.61) == math.inf
+
+
+def test_a_late_accuracy_is_the_mean_of_four_evaluations():
+    path = np.array([np.nan, 0.1, 0.2, 0.5, 0.6, 0.7, 0.8])
+    run = review("l2", 30, 0.5, every_test_accuracy=path)
+    assert family.late_accuracy(run) == pytest.approx(0.65)
+
+
+def test_tokens_used_are_those_of_the_last_of_three_layers():
+    run = review("l2", 30, 0.5)
+    run.end["last.tokens_used"] = np.tile([1.0, 2.0, 5.0], (50, 1))
+    shares = family._tokens_used(runs_of("imdb_256", [run]), "l2")
+    np.testing.assert_allclose(shares, np.full((1, 50), 0.5))
+
+
+@pytest.mark.parametrize(("accuracy", "is_at_chance"), [(0.521, True), (0.5235, False)])
+def test_chance_ends_two_standard_errors_above_one_half(accuracy, is_at_chance):
+    """Of 2,000 rows two standard errors at about 0.52 are 0.0223."""
+    pair = [review("l2", 30, accuracy), review("l2", 31, 0.99)]
+    reason = family.gate_on_reviews(runs_of("imdb_256", pair), "l2")
+    assert reason == "l2 is at chance in 1 of 2 seeds" * is_at_chance

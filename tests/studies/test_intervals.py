@@ -111,3 +111,42 @@ def test_if_most_runs_miss_nothing_supports_an_end():
     # Three seeds reach no level of 95 %
     few = rank_interval(np.array([-0.5, -0.6, -0.7]))
     assert (few.low, few.high) == (0.0, math.inf)
+
+
+def test_two_seeds_are_enough_for_an_estimate_by_ranks():
+    interval = rank_interval(np.log([2.0, 8.0]))
+    assert interval.estimate == pytest.approx(4) and interval.seeds == 2
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 4, 5])
+def test_the_estimate_by_ranks_is_the_median_of_all_means_of_two(seeds):
+    values = np.array([0.9, -0.4, 0.1, 2.0, 0.35])[:seeds]
+    pairs = [(a + b) / 2 for k, a in enumerate(values) for b in values[k:]]
+    assert math.log(rank_interval(values).estimate) == pytest.approx(np.median(pairs))
+
+
+def test_the_estimate_by_ranks_turns_with_the_sign_of_the_logarithms():
+    values = np.array([0.9, -0.4, 0.1])
+    turned = rank_interval(-values).estimate
+    assert turned == pytest.approx(1 / rank_interval(values).estimate)
+
+
+def test_a_seed_without_information_leaves_the_estimate_to_the_others():
+    assert rank_interval([0.3, np.nan]).estimate == pytest.approx(math.exp(0.3))
+
+
+def test_there_is_no_estimate_by_ranks_if_nothing_is_known():
+    assert math.isnan(rank_interval([np.nan, np.nan]).estimate)
+
+
+def test_there_is_no_estimate_by_ranks_between_opposite_infinities():
+    assert math.isnan(rank_interval([np.inf, -np.inf]).estimate)
+
+
+def test_the_estimate_by_ranks_is_infinite_if_every_run_missed():
+    assert rank_interval([np.inf, np.inf]).estimate == math.inf
+
+
+def test_an_end_beyond_the_floating_point_numbers_is_infinite():
+    interval = replace(ratio_interval([0.5, 2.0]), level=1 - 1e-12)
+    assert interval.high == math.inf and interval.low == 0.0

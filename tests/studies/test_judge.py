@@ -7,14 +7,16 @@ import json
 import math
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from lib.training.curves import Curves, load
+from lib.training.curves import Curve, Curves, load
 from papers.studies import confirm, judge
 from papers.studies.confirm import RACE
 from papers.studies.family import FAMILY
+from papers.studies.intervals import MeanInterval
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from tests.studies.test_family import reviews_of
 from tests.studies.worlds import configuration_of, scattered, seed_file, write_study
@@ -320,3 +322,102 @@ def test_growth_has_the_seeds_that_measure_it():
     }
     assert claims["fig7.sngd"] == (14, 0) and claims["fig7.growth.adam"] == (6, 0)
     assert configuration_of(plan)["targets"] == [1.7, 1.5, 1.4]
+
+
+def test_a_verdict_shows_its_estimate_between_the_ends_of_its_interval(full):
+    for verdict in verdicts_of(full).values():
+        runs = judge.read_runs(confirm.plans()[STUDY], full)
+        (interval,) = FAMILY[verdict.claim].measure(runs)
+        shown = verdict.estimate, verdict.low, verdict.high
+        assert shown == (interval.estimate, interval.low, interval.high)
+        assert verdict.low < verdict.estimate < verdict.high
+
+
+def test_a_single_seed_is_read_and_gives_no_interval(tmp_path):
+    plan = confirm.plans()[STUDY]
+    write_study(STUDY, tmp_path, scattered(plan, RATIOS, 0.05), seeds=[30])
+    runs = judge.read_runs(plan, tmp_path, hours_ended=True)
+    assert runs.seeds == [30] and runs.configuration["name"] == STUDY
+    found = judge._measured(FAMILY["fig4.adam"], runs)
+    assert found == ([], "1 seeds give no interval")
+
+
+def test_a_claim_has_as_many_seeds_as_its_rarer_rule():
+    runs = reviews_of({"l1.1": 0.86, "l2": 0.84})
+    one = {30: runs.curves["l2"][30]}
+    found = judge._measured(
+        FAMILY["sparsity.K"], replace(runs, curves=dict(runs.curves) | {"l2": one})
+    )
+    assert found == ([], "1 seeds give no interval")
+
+
+def noted(low, high, word=REPRODUCED):
+    """Return the notes on a ratio with these ends, whose claim is decided."""
+    middle = (math.log(low) + math.log(high)) / 2
+    half = (math.log(high) - math.log(low)) / 2
+    z = 1.959963984540054
+    interval = MeanInterval(middle, 0.0, 9, (half / z) ** 2, geometric=True)
+    decision = SimpleNamespace(word=word, level=0.95)
+    case = SimpleNamespace(intervals=[interval])
+    return judge._notes(FAMILY["fig4.adam"], None, case, decision)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "notes"),
+    [
+        (0.85, 0.95, ["faster by less than a fifth"]),
+        (1.05, 1.2, ["slower by less than a fifth"]),
+        (0.9, 1.1, []),  # neither faster nor slower
+        (0.7, 0.78, []),  # faster by more
+        (1.3, 1.5, []),  # slower by more
+        (0.72, 0.98, ["faster by less than a fifth"]),  # the estimate is 0.84
+        (1.02, 1.5, ["slower by less than a fifth"]),  # the estimate is 1.237
+    ],
+)
+def test_a_small_difference_is_noted_by_its_estimate_and_its_side(low, high, notes):
+    assert noted(low, high) == notes
+    assert noted(low, high, UNDECIDED) == []
+
+
+def test_epochs_are_steps_times_the_batch_over_the_rows():
+    runs = reviews_of({"l1.1": 0.86, "l2": 0.84})
+    configuration = dict(runs.configuration) | {"batch": 100, "problem": {"rows": 1000}}
+    runs = replace(
+        runs, configuration=configuration, plan=replace(runs.plan, horizon=50)
+    )
+    case = SimpleNamespace(intervals=FAMILY["sparsity.K"].measure(runs))
+    decision = SimpleNamespace(word=UNDECIDED, level=0.95)
+    notes = judge._notes(FAMILY["sparsity.K"], runs, case, decision)
+    assert notes == ["after 5 epochs"]
+
+
+def first_round_of(accuracies, plain):
+    """Return a first round of two rules and plain classifiers with these accuracies on
+    100 rows.
+    """
+
+    def run(name, share, part):
+        hits = np.arange(100) < round(100 * share)
+        return Curve("finished", part=part, rule=name, end=Curve.packed(hits))
+
+    curves = [run(name, share, "curve") for name, share in accuracies.items()]
+    curves += [run(name, share, "baseline") for name, share in plain.items()]
+    return Curves({"rates": dict.fromkeys(accuracies)}, tuple(curves))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "plain", "passes"),
+    [
+        ({"SGD": 0.6, "Adam": 0.8}, {"words": 0.7, "nearest": 0.5}, True),
+        ({"SGD": 0.6, "Adam": 0.8}, {"words": 0.7, "nearest": 0.9}, False),
+        ({"SGD": 0.6, "Adam": 0.8}, {"words": 0.8}, False),  # it must be ahead
+        ({"SGD": 0.6, "Adam": 0.81}, {"words": 0.8}, True),
+    ],
+)
+def test_the_best_rule_must_beat_the_best_plain_classifier(
+    monkeypatch, accuracies, plain, passes
+):
+    made = first_round_of(accuracies, plain)
+    monkeypatch.setattr(confirm, "first_round", lambda plan: made)
+    runs = SimpleNamespace(plan=None)
+    assert (judge.gate(FAMILY["fig4.adam"], runs) == "") == passes

@@ -1,0 +1,433 @@
+"""Tests of the numbers and pictures of paper A's speed studies, on invented curves.
+
+A failure means that a picture shows something else than its words say.
+"""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from companion import plots
+from companion.claims import Table
+from papers import verdicts
+from papers.studies import kept_curves, speed
+from tests.papers.worlds import clocked, race
+
+THREE = {"SGD": 0.03, "Adam": 0.05, "SNGD": 0.012}
+STAIRS = [1.5, 1.0, 0.5]  # three targets, so that the second is not the last
+
+
+def each(curves, change):
+    """Return the curves with every run changed."""
+    return replace(curves, curves=tuple(map(change, curves.curves)))
+
+
+def panel():
+    _, (ax,) = plots.panels(1, 1)
+    return ax
+
+
+def words_in(ax, part=""):
+    return [text for text in ax.texts if part in text.get_text()]
+
+
+# Numbers.
+
+
+def test_a_claim_is_about_the_last_of_three_targets():
+    world = race(THREE, targets=STAIRS)
+    claim = speed._speed(world, "Adam", "fig6")
+    steps = [speed._steps(world, rule, 0.5) for rule in ("Adam", "SGD")]
+    assert claim.measured == pytest.approx(stats.gmean(steps[0] / steps[1]))
+    ratio = speed.numbers(world)["adam_steps_ratio"].value
+    assert ratio == pytest.approx(claim.measured)
+
+
+def test_a_row_knows_who_missed_the_last_of_three_targets():
+    for target, missed in ((0.5, False), (1e-9, True)):
+        world = race({"SGD": 0.03, "Adam": 0.03}, targets=[1.5, 1.0, target])
+        (row,) = speed._rows(world, "fig6")
+        assert (row.missed == missed).all() and row.rule == "Adam"
+
+
+def test_the_training_loss_of_a_record_is_the_median_of_means_at_the_end():
+    world = race(THREE)
+    ends = [run.loss[-5:].astype(float).mean() for run in world.runs("SNGD")]
+    found = speed.numbers(world)["sngd_training_loss"].value
+    assert found == pytest.approx(np.median(ends))
+
+
+def test_a_third_rate_that_misses_the_target_does_not_matter():
+    fast = {0.05: 20, 0.1: 30, 0.2: np.inf}
+
+    def timed(run):
+        if run.part != "trial":
+            return run
+        readings = np.where(np.arange(40) * 5 < fast[run.rate], 2.0, 0.0)
+        return clocked(100, readings, run.rate, run.rule, cap=3.0)
+
+    ratios = speed._at_two_rates(each(race(THREE), timed), "Adam", 0.5)
+    assert ratios == pytest.approx((30 / 40, 40 / 30))
+
+
+def test_one_run_off_its_equation_is_seen_among_five():
+    def wrong(run):
+        if run.part == "curve" and run.seed == 3:
+            return replace(run, step_size=run.step_size * np.float32(1.001))
+        return run
+
+    world = race({"SGD": 0.03, "SNGD": 0.03})
+    assert [claim.holds for claim in speed._formulas(world)] == [True]
+    assert [claim.holds for claim in speed._formulas(each(world, wrong))] == [False]
+
+
+def with_norms(norms, walked, rules=("SGD", "Adam", "SNGD")):
+    """Return curves in which every run has these norms and sums of squared steps."""
+    norms = {name: np.array(values) for name, values in norms.items()}
+    walked = {name: np.array(values) for name, values in walked.items()}
+    curves = race(dict.fromkeys(rules, 0.03), walk=True)
+    return each(curves, lambda run: replace(run, weight_norms=norms, walked=walked))
+
+
+def test_growth_is_that_from_the_first_to_the_last_of_three_evaluations():
+    curves = with_norms({"a.weight": [2.0, 3.0, 8.0]}, {"a.weight": [0.0, 5.0, 12.0]})
+    grown, walk = speed.growth(curves, "SGD")
+    np.testing.assert_allclose(grown, np.full((1, 5), 3.0))
+    np.testing.assert_allclose(walk, np.full((1, 5), 1.0))
+
+
+def test_a_claim_counts_and_names_the_matrices_beyond_a_walk():
+    curves = with_norms(
+        {"a.weight": [1.0, 1.9], "b.weight": [1.0, 1.2], "c.weight": [1.0, 1.6]},
+        {"a.weight": [0.0, 1.25], "b.weight": [0.0, 1.25], "c.weight": [0.0, 1.25]},
+    )
+    claim = speed._beyond_a_walk(curves, "SGD")  # a walk grows by 0.5
+    assert "(2 of 3 do)" in claim.statement and "least in b.weight" in claim.statement
+    assert claim.measured == pytest.approx(0.2 - 0.5)
+
+
+# Sizes and panels.
+
+
+@pytest.mark.parametrize("draw", ["draw", "matrices"])
+def test_a_picture_is_taller_by_the_same_height_for_each_further_rule(
+    monkeypatch, draw
+):
+    for part in ("_ratios", "_losses", "_matrices"):
+        monkeypatch.setattr(speed, part, lambda *_: None)
+    heights = []
+    for count in (2, 3, 4):
+        curves = SimpleNamespace(configuration={"rates": range(count)})
+        name = ["fig1"] * (draw == "draw")
+        heights.append(getattr(speed, draw)(curves, *name).get_figheight())
+    first, second = np.diff(heights)
+    assert first == pytest.approx(second) and first > 0
+
+
+def test_the_panels_beside_are_accuracy_step_size_and_growth_under_one_legend():
+    curves = with_norms({"a.weight": [1.0, 1.5]}, {"a.weight": [0.0, 1.0]})
+    figure = speed.beside(curves)
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == [
+        "Test accuracy (%)",
+        "Step size taken",
+        "Ours: growth, and a walk's",
+    ]
+    (legend,) = figure.legends
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named == ["SGD", "Adam", "normalised SGD"]
+
+
+def tried_to(ends):
+    """Return curves whose trials have losses that fall from 2 to the `ends` of their
+    rates.
+    """
+
+    def change(run):
+        if run.part != "trial":
+            return run
+        return replace(run, loss=np.linspace(2, ends[run.rate], 10))
+
+    return each(race(THREE), change)
+
+
+def test_the_loss_of_a_rate_is_the_mean_of_its_last_steps():
+    ends = {0.05: 1.0, 0.1: 0.5, 0.2: 1.5}
+    (ax,) = speed.rates(tried_to(ends)).axes
+    line = next(line for line in ax.lines if line.get_label() == "Adam")
+    last = [np.linspace(2, end, 10)[-5:].mean() for end in ends.values()]
+    np.testing.assert_allclose(line.get_ydata(), last)
+    assert 1.6 < ax.get_ylim()[1] < speed.HIGHEST_LOSS
+
+
+def test_a_diverging_rate_leaves_the_panel_of_rates():
+    (ax,) = speed.rates(tried_to({0.05: 1.0, 0.1: 0.5, 0.2: 80.0})).axes
+    assert ax.get_ylim()[1] == pytest.approx(speed.HIGHEST_LOSS)
+
+
+def test_a_step_size_is_the_mean_over_the_window_that_ends_at_its_step():
+    world = race(THREE)
+    ax = panel()
+    speed._step_sizes(ax, world)
+    line = next(line for line in ax.lines if line.get_label() == "normalised SGD")
+    at = line.get_xdata()
+    assert at[:3].tolist() == [5, 15, 25]
+    steps = [run.step_size.astype(float) for run in world.runs("SNGD")]
+    by_hand = [np.median([one[x - 5 : x].mean() for one in steps]) for x in at]
+    np.testing.assert_allclose(line.get_ydata(), by_hand)
+    level = next(line for line in ax.lines if line.get_label() == "SGD")
+    assert set(level.get_ydata()) == {0.1}
+
+
+# Ratios.
+
+
+def test_the_panel_of_ratios_has_room_for_its_rows_alone_and_names_the_last_target():
+    ax = panel()
+    speed._ratios(ax, race(THREE, targets=STAIRS), "fig6")
+    bottom, top = ax.get_ylim()
+    assert 1 < bottom < 2 and -1 < top < -0.3  # the seeds of a row are above its bar
+    assert "training loss 0.5" in ax.get_xlabel()
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "tick", "other"),
+    [(0.15, 0.012, 0.3, 0.9), (0.032, 0.028, 0.9, 0.5)],
+)
+def test_ticks_are_fine_where_all_ratios_are_near_one(fast, slow, tick, other):
+    world = race({"SGD": 0.03, "Adam": fast, "SNGD": slow}, horizon=400)
+    ax = panel()
+    speed._ratios(ax, world, "fig6")
+    assert tick in ax.get_xticks() and other not in ax.get_xticks()
+
+
+def row_of(low, high, verdict=verdicts.REPRODUCED):
+    values = np.array([low, (low * high) ** 0.5, high])
+    ratio = SimpleNamespace(low=low, high=high, estimate=values[1], values=values)
+    return speed._Row("Adam", ratio, np.zeros(3, bool), verdict, verdicts.faster)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "arrows"),
+    [(0.1, 1.5, ["<"]), (0.6, 9.0, [">"]), (0.1, 9.0, ["<", ">"]), (0.6, 1.5, [])],
+)
+def test_an_interval_has_an_arrow_where_it_leaves_the_panel(low, high, arrows):
+    ax = panel()
+    speed._draw_ratio(ax, 1.0, row_of(low, high), (0.5, 2.0))
+    found = [line.get_marker() for line in ax.lines if line.get_markersize() == 7]
+    assert found == arrows
+
+
+def test_seeds_are_drawn_above_the_bar_of_their_row():
+    ax = panel()
+    speed._draw_ratio(ax, 1.0, row_of(0.6, 1.5), (0.5, 2.0))
+    dots = [line.get_ydata()[0] for line in ax.lines if line.get_markersize() == 3.5]
+    assert len(dots) == 3 and all(0.5 < y < 1.0 for y in dots)
+
+
+def test_a_ratio_is_written_above_its_verdict():
+    ax = panel()
+    speed._write_ratio(ax, 1.0, row_of(0.25, 1.0))
+    (number,) = words_in(ax, "0.50 (0.25 to 1.00)")
+    (verdict,) = words_in(ax, "reproduced, uncorrected")
+    assert 0.5 < number.get_position()[1] < 1 < verdict.get_position()[1] < 1.5
+
+
+def test_a_shade_is_centred_on_its_row_and_touches_no_other():
+    ax = panel()
+    ratio = SimpleNamespace(low=0.5, high=0.7)
+    speed._shade(ax, 2, ratio, verdicts.faster, (0.1, 9.0))
+    (box,) = [part.get_paths()[0].get_extents() for part in ax.collections]
+    assert (box.y0 + box.y1) / 2 == pytest.approx(2) and 0.8 < box.y1 - box.y0 < 1
+
+
+# Losses.
+
+
+def test_a_mark_is_joined_to_its_label_from_the_line_of_the_target():
+    ax = panel()
+    speed._losses(ax, race(THREE, targets=STAIRS))
+    assert "target 0.5" in ax.get_title()
+    to_panel = ax.transData + ax.transAxes.inverted()
+    at_target = to_panel.transform((1.0, 0.5))[1]
+    joins = [
+        line
+        for line in ax.lines
+        if len(line.get_xdata()) == 2 and len({*line.get_xdata()}) == 1
+    ]
+    assert len(joins) == 3
+    for line in joins:
+        begin, end = line.get_ydata()
+        assert begin == pytest.approx(at_target) and end < begin
+
+
+def test_every_mark_is_inside_the_panel_of_losses_and_the_target_is_named_at_its_end():
+    ax = panel()
+    speed._losses(ax, race(THREE))
+    marks = [line.get_xdata()[0] for line in ax.lines if line.get_markersize() == 7]
+    right = ax.get_xlim()[1]
+    assert len(marks) == 3 and 0 < min(marks) and max(marks) < right < 2 * max(marks)
+    (name,) = [text for text in ax.texts if text.get_text() == "target 0.5"]
+    assert name.xy == (right, 0.5) and name.get_ha() == "right"
+
+
+def test_ticks_of_a_loss_that_falls_far_are_one_two_and_five():
+    ax = panel()
+    speed._losses(ax, race(THREE))  # from 2 to 0.5
+    ticks = ax.get_yticks()
+    assert {0.5, 1.0} <= {*ticks} <= {0.5, 1.0, 2.0}
+
+
+def test_ticks_of_a_loss_that_falls_little_are_evenly_spaced():
+    ax = panel()
+    speed._losses(ax, race(THREE, targets=[1.8, 1.5]))  # from 2 to 1.5
+    ticks = ax.get_yticks()
+    assert len(ticks) >= 3
+    np.testing.assert_allclose(np.diff(ticks), np.diff(ticks)[0])
+
+
+def run_of(losses):
+    clock = {"at": 10 * np.arange(len(losses)), "loss": np.array(losses)}
+    return SimpleNamespace(clock=clock)
+
+
+def test_a_growing_mean_is_over_three_readings_at_most():
+    found = speed._growing_mean(np.array([4.0, 2.0, 0.0, 6.0, 9.0]))
+    np.testing.assert_allclose(found, [4, 3, 2, 8 / 3, 5])
+
+
+def test_a_loss_is_drawn_to_its_end_with_a_dot_on_its_line():
+    ax = panel()
+    largest = speed._loss_until(ax, run_of([4.0, 2.0, 0.0, 6.0, 9.0]), 20.0, "black")
+    line, dot = ax.lines
+    assert line.get_xdata().tolist() == [0, 10, 20]
+    np.testing.assert_allclose(line.get_ydata(), [4, 3, 2])
+    assert (*dot.get_xdata(), *dot.get_ydata()) == (20.0, 2.0)
+    assert largest == 5
+
+
+def test_a_loss_that_misses_its_target_is_drawn_whole_and_has_no_dot():
+    ax = panel()
+    speed._loss_until(ax, run_of([4.0, 2.0, 0.0, 6.0]), np.inf, "black")
+    (line,) = ax.lines
+    assert line.get_xdata().tolist() == [0, 10, 20, 30]
+
+
+# Growth.
+
+GROWN = {"a.weight": [1.0, 1.005], "b.weight": [1.0, 1.6], "c.weight": [2.0, 4.01]}
+WALKED = {"a.weight": [0.0, 0.0], "b.weight": [0.0, 0.0], "c.weight": [0.0, 12.0]}
+
+
+def matrices_of(norms, walked):
+    ax = panel()
+    speed._matrices(ax, with_norms(norms, walked))
+    return ax
+
+
+def test_a_growth_of_half_a_per_cent_is_growth_and_one_just_above_a_walk_is_not_less():
+    ax = matrices_of(GROWN, WALKED)
+    assert len(words_in(ax, "3 of 3 grow")) == 3
+    assert len(words_in(ax, "none less than at random")) == 3
+    assert not [line for line in ax.lines if line.get_markeredgewidth() == 1.6]
+
+
+def test_a_matrix_that_grows_like_a_walk_is_a_ring():
+    ax = matrices_of(GROWN | {"c.weight": [2.0, 4.0]}, WALKED)
+    assert len(words_in(ax, "1 less than at random")) == 3
+    rings = [line for line in ax.lines if line.get_markeredgewidth() == 1.6]
+    assert [line.get_xdata().tolist() for line in rings] == [[100.0]] * 3
+
+
+def test_a_shrinking_matrix_does_not_count_as_growing():
+    ax = matrices_of(GROWN | {"c.weight": [2.0, 1.0]}, WALKED)
+    assert len(words_in(ax, "2 of 3 grow")) == 3
+
+
+def test_the_median_growth_is_a_line_across_its_row_under_its_number():
+    ax = matrices_of(GROWN, WALKED)
+    lines = [line for line in ax.lines if line.get_linewidth() == 2.5]
+    for row, line in enumerate(lines):
+        np.testing.assert_allclose(line.get_xdata(), 60)
+        low, high = line.get_ydata()
+        assert low < row < high and low + high == pytest.approx(2 * row)
+    for row, text in enumerate(words_in(ax, "median +60 %")):
+        x, y = text.get_position()
+        assert x == pytest.approx(60) and row - 0.5 < y < row
+
+
+def test_the_words_of_a_row_of_matrices_are_above_and_below_its_middle():
+    for norms in (GROWN, GROWN | {"c.weight": [2.0, 4.0]}):
+        ax = matrices_of(norms, WALKED)
+        for row in range(3):
+            (above,) = [words_in(ax, "grow")[row]]
+            below = words_in(ax, "at random")[row]
+            assert row - 0.5 < above.get_position()[1] < row
+            assert row < below.get_position()[1] < row + 0.5
+
+
+def test_the_panel_of_matrices_has_room_for_its_rows_alone():
+    ax = matrices_of(GROWN, WALKED)
+    left, right = ax.get_xlim()
+    assert -0.1 * right < left < -0.01 * right
+    assert 100.5 < right < 1.2 * 100.5
+    bottom, top = ax.get_ylim()
+    assert 2 < bottom < 3 and -1 < top < -0.4
+
+
+def growth_of(norms, walked):
+    ax = panel()
+    speed._growth(ax, with_norms(norms, walked))
+    return ax
+
+
+NEAR = {"a.weight": [1.0, 1.5], "b.weight": [1.0, 1.9]}
+STEPS = {"a.weight": [0.0, 1.25], "b.weight": [0.0, 0.44]}  # walks grow by 0.5 and 0.2
+
+
+def test_a_growth_that_is_not_above_the_walks_is_hollow():
+    ax = growth_of(NEAR, STEPS)
+    marks = [line for line in ax.lines if line.get_markersize() == 3]
+    assert len(marks) == 6
+    for line in marks:
+        is_hollow = line.get_markerfacecolor() == "none"
+        np.testing.assert_allclose(line.get_xdata(), [0.5] if is_hollow else [0.2])
+        np.testing.assert_allclose(line.get_ydata(), [0.5] if is_hollow else [0.9])
+    assert "Adam: 1/2 above" in ax.texts[0].get_text()
+
+
+def test_the_panel_of_growth_contains_its_marks_with_room_on_both_sides():
+    ax = growth_of(NEAR, STEPS)
+    low, high = ax.get_ylim()
+    assert ax.get_yscale() == "log"
+    assert 0.1 < low < 0.2 / 1.2 and 0.9 * 1.2 < high < 0.9 * 2
+
+
+def test_a_matrix_that_shrinks_makes_the_axis_of_growth_reach_below_zero():
+    ax = growth_of(NEAR | {"a.weight": [1.0, 0.99]}, STEPS)
+    low, high = ax.get_ylim()
+    assert ax.get_yscale() == "symlog" and low < 0 and 0.9 * 1.2 < high < 0.9 * 2
+
+
+# Words.
+
+
+@pytest.mark.parametrize(("rate", "is_named"), [(0.2, True), (0.1, False)])
+def test_a_caption_names_sps_where_its_cap_is_the_largest_that_was_tried(
+    rate, is_named
+):
+    def capped(run):
+        if run.rule != "SPS":
+            return run
+        if run.part == "trial":
+            return replace(run, end={"capped": 0.005})
+        return replace(run, rate=rate)
+
+    curves = each(race({"SGD": 0.03, "SPS": 0.03}), capped)
+    caption = speed.caption(curves, "fig6", Table())
+    assert ("but for SPS" in caption) == is_named
+    assert "inside the rates tried" in caption
+    assert kept_curves.edges(curves) == ""
