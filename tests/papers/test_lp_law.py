@@ -123,9 +123,9 @@ def test_at_two_nothing_is_expanded():
 
 
 def test_the_refusal_says_how_much_longer_w_must_be():
-    """70 is needed, and 0.7 has been reached."""
+    """70 is needed, and 0.75 has been reached: log10(70 / 0.75) is 1.97."""
     with pytest.raises(PremiseFails, match=r"\|\|W\|\| 10\^2.0 longer"):
-        small_entries(1.5, 0.7, 0.5)
+        small_entries(1.5, 0.75, 0.5)
 
 
 class Recorded:
