@@ -145,13 +145,13 @@ class Recorded:
 
 
 def made_up_law(p=1.5, fastest=4.0):
-    """Return a law with ||W_mm|| = 3 whose offset is the second entry of W."""
+    """Return a law with ||W_mm|| = 3 whose offsets are the second entry of W and 0."""
     return SimpleNamespace(
         tokens=None,
         p=p,
         fastest=fastest,
         solution=SimpleNamespace(norm=np.array([3.0]), W=None),
-        offsets=lambda W: W[:, 1:],
+        offsets=lambda W: np.c_[W[:, 1:], 0 * W[:, 1:]],
         check_resolved=lambda level: None,
     )
 
@@ -192,6 +192,24 @@ def test_a_step_is_too_long_if_it_raises_the_margins_by_two_over_fastest(
     assert why.value.premise == "short steps"
     with pytest.raises(PremiseFails):
         run(2 / 4)
+
+
+def test_the_longest_of_the_late_steps_counts(monkeypatch):
+    def level(t):
+        return 3 * 0.5 * t * (1.2 * 2 / 4 if 2000 < t < 8000 else 0.1)
+
+    monkeypatch.setattr(lp_law, "train", Recorded(lambda t: 0.0, level))
+    with pytest.raises(PremiseFails, match="a step is 1.2 times as long"):
+        lp_law._run(made_up_law(), 100.0, 10_000)
+
+
+def test_small_entries_are_sought_at_the_first_late_level(monkeypatch):
+    levels = []
+    law = made_up_law()
+    law.check_resolved = levels.append
+    monkeypatch.setattr(lp_law, "train", Recorded(lambda t: 0.0, lambda t: 3e-3 * t))
+    lp_law._run(law, 100.0, 10_000)
+    assert levels == [pytest.approx(1e-3 * lp_law.train.record[0])]
 
 
 def test_an_offset_rests_if_it_moves_by_a_hundredth_between_the_last_records(
