@@ -12,9 +12,9 @@ from papers.law import margin_law, margins, zero_duals
 from papers.law.margin_law import PremiseFails
 from papers.law.tolerances import APART, SETTLED_IDLE, SMALLEST_DUAL, TIGHT
 
-# One sample. The margins are w_1, w_1 + w_2 / 2 and w_1 + w_2 / 3 + w_3, and W_mm is
-# (1, 0, 0), so that the last two are idle. D has w_2 = 2 and w_3 = 1/3.
-IDLE = [[[0.0, 0, 0], [-1.0, 0, 0], [-1.0, -0.5, 0], [-1.0, -1 / 3, -1.0]]]
+# One sample. The margins are 2 w_1, 2 w_1 + w_2 and 2 w_1 + 2/3 w_2 + 2 w_3, and W_mm is
+# (1/2, 0, 0), so that the last two are idle.
+IDLE = [[[0.0, 0, 0], [-2.0, 0, 0], [-2.0, -1.0, 0], [-2.0, -2 / 3, -2.0]]]
 U = [1.0, 0.5, 0.2]
 
 
@@ -25,18 +25,18 @@ def corner():
 def test_the_duals_of_the_corner_solve_its_two_equations():
     """<A_k, D> = 1 for D = sum_k y_k (A_k less its part along the support)."""
     of = corner()
-    Q = np.array([[1 / 4, 1 / 6], [1 / 6, 1 / 9 + 1]])
+    Q = np.array([[1, 2 / 3], [2 / 3, 4 / 9 + 4]])
     np.testing.assert_allclose(Q @ of.duals, 1)
     np.testing.assert_allclose(of.slopes, 1)
-    np.testing.assert_allclose(of.lengths, [1 / 4, 10 / 9])
+    np.testing.assert_allclose(of.lengths, [1, 40 / 9])
     assert of.pairs.tolist() == [1, 2] and of.tight.all()
 
 
 def test_the_constants_of_the_corner_by_hand():
-    """kappa is e^0 times the score gap; on the support the ratio is its own mean."""
+    """kappa is e^0 times the score gap; on the support kappa/beta is 2 / (1/4)."""
     of = corner()
-    gaps = np.array([1.0, 1.25, 1 + 1 / 6 + 0.2])
-    expected = np.log(gaps[1:]) - np.log(of.duals) - np.log(1.0)
+    gaps = np.array([2.0, 2.5, 2 + 1 / 3 + 0.4])
+    expected = np.log(gaps[1:]) - np.log(of.duals) - np.log(8.0)
     np.testing.assert_allclose(of.constants, expected)
     np.testing.assert_allclose(of.rest, [0.0, *expected])
 
@@ -54,7 +54,7 @@ def test_the_residual_is_the_shortest_w_with_the_predicted_offsets():
 def test_the_rate_is_that_of_the_linear_flow_of_the_idle_offsets():
     """Their errors e obey de/dlog a = -Q Y e."""
     of = corner()
-    Q = np.array([[1 / 4, 1 / 6], [1 / 6, 10 / 9]])
+    Q = np.array([[1, 2 / 3], [2 / 3, 40 / 9]])
     assert of.rate == pytest.approx(np.linalg.eigvals(Q * of.duals).real.min())
 
 
@@ -68,7 +68,7 @@ def test_a_pair_without_pull_has_no_part_in_the_rate():
 
 def test_the_step_is_half_of_the_longest_but_at_most_w_mm():
     """With a single pair on the support no step is too long."""
-    assert corner().step == pytest.approx(1.0)
+    assert corner().step == pytest.approx(0.5)
     data = zero_duals._tightened(tokens.unit_tokens(101, n=6, T=8, d=10))
     of = zero_duals._ZeroDuals(data)
     law = margin_law.from_duals(
