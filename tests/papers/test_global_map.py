@@ -59,13 +59,14 @@ def test_a_step_of_the_proof_holds_where_it_should(monkeypatch, pairs, words):
     assert not any(words in step for step in failing(monkeypatch, pairs))
 
 
-@pytest.mark.parametrize("pairs", [((1, 0), (1, -3)), ((2, 0), (2, -6))])
+@pytest.mark.parametrize("pairs", [((1, 0), (1, -3)), ((4, -1), (6, -17))])
 def test_u_moves_up_only_after_a_step_that_makes_the_ratio_of_losses_two(
     monkeypatch, pairs
 ):
-    """s_1 is at most a/2, s_2 from b to (a + b)/2: the ratio is |a + b| / a."""
-    (a, _), (_, b) = pairs
-    critical = float(np.log(-(a + b) / a) / (a / 2 - b))
+    """s_i is from b_i to (a_i + b_i)/2; both losses are equal at u = 0."""
+    (a_1, b_1), (a_2, b_2) = pairs
+    ratio = -(a_2 + b_2) / (a_1 + b_1)
+    critical = float(np.log(ratio) / ((a_1 + b_1) / 2 - b_2))
     for factor, holds in ((0.999, True), (1.001, False)):
         longest = Fraction(factor * critical).limit_denominator(10**9)
         steps = failing(monkeypatch, pairs, longest)

@@ -305,3 +305,38 @@ def test_the_claims_on_real_tokens_count_constants_within_one_percent():
     ]
     share, apart = real_tokens.claims(runs)
     assert share.measured == 0.5 and apart.measured == pytest.approx(0.05)
+
+
+def test_the_figure_shows_each_ratio_after_the_start():
+    def run(ratios, refusal=""):
+        return real_tokens._Reading(
+            iterations=np.array([0, 10, 100]),
+            weights=None,
+            refusal=refusal,
+            law=SimpleNamespace(constant=np.array([2.0])),
+            residual=2.0 * np.array([0.0, *ratios]),
+        )
+
+    readings = {"one set": [run((0.5, 0.98)), run((7.0, 7.0), "no")]}
+    readings["another"] = [run((0.7, 1.01))]
+    (axis,) = real_tokens.draw(readings).axes
+    drawn = [line for line in axis.lines if len(line.get_xdata()) == 2][:2]
+    for line, ratios in zip(drawn, ((0.5, 0.98), (0.7, 1.01)), strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), [10, 100])
+        np.testing.assert_allclose(line.get_ydata(), ratios)
+    words = " ".join(text.get_text() for text in axis.texts)
+    assert "2 runs end on the line,\noff by 2.0" in words and "-2" in words
+
+
+def test_the_sentence_is_shown_at_the_first_middle_and_last_record():
+    """Word pieces that continue a word are shown without their marks."""
+    weights = np.arange(12.0).reshape(6, 1, 2) / 20
+    of = SimpleNamespace(iterations=np.arange(6) * 7, weights=weights)
+    sentences = SimpleNamespace(words=[["token", "##ise"]])
+    (axis,) = real_tokens.draw_sentence(sentences, of).axes
+    shown = [text.get_text() for text in axis.texts]
+    expected = [[f"t = {7 * k}", "token", "ise"] for k in (1, 3, 5)]
+    assert shown == sum(expected, [])
+    boxes = [text.get_bbox_patch() for text in axis.texts]
+    shades = [box.get_alpha() for box in boxes if box is not None]
+    np.testing.assert_allclose(shades, weights[[1, 3, 5], 0].ravel())
