@@ -41,18 +41,31 @@ def test_the_direction_error_is_the_distance_of_the_unit_vectors():
     np.testing.assert_allclose(found, np.sqrt(2 - 2 * cosine))
 
 
+def test_a_w_in_other_coordinates_is_refused():
+    """Two samples of three dimensions, whose queries have one."""
+    data = attention.token_set(
+        [[[0.0, 0, 0], [-2.0, 0, 0]]] * 2, [1.0, 1.0], z=[[1.0]] * 2, u=[1.0, 0, 0]
+    )
+    on = np.ones((1, 2, 1), bool)
+    assert margins.outside_support(data, data.opt, on, np.ones((1, 3, 1))).shape == (1,)
+    for shape in ((1, 3, 2), (1, 2, 1), (2, 3, 1)):
+        with pytest.raises(ValueError, match="these tokens need"):
+            margins.outside_support(data, data.opt, on, np.ones(shape))
+
+
 def test_w_is_split_into_ray_span_and_rest_by_hand():
     """The support spans the first two axes; V is (1/2, 1/3)."""
+    data = replace(TWO_AXES, z=2 * TWO_AXES.z)  # the span is the same
     W = np.array([[[4.0], [-1.0], [7.0]]])
     on = np.ones((1, 1, 2), bool)
-    assert margins.outside_support(TWO_AXES, TWO_AXES.opt, on, W)[0] == pytest.approx(7)
+    assert margins.outside_support(data, data.opt, on, W)[0] == pytest.approx(7)
     V = W_MM[None, :, None]
     across = np.array([4.0, -1.0]) @ [1 / 3, -1 / 2] / np.linalg.norm(W_MM)
-    found = margins.residual(TWO_AXES, TWO_AXES.opt, on, W, V)[0]
+    found = margins.residual(data, data.opt, on, W, V)[0]
     assert found == pytest.approx(abs(across))
     # With the second pair alone, the first axis is outside, too.
     on = np.array([[[False, True]]])
-    found = margins.outside_support(TWO_AXES, TWO_AXES.opt, on, W)[0]
+    found = margins.outside_support(data, data.opt, on, W)[0]
     assert found == pytest.approx(np.hypot(4, 7))
 
 
@@ -62,6 +75,10 @@ def test_duals_are_read_off_margins_as_shares_of_the_pulls():
     pull = np.array([[2 * np.exp(-1), 0], [np.exp(-2), 3 * np.exp(-3)]])
     found = margins.recovered_duals(g, log_slopes)
     np.testing.assert_allclose(found, pull / pull.sum())
+    # Each run has its own sum.
+    both = margins.recovered_duals(np.stack([g, 0 * g]), np.stack([log_slopes] * 2))
+    even = np.array([[2.0, 0.0], [1.0, 3.0]]) / 6
+    np.testing.assert_allclose(both, [pull / pull.sum(), even])
 
 
 @pytest.mark.parametrize("share, made", [(0.98, False), (1.0, True), (1.02, True)])

@@ -318,6 +318,18 @@ def test_the_lowest_margin_of_uneven_duals_is_that_of_a_search():
         assert found == pytest.approx(values[allowed].min(), abs=5e-4)
 
 
+def test_the_lowest_margin_of_three_pairs_is_that_of_a_search():
+    """The offsets are (x, y, -(x + 2 y)/3), by beta."""
+    beta = np.array([1.0, 2.0, 3.0])
+    slopes = np.log([1.0, 0.5, 2.0])
+    x, y = np.meshgrid(np.linspace(-3, 6, 1201), np.linspace(-3, 6, 1201))
+    o = np.stack([x, y, -(x + 2 * y) / 3], -1)
+    allowed = np.exp(slopes - o).sum(-1) <= 3.5
+    for direction in ([1.0, 0.3, -0.4], [-0.5, 2.0, 1.0]):
+        found = zero_duals._lowest(np.array(direction), beta, slopes, np.log(3.5))
+        assert found == pytest.approx((o @ direction)[allowed].min(), abs=0.02)
+
+
 def test_offsets_that_no_multiplier_reaches_have_no_lowest_margin():
     """The constraint holds at no offset: the sum of kappa is above e^total at all."""
     found = zero_duals._lowest(
