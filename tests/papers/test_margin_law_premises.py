@@ -227,6 +227,12 @@ def test_a_tie_selects_the_opt_token_and_another_lead_the_other():
     np.testing.assert_array_equal(found, [[0, 1, 0, 1]])
 
 
+def test_one_sample_of_many_tokens_selects_the_farthest_ahead():
+    history = SimpleNamespace(margins=np.array([[[[5.0, -1.0, -3.0]]]]))
+    assert margins.selection(history, np.array([[0]])) == 3
+    assert margins.selection(history, np.array([[3]])) == 2
+
+
 def test_margins_relative_to_another_token_by_hand():
     """The logits relative to the opt token 1 are -3, 0 and 2, and 2 is selected."""
     history = SimpleNamespace(margins=np.array([[[[3.0, -2.0]]]]))
