@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Play with the dynamics
 #
-# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* By the end of this page, you will be able to say what the data, the rule and the step change.
+# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* By the end, you can say what the data, the rule and the step change.
 #
 # **Question.** How does the training of one attention layer depend on the data, the update rule and the step size? Whenever you move a
 # control, the layer is trained again from the start.

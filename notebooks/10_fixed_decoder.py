@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Attention with a fixed decoder finds the max-margin token selection
 #
-# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* By the end of this page, you will be able to solve, in three lines of code, for the matrix that attention turns to, and tell how fast each rule gets there.
+# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* By the end, you can solve, in three lines of code, for the matrix that attention turns to, and tell how fast each rule gets there.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 2**.
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # A million iterations, and a hundred thousand dimensions
 #
-# *Page 3 of 11 · before: [10](10_fixed_decoder.ipynb) · next: [40](40_law_of_margins.ipynb) · 20 minutes · [words](words.md).* By the end of this page, you will be able to train without losing accuracy when softmax weights fall below the smallest float.
+# *Page 3 of 11 · before: [10](10_fixed_decoder.ipynb) · next: [40](40_law_of_margins.ipynb) · 20 minutes · [words](words.md).* By the end, you can train without losing accuracy when softmax weights fall below the smallest float.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
 #

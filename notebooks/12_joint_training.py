@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Training head and attention together
 #
-# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* By the end of this page, you will be able to say what changes when the head learns too, and write the rule that trains both.
+# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* By the end, you can say what changes when the head learns too, and write the rule that trains both.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #

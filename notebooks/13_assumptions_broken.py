@@ -14,7 +14,7 @@
 # %% [markdown]
 # # What breaks when the assumptions do?
 #
-# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* By the end of this page, you will be able to break each assumption of the theorem, and prove on four tokens that one is needed.
+# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* By the end, you can break each assumption of the theorem, and prove on four tokens that one is needed.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its **Assumptions 1 and 2**.
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # A vision transformer on CIFAR-10: do all layers grow?
 #
-# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end of this page, you will be able to tell the growth of a layer from a random walk.
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end, you can tell the growth of a layer from a random walk.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #

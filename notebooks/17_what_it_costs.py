@@ -14,7 +14,7 @@
 # %% [markdown]
 # # A thousand sentences: what a step and a solution cost
 #
-# *Side road of page [11](11_long_horizon.ipynb) · 15 minutes · [words](words.md).* By the end of this page, you will be able to say, before you run, how long your own data will take.
+# *Side road of page [11](11_long_horizon.ipynb) · 15 minutes · [words](words.md).* By the end, you can say, before you run, how long your own data will take.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**. This study is ours, not the paper's.
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Every statement of the paper, beside the number measured for it
 #
-# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end of this page, you will be able to look up any statement of paper A together with what was measured for it.
+# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end, you can look up any statement of paper A together with what was measured for it.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738): **Definition 1, Assumptions 1-2, Condition 1, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnotes 3 and 5**, and what Sections 3 and 4 add.
 #

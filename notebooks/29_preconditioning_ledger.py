@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Preconditioned self-attention: every statement, and what the preconditioner is for
 #
-# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* By the end of this page, you will be able to say what the preconditioner is for, and look up any statement of paper B.
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* By the end, you can say what the preconditioner is for, and look up any statement of paper B.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.

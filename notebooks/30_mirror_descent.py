@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent chooses the norm of the margin
 #
-# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* By the end of this page, you will be able to write a mirror step, and say which norm's margin it maximises.
+# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* By the end, you can write a mirror step, and say which norm's margin it maximises.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
 #

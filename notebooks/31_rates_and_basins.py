@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent on attention: how fast, and from how far away
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end of this page, you will be able to say how fast mirror descent turns, and from which starts it stays.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you can say how fast mirror descent turns, and from which starts it stays.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #

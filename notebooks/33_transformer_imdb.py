@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent on film reviews: accuracy, attention and sparsity
 #
-# *Side road of page [45](45_atlas_of_networks.ipynb) · 10 minutes · [words](words.md).* By the end of this page, you will be able to say which claims on sparser attention a small study decides.
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 10 minutes · [words](words.md).* By the end, you can say which claims on sparser attention a small study decides.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **experiments on IMDb**.
 #

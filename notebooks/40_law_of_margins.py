@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The law of the margins: what the direction error of attention is
 #
-# *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* By the end of this page, you will be able to compute, from the dual variables, the constant in the error of attention's direction.
+# *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* By the end, you can compute, from the dual variables, the constant in the error of attention's direction.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.

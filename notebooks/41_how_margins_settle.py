@@ -14,7 +14,7 @@
 # %% [markdown]
 # # How margins converge: a max-margin direction from two iterates, and the longest step
 #
-# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end of this page, you will be able to name the longest step that converges, and gain many digits from two iterates.
+# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you can name the longest step that converges, and gain many digits from two iterates.
 #
 # A *pair* $m$ consists of the token that attention selects in a sample and another token of this sample. Its *margin* $g_m$ is the logit of the selected token minus the logit of the other one. The *support* is the set of pairs whose margin at the solution $W_{mm}$ of the token SVM is exactly 1.
 #

@@ -18,7 +18,7 @@
 # %% [markdown]
 # # The atlas: which margin does each optimiser maximise?
 #
-# *Page 7 of 11 · before: [30](30_mirror_descent.ipynb) · next: [45](45_atlas_of_networks.ipynb) · 20 minutes · [words](words.md).* By the end of this page, you will be able to name the norm of each optimiser, and test it.
+# *Page 7 of 11 · before: [30](30_mirror_descent.ipynb) · next: [45](45_atlas_of_networks.ipynb) · 20 minutes · [words](words.md).* By the end, you can name the norm of each optimiser, and test it.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that gradient descent turns the attention weights $W$ towards the direction of largest margin in the *Frobenius* norm.
 #

@@ -18,7 +18,7 @@
 # %% [markdown]
 # # Norms that an optimiser makes itself, and what weight decay costs
 #
-# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* By the end of this page, you will be able to compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
+# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* By the end, you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
 # [Notebook 44](44_atlas.ipynb) measures in which of seven norms each optimiser maximises the margin. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train a single matrix $W$. It leaves two points open. First, neither AdaGrad nor Adam on single samples (one sample per step) reaches the largest margin in any of the seven norms. Second, training in practice uses weight decay, so $W$ cannot grow forever.
 #

@@ -18,7 +18,7 @@
 # %% [markdown]
 # # How fast an optimiser reaches its margin, and what costs Adam its norm
 #
-# *Side road of page [44](44_atlas.ipynb) · 20 minutes · [words](words.md).* By the end of this page, you will be able to say how step sizes set the rate at which the margin grows, and when Adam stops following signs.
+# *Side road of page [44](44_atlas.ipynb) · 20 minutes · [words](words.md).* By the end, you can say how step sizes set the rate at which the margin grows, and when Adam stops following signs.
 #
 # [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after many steps of constant size. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
 #
