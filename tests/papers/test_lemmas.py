@@ -248,9 +248,14 @@ def test_a_direction_that_stays_inside_is_followed_to_the_end():
     near = SMALL[2]
     E = DRAW.standard_normal((1, *near.direction.shape))
     found = lemmas._edge_along(near, np.full(2, 2.5), E)[0]
+    mixed = lemmas._edge_along(near, np.array([0.05, 2.5]), E)[0]
     far = near.direction + np.exp(10.0) * E[0]
     far /= np.linalg.norm(far, axis=-1)[:, None]
     np.testing.assert_allclose(found, far, rtol=0, atol=1e-9)
+    # Another run that reaches its edge before does not change that.
+    np.testing.assert_allclose(mixed[1], far[1], rtol=0, atol=1e-9)
+    D = geometry.directional_bregman(mixed[0], near.direction[0], 2)
+    assert D == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
@@ -273,7 +278,8 @@ def test_lemma_19_says_how_far_its_equations_hold(monkeypatch, slacks, words):
     near = SMALL[2]
 
     def slack(selection, mu):
-        return slacks[round(np.log10(mu[0] / lemmas.radius(near)[0]))]
+        cones = [10.0**k * lemmas.radius(near) for k in range(5)]
+        return slacks[[np.allclose(mu, cone) for cone in cones].index(True)]
 
     monkeypatch.setattr(lemmas, "_slack", slack)
     claim = lemmas.lemma19(near)
@@ -300,14 +306,107 @@ def test_radii_are_multiples_over_the_nearness(p):
 
 
 def test_lemma_21_takes_the_worst_run_and_the_largest_earlier_radius(monkeypatch):
-    """pi R / log R is invented: it falls in run 0 and peaks in between in run 1."""
+    """pi R / log R is invented: it falls in run 0 and peaks in between in run 1. The
+    largest of the six cones counts.
+    """
     near = SMALL[2]
     multiples = np.array([5.0, 50.0, 500.0])
     radii = lemmas._radii(near, multiples)
     shares = np.array([[3.0, 1.0], [2.0, 4.0], [1.0, 3.5]])
-    invented = iter(np.repeat(shares * np.log(radii) / radii, 6, 0))
-    monkeypatch.setattr(lemmas, "_excess", lambda *how: next(invented))
+    largest = shares * np.log(radii) / radii
+    cones = np.array([0.1, 0.5, 1.0, 0.3, -9.0, 0.2])
+    invented = iter((largest[:, None] * cones[:, None]).reshape(18, 2))
+    sizes = iter(np.repeat(radii * near.solution.norm, 6, 0))
+
+    def excess(selection, W):
+        np.testing.assert_allclose(np.linalg.norm(W, axis=-1), next(sizes))
+        return next(invented)
+
+    monkeypatch.setattr(lemmas, "_excess", excess)
     assert lemmas.lemma21(near, multiples, 1).measured == pytest.approx(-0.5)
+
+
+def test_lemma_21_looks_at_cones_from_mu_0_down(monkeypatch):
+    near = SMALL[2]
+    asked = []
+
+    def on_the_edge(selection, mu, draws, seed):
+        asked.append(mu / lemmas.radius(near))
+        return near.direction[None]
+
+    monkeypatch.setattr(lemmas, "on_the_edge", on_the_edge)
+    lemmas.lemma21(near, np.array([5.0, 50.0]), 1)
+    powers = [1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10]
+    np.testing.assert_allclose(asked, np.repeat(powers, 2).reshape(6, 2))
+
+
+def test_lemma_20_takes_the_worst_pair_and_run_at_each_multiple(monkeypatch):
+    """log c is the logarithm of the product, plus its scale and (1 + delta/2) r."""
+    near = SMALL[2]
+    multiples = np.array([1.0, 2.0, 3.0])
+    fall = lemmas._radii(near, multiples) * (1 + lemmas._nearness(near) / 2)
+    log_c = np.array(  # by multiple, pair and run
+        [[[0.0, 5.0], [1.0, 4.0]], [[0.5, 9.0], [3.0, 8.0]], [[2.0, 7.0], [9.0, 9.5]]]
+    )
+    pairs = iter([(value, at) for at, values in enumerate(log_c) for value in values])
+
+    def descent(selection, W, toward):
+        value, at = next(pairs)
+        return np.exp([0.25, 0.5]), value - [0.25, 0.5] - fall[at]
+
+    monkeypatch.setattr(lemmas, "_descent", descent)
+    positive, rate = lemmas.lemma20(near, multiples, 2)
+    assert positive.measured == pytest.approx(np.exp(0.25))
+    # The least log c per run is 0 and 4, then 0.5 and 8, then 2 and 7.
+    assert rate.measured == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_lead_over_the_support_of_the_own_sample_is_asked(monkeypatch, seed):
+    """Far from W_mm margins are large, and their order alone decides."""
+    near = SMALL[2]
+    draw = np.random.default_rng(seed)
+    V = 6 * near.direction + 1.5 * draw.standard_normal(near.direction.shape)
+    monkeypatch.setattr(lemmas, "_edge_along", lambda *how: V[None])
+    support = np.array([[True, True, False], [True, False, False], [False, True, True]])
+    margins = np.stack([np.where(support, 1.0, 1.6), np.where(support, 1.0, 1.2)])
+    changed = with_margins(near, margins)
+    leads, others = [], []
+    for run, delta in ((0, 0.3), (1, 0.1)):
+        W = (V[run] * near.solution.norm[run]).reshape(6, 6)
+        for i in range(3):
+            logits = DATA.X[run, i] @ W @ DATA.z[run, i]
+            opt = DATA.opt[run, i]
+            m = logits[opt] - np.delete(logits, opt)
+            leads.append((min(m[~support[i]]) - max(m[support[i]])) / delta)
+            others += [2 * m[support[i]].min(), 1.5 / m[support[i]].max()]
+            others.append((min(m[~support[i]]) - 1) / delta)
+    assert min(leads) < min(others)
+    assert lemmas._slack(changed, np.ones(2)) == pytest.approx(min(leads))
+
+
+def test_equal_matrices_have_the_distance_zero_in_lemma_13():
+    W = np.array([0.6, 0.8])
+    for p in (1.5, 2, 3):
+        assert lemmas.lemma13(W, W, p) == pytest.approx((0.0, 0.0), abs=1e-12)
+
+
+def test_lemmas_22_24_and_25_by_hand_for_a_cubic_potential():
+    """One entry, p = 3: W goes from 1 to 2 under the gradient -3, the loss falls by 8,
+    and eta is 1/4. Then ||W||^2 grows by 3 and 2/3 ||W||^3 by 14/3.
+    """
+    steps = SimpleNamespace(
+        W=np.array([[[1.0]]]),
+        later=np.array([[[2.0]]]),
+        gradient=np.array([[[-3.0]]]),
+        losses=(np.array([[9.0]]), np.array([[1.0]])),
+        eta=0.25,
+        p=3,
+        loss_rise=np.array([-1]),
+    )
+    found = [claim.measured for claim in lemmas.step_claims(steps)]
+    of_24 = (3 / 4 - (14 / 3 - 2)) / (3 / 4)
+    assert found == pytest.approx([3.0, of_24, 2 / 3])
 
 
 def test_a_near_token_off_the_support_makes_the_radius_of_lemma_21_large():
@@ -315,7 +414,8 @@ def test_a_near_token_off_the_support_makes_the_radius_of_lemma_21_large():
     margins = np.full((2, 3, 3), 1.0)
     margins[:, 0, 0] = 1.1
     margins[:, 0, 1] = 3.0
-    near = with_margins(SMALL[2], margins, scores_with_first_other(0.0))
+    # The gap of a token off the support does not count.
+    near = with_margins(SMALL[2], margins, scores_with_first_other(1.5))
     kappa = (1 / 2) * (1 + np.exp(2))
     expected = np.log(8 * kappa * 9 * (0.8 * 3 + 0.05) / 0.8) / 0.05
     np.testing.assert_allclose(lemmas.lemma21_radius(near, 0.8), expected)
@@ -330,10 +430,13 @@ def test_a_tiny_gap_of_scores_makes_the_radius_of_lemma_21_large():
 
 
 def test_the_slopes_of_lemma_21_are_those_of_the_extreme_scores():
-    """With scores 2, 0 and -1, c_max is 1/(1 + e^-1), c_min 1/(1 + e^2) and G is 3."""
+    """With scores from -1 to 3, c_max is 1/(1 + e^-1) and c_min is 1/(1 + e^3). G is 3
+    in one sample, from -1 to 2, and in the other, from 0 to 3.
+    """
     scores = scores_with_first_other(-1.0)
+    scores[0, 1, DATA.opt[0, 1]] = 3.0
     near = with_margins(SMALL[2], np.ones((2, 3, 3)), scores)
-    kappa = (1 + np.exp(2)) / (1 + np.exp(-1)) * 3 / 2
+    kappa = (1 + np.exp(3)) / (1 + np.exp(-1)) * 3 / 2
     found = lemmas.lemma21_radius(near, 0.1)[0]
     assert found == pytest.approx(np.log(8 * kappa * 9 * 0.5 / 0.1) / 0.1)
 
@@ -416,11 +519,11 @@ def test_runs_from_a_cone_start_on_its_edge_at_the_multiple_of_the_solution():
 
 
 def test_the_exponent_is_that_of_the_second_half_of_the_range_of_log_r():
-    log_r = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    log_D = np.array([[0.0, -9.0, -2.0, -4.0, -6.0], [0.0, 5.0, -1.0, -2.0, -3.0]])
+    log_r = np.array([0.0, 1.0, 1.5, 2.0, 3.0, 4.0])
+    log_D = np.array([[0.0, -9, 8, -1, -4, -6], [0.0, 5, -9, -1, -2, -3]])
     history = SimpleNamespace(own_norm=np.exp([log_r, 1 + log_r]))
     found = lemmas.slopes(history, np.exp(log_D))
-    np.testing.assert_allclose(found, [-2.0, -1.0])
+    np.testing.assert_allclose(found, [-2.5, -1.0])
 
 
 def test_a_divergence_below_rounding_counts_as_rounding():

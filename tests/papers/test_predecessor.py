@@ -230,14 +230,15 @@ def test_alignments_are_with_the_svm_of_the_tokens_at_the_end(monkeypatch):
     solutions = {
         norm: svm.token_svm(DATA, norm=norm).W for norm in ("nuclear", "frobenius")
     }
-    ends = {norm: np.stack([-W, W, W], 1) for norm, W in solutions.items()}
+    between = np.broadcast_to(np.eye(5), (2, 5, 5))
+    ends = {norm: np.stack([-W, between, W], 1) for norm, W in solutions.items()}
     monkeypatch.setattr(predecessor, "train_key_query", lambda *how: ends["nuclear"])
     monkeypatch.setattr(
         predecessor, "train", lambda *how, **more: SimpleNamespace(W=ends["frobenius"])
     )
     aligned, share = predecessor.keys_against_weights(DATA, range(2), [1, 2, 3], 0.1)
     for pair in (("K, Q", "nuclear"), ("W", "frobenius")):
-        np.testing.assert_allclose(aligned[pair], [[-1, 1, 1]] * 2, atol=1e-9)
+        np.testing.assert_allclose(aligned[pair][:, ::2], [[-1, 1]] * 2, atol=1e-9)
     cosine = [
         np.vdot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
         for a, b in zip(*solutions.values(), strict=True)
@@ -320,7 +321,7 @@ def test_the_path_starts_from_all_starts_and_from_the_radius_before(monkeypatch)
 
     def on_the_sphere(function, start, R, p):
         asked.append((start[0], R))
-        return np.array([R, 1.0, 2.0, 3.0]), -start[0] * R
+        return np.array([R, start[0], 2.0, 3.0]), -start[0] * R
 
     monkeypatch.setattr(predecessor, "_on_the_sphere", on_the_sphere)
     starts = np.array([[[5.0, 0.0], [0.0, 0.0]], [[0.0, 2.0], [0.0, 0.0]]])
@@ -422,3 +423,24 @@ def test_descent_is_followed_to_its_last_iterate_beside_the_path(monkeypatch):
         np.testing.assert_array_equal(starts[1], end[run])
         path = [0.0, divergence(starts[0] + 0.1, V[run])]
         np.testing.assert_allclose(found["path"][run], path, atol=1e-9)
+
+
+def test_candidates_are_all_selections_by_the_norm_of_their_heads(monkeypatch):
+    one = tokens.unit_tokens(range(1), n=2, T=3, d=4)
+
+    def head_svm(data, selected, p):
+        (a, b) = selected[0]
+        return SimpleNamespace(norm=np.array([9.0 * a % 5 + 0.1 * b]), of=(a, b))
+
+    def token_svm(data, selected, norm):
+        (a, b) = selected[0]
+        return SimpleNamespace(norm=np.array([10.0 * b - a]), of=(a, b))
+
+    monkeypatch.setattr(svm, "head_svm", head_svm)
+    monkeypatch.setattr(svm, "token_svm", token_svm)
+    pairs = predecessor._candidates(one, 2)
+    assert all(head.of == end.of for head, end in pairs)
+    # 9 a modulo 5 is 0, 4 and 3.
+    assert [head.of for head, _ in pairs] == [
+        (a, b) for a in (0, 2, 1) for b in range(3)
+    ]
