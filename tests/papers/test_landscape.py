@@ -1,11 +1,12 @@
 """Formulas of paper B's landscape, each on an input of a few numbers."""
 
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.linalg import sqrtm
+from scipy.linalg import expm, sqrtm
 from scipy.stats import ortho_group, sem
 
 from lib import regression, seeds
@@ -287,6 +288,31 @@ def test_the_constants_of_lemma_4_are_exact_in_three_dimensions():
     problem = regression.random_regression(1, 3, 3)
     exact = landscape.sample_constants(problem, problem.Sigma, np.eye(3)[::-1])
     assert exact == pytest.approx((0.8, (4 / 3) ** 0.5))
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_lemma_4_is_about_all_directions_across_the_manifold(monkeypatch, d):
+    """The tangents are those of R e^S with S antisymmetric, d (d - 1) / 2 of them."""
+    problem = regression.random_regression(1, d, 3)
+    space = manifold.of(problem)
+    Q = np.eye(d)[::-1]
+    seen = []
+
+    def best_constants(G, S, across, error):
+        seen.append((across, error))
+        return 6.0 - 3 * error, 2.0 + 5 * error
+
+    monkeypatch.setattr(landscape, "_best_constants", best_constants)
+    ratios = landscape.sample_constants(problem, problem.Sigma, Q)
+    assert ratios == (3 / 6, 7 / 2) and [error for _, error in seen] == [1.0, 0.0]
+    for across, _ in seen:
+        assert across.shape == ((3 + d) * d, (3 + d) * d - d * (d - 1) // 2)
+        for i, j in itertools.combinations(range(d), 2):
+            S = np.zeros((d, d))
+            S[i, j], S[j, i] = 1e-4, -1e-4
+            tangent = space.point(Q @ expm(S)) - space.point(Q @ expm(-S))
+            flat = space.weighted(tangent, "left").ravel()
+            assert np.linalg.norm(across.T @ flat) < 1e-5 * np.linalg.norm(flat)
 
 
 def test_the_smoothness_of_a_sample_is_the_largest_preconditioned_gradient():

@@ -61,7 +61,8 @@ def test_a_row_is_the_least_ratio_of_means_at_the_last_record():
     third = [[0.1, 2.0], [0.1, 3.0], [0.1, 1.0], [0.1, 2.0]]
     D = {(5, 5): own, (5, 6): other, (5, 7): third}
     D |= {(p, q): np.ones((4, 2)) for p in (6, 7) for q in (5, 6, 7)}
-    D = {pair: np.array(values) for pair, values in D.items()}
+    # A record in between does not count.
+    D = {pair: np.insert(values, 1, 0.3 * sum(pair), 1) for pair, values in D.items()}
     halves = {5: ("completed", "diverged"), 6: ("completed",) * 2, 7: ("diverged",) * 2}
     histories = {p: Run({}, status=status) for p, status in halves.items()}
     found = measured(section5.bregman_claims(D, histories))
@@ -128,14 +129,14 @@ def test_joint_training_is_judged_at_15_at_30_and_at_the_end(monkeypatch):
     )
     other = Run({"W": [[0.5, 0.05]]}, {"v": [[0.5, 0.04]]}, iterations=(15, 30))
     monkeypatch.setattr(section5, "probabilities", lambda data, h: (softmax, logistic))
-    monkeypatch.setattr(section5, "selected_tokens", lambda data, W: np.array([[1, 1]]))
+    monkeypatch.setattr(section5, "selected_tokens", lambda data, W: np.array([[1, 0]]))
     solution = SimpleNamespace(W="W", value="v")
     histories = {2: run, 7: other}
     rows = section5.joint_claims(
         DATA, histories, {p: {p: solution} for p in (2, 7)}, {2: solution, 7: solution}
     )
     found = measured(rows)
-    assert found["joint.tokens.2"] == 0.5 and "joint.tokens.7" not in found
+    assert found["joint.tokens.2"] == 1.0 and "joint.tokens.7" not in found
     assert found["joint.directions.2"] == 0.03
     assert found["joint.directions.7"] == 0.05
     assert found["joint.softmax.2"] == 0.9
