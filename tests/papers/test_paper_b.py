@@ -568,3 +568,108 @@ def test_a_batch_of_one_sample_attends_to_itself():
     assert np.abs(expected).max() > 50 * error.max()
     # Each entry has draws of its own.
     assert np.ptp(bias, axis=0).max() > 0
+
+
+def test_every_tenth_iteration_up_to_the_last_step_is_recorded(monkeypatch):
+    """(L - L*) / L* divides the excess of each problem by its own optimum."""
+    problems = [replace(PROBLEM, noise=0.1), replace(PROBLEM, noise=0.3)]
+    asked = []
+
+    def descend(source, rules, starts, covariance, steps, record):
+        asked.append((starts, record.tolist()))
+        excess = np.ones((2, len(record))) * [[3.0], [5.0]]
+        return {name: SimpleNamespace(excess=lambda problems: excess) for name in rules}
+
+    monkeypatch.setattr(regression, "descend", descend)
+    monkeypatch.setattr(regression, "minibatches", lambda *how: None)
+    data = SimpleNamespace(
+        X=None, Y=None, covariance=None, random="start", problems=problems
+    )
+    for steps, expected in ((9, [0]), (10, [0, 10]), (29, [0, 10, 20])):
+        record, excess = experiments._from_random(data, {"a": 1}, 3, steps, [0, 1])
+        assert record.tolist() == expected
+        assert asked[-1] == ({"a": "start"}, expected)
+        # L* = k noise^2 / 2 is 0.02 and 0.18.
+        np.testing.assert_allclose(excess["a"][:, -1], [3 / 0.02, 5 / 0.18])
+
+
+def test_the_effect_of_a_part_is_that_at_the_last_iteration():
+    last = {"random": 8.0, "random, P": 4.0, "random, R": 2.0, "random, P, R": 3.0}
+    excess = {
+        name: np.array([[7.0, 9.0 - value, value]]) for name, value in last.items()
+    }
+    of_P, of_R = (experiments.factor_effect(excess, mark)[0] for mark in "PR")
+    assert of_P == pytest.approx(np.sqrt(4 / 8 * 3 / 2))
+    assert of_R == pytest.approx(np.sqrt(2 / 8 * 3 / 4))
+
+
+def test_figures_measure_the_worst_seed_at_the_start_and_at_the_end():
+    ours = np.array([[1e-3, 7.0, 0.02], [5e-3, 7.0, 0.04]])
+    ablated = np.array([[3.0, 7.0, 0.03], [4.0, 7.0, 0.01]])
+    sgd = np.array([[2e3, 7.0, 0.4], [5e3, 7.0, 0.2]])
+    excess = {"spectral, P, R": ours, "random, P, R": ablated, "random": sgd}
+    first, second = experiments.figure_claims(excess)
+    assert {row.id: row.measured for row in (*first, *second)} == {
+        "fig1.start": 5e-3,
+        "fig1.sgd_start": 2001.0,  # L over L*, and not L - L*
+        "fig1.sgd_end": 0.2,
+        "fig2.end": 0.03,
+        "fig2.sgd_end": 0.2,
+    }
+
+
+@pytest.mark.parametrize(
+    "id, inside, outside",
+    [
+        ("fig1.start", 0.0099, 0.0101),
+        ("fig1.sgd_start", 1001.0, 999.0),
+        ("fig1.sgd_end", 0.051, 0.049),
+        ("fig2.end", 0.049, 0.051),
+        ("ablation.start", 0.00099, 0.00101),
+        ("conditioning", 0.99, 1.01),
+        ("ill.gain", 0.099, 0.101),
+        ("ill.flat", 0.049, 0.051),
+        ("other.sgd", 0.99, 1.01),
+        ("sample_average", 1.019, 1.021),
+        ("thm2.rate", 0.951, 0.949),
+        ("thm2.floor_late", -2.049, -2.051),
+        ("theorem4", -0.951, -0.949),
+    ],
+)
+def test_each_claim_holds_up_to_its_bound(id, inside, outside):
+    assert PAPER.claim(id, inside, say=(1,)).holds
+    assert not PAPER.claim(id, outside, say=(1,)).holds
+
+
+def test_the_gain_names_the_last_condition_number():
+    slow = np.array([[1.0], [10.0], [100.0]])
+    iterations = {"none": slow, "left": slow / 20, "left_right": slow**0}
+    gain, _ = experiments.gains([1.5, 23.5, 777.0], iterations)
+    assert "777" in gain.statement and "23.5" not in gain.statement
+
+
+def test_eigenvalues_between_the_ends_are_even_in_the_logarithm():
+    problem = experiments.ill_conditioned(1000.0, 1, d=3, k=5, signal=0.24)
+    values = np.linalg.eigvalsh(problem.Sigma)
+    np.testing.assert_allclose(values, [1e-3, 10**-1.5, 1.0], rtol=1e-9)
+    np.testing.assert_allclose(problem.singular_values, [0.24, 0.18, 0.12])
+    assert problem.M.shape == (5, 3)
+
+
+def test_growth_is_fitted_seed_by_seed():
+    conditions = [2.0, 20.0, 200.0]
+    iterations = np.array(conditions)[:, None] ** [0.5, 1.5] * [3.0, 7.0]
+    np.testing.assert_allclose(experiments.growth(conditions, iterations), [0.5, 1.5])
+
+
+def test_the_covariance_of_each_seed_is_its_mean_square():
+    shape = dict(d=2, k=3, signal=0.2, noise=0.1, floor=0.5)
+    data = experiments.Experiment.draw([3, 8], 7, 0.25, **shape)
+    for s, seed in enumerate((3, 8)):
+        mean = np.mean([np.outer(x, x) for x in data.X[s]], 0)
+        np.testing.assert_allclose(data.covariance[s], mean)
+        A, B = regression.gaussian_start(seed, 2, 3, 0.25)
+        np.testing.assert_array_equal(data.random[0][s], A)
+        np.testing.assert_array_equal(data.random[1][s], B)
+        start = regression.spectral_start(data.X[s], data.Y[s])
+        np.testing.assert_array_equal(data.spectral[0][s], start[0])
