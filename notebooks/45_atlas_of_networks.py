@@ -91,7 +91,11 @@ for norm, direction in by_hand.items():
     print(f"{norm!s:9} singular values of W:", *np.linalg.svd(W)[1][:5].round(3))
 
 # %% [markdown]
+# <details><summary>How do we train for longer, and how do we compute the sign norm?</summary>
+#
 # In a longer run, this loop would stall once $e^{-2\langle A_m,W\rangle}$ underflows, whereas the library works with logarithms and can continue. To compute the sign norm of a matrix, and the largest margin in the sign norm, we solve linear programs, each of which has one variable for every matrix $xy^\top$ with $x,y\in\{\pm1\}^d$.
+#
+# </details>
 #
 # ## 1. The map with keys and queries
 #
@@ -122,7 +126,13 @@ figure_factors
 #
 # Take two rules that end with different selections. For each of the two rules we ask: in the norm of this rule, does its own selection allow a larger margin than the selection of the other rule? We call each such question a *comparison*, and the rule *wins* it if the answer is yes.
 #
-# If the norms of both rules prefer the same selection, the rule that chose this selection wins and the other rule loses. So half of these comparisons are won even if the norms have no effect. Pairs of rules whose norms prefer different selections are more informative, so the answer below counts these pairs separately. Because the comparisons within a seed depend on each other, we compute the intervals by a bootstrap over seeds.
+# If the norms of both rules prefer the same selection, the rule that chose this selection wins and the other rule loses. So half of these comparisons are won even if the norms have no effect.
+#
+# <details><summary>Which pairs do we also count separately, and how do we compute the intervals?</summary>
+#
+# Pairs of rules whose norms prefer different selections are more informative, so the answer below counts these pairs separately. Because the comparisons within a seed depend on each other, we compute the intervals by a bootstrap over seeds.
+#
+# </details>
 
 # %%
 chosen = atlas_rules.steepest_rows()
@@ -158,11 +168,17 @@ plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disput
 #
 # We train a smaller version of the plain network of [notebook 34](34_vit_mirror_descent.ipynb). The rule that we test trains the weight matrices of the transformer blocks, and Adam trains all other parameters. In head $h$, the attention matrix is $W=W_K^\top W_Q/\sqrt{d_h}$.
 #
-# Here the margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean of $\lVert x\rVert^2$ over the tokens $x$ that enter the layer. Instead of the sign norm we use its upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$: $W$ is a sum of $d_h$ products $xy^\top$, divided by $\sqrt{d_h}$, and each product has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$. **We solve no SVM here**, so these ratios allow us to compare rules, but they say nothing about the largest possible margin.
+# Here the margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean of $\lVert x\rVert^2$ over the tokens $x$ that enter the layer. Instead of the sign norm we use its upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **We solve no SVM here**, so these ratios allow us to compare rules, but they say nothing about the largest possible margin.
 #
 # A *ranking* predicts which rule has the largest ratio in a given norm. We call the ranking *reproduced* only if the predicted rule is ahead of every other rule. For each ranking, the figure shows the comparison with the rival whose interval begins lowest.
 #
+# <details><summary>Why does this product bound the sign norm, and how do we choose the learning rates?</summary>
+#
+# The matrix $W$ is a sum of $d_h$ products $xy^\top$, divided by $\sqrt{d_h}$, and each product has the sign norm $\max\lvert x\rvert\max\lvert y\rvert$.
+#
 # For each rule, we use a separate seed to choose the learning rate with the smallest final training loss, and we do not use this seed again.
+#
+# </details>
 
 # %%
 setting = network.Setting(vit_rows, vit_held, vit_steps, vit_shape)
