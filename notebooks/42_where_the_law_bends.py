@@ -85,7 +85,15 @@ print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 #
 # Now we train for longer, on several random data sets, with steps of length $\eta(t+1)^{-p}$. We use the paper's $p=2/3$, then $p=1/2$ and $p=0$. Because $\lVert W_t\rVert$ grows like the sum of the step lengths, the law predicts that the error falls like $t^{-(1-p)}$.
 #
-# A *claim* pairs a measured number with the bound that it must meet. The claim `joint.level` is stricter than the prediction above, because it computes $C$ from the head that we predict at a finite $t$ instead of from the limit $v$ of the head's direction.
+# A *claim* pairs a measured number with the bound that it must meet.
+#
+# <details><summary>Which other claims does the next table contain?</summary>
+#
+# The claim `joint.level` is stricter than the prediction above, because it computes $C$ from the head that we predict at a finite $t$ instead of from the limit $v$ of the head's direction.
+#
+# [The note](where_the_law_bends.md#1-a-trained-head) derives the other claims in the table. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$, but here this quotient tends to a constant. Early steps move the head partly out of the span of the opt tokens; from then on, the part of the head outside this span stays constant.
+#
+# </details>
 
 # %%
 data_model = tokens.two_token_gaussian(every, n=8, T=2, d=400, signal=3.0)
@@ -103,8 +111,6 @@ figure_joint
 # %% [markdown]
 # We predict the dotted lines from the duals and the step lengths alone. The measured lines follow the dotted lines, and they fall faster than the dashed line, which has the slope of Theorem 3's bound. The labels say how far the runs are from the prediction. The runs with constant steps are closest to their limit, because their norms grow fastest.
 #
-# [The note](where_the_law_bends.md#1-a-trained-head) derives the other claims in the table. Lemma 3 allows $\|\nabla^2L\|/L$ to grow like $t^{2/3}$, but here this quotient tends to a constant. Early steps move the head partly out of the span of the opt tokens; from then on, the part of the head outside this span stays constant.
-#
 # ## 2. Can joint training miss?
 #
 # Take two samples whose tokens are numbers: $\{1,0\}$ and $\{1,-3\}$. Both samples have the label $+1$. In each sample the opt token comes first, and it is also the query. Then $u_{mm}=W_{mm}=1$, and $u=W=c\to\infty$ drives the loss to 0. Where does training from zero go?
@@ -114,9 +120,9 @@ figure_joint
 # * At $u=0$ and $W\le0$, the loss pulls $u$ by $p_1+(4p_2-3)\le-\frac12$, and so downwards. For $u<0$, it can pull $u$ upwards only if $e^{3.5\lvert u\rvert}>2$, and hence only if $u<-\frac16$.
 # * So if $u$ moves by at most $\frac16$ per step, then $u\le0$ forever. The answer for sample 1 is therefore $f_1=p_1u\le0$, and the loss never falls below $\frac12$.
 #
-# The next cell verifies these four points in rational arithmetic. It also verifies that no two samples with smaller integers form a counterexample.
+# The next cell verifies these four points in rational arithmetic, and also that no two samples with smaller integers form a counterexample.
 #
-# More generally, take two scalar tokens per sample and short steps of $u$. The note proves that the outcome depends on the sum of all tokens, each multiplied by the label of its sample: if this sum is negative, training misses the max-margin directions. The claim `global.line` below tests this.
+# More generally, take two scalar tokens per sample and short steps of $u$. [The note](where_the_law_bends.md#2-one-dimension-reached-or-missed) proves that the outcome depends on the sum of all tokens, each multiplied by the label of its sample: if this sum is negative, training misses the max-margin directions. The claim `global.line` below tests this.
 
 # %%
 facts = global_map.verify()
