@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Attention by hand
 #
-# *Page 1 of 11 · next: [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end, you can write a softmax attention layer, its gradient and its training in 25 lines, and find by eye where it goes.
+# *Page 1 of 11 · next: [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to write a softmax attention layer, its gradient and its training in 25 lines, and find by eye where it goes.
 #
 # **Question.** A softmax attention layer reads a few tokens and answers yes or no. We train it on two examples. Which tokens does it learn to look at, and in which direction does its weight matrix grow?
 #

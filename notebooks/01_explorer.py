@@ -14,10 +14,10 @@
 # %% [markdown]
 # # Play with the dynamics
 #
-# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* By the end, you can say what the data, the rule and the step change.
+# *Side road of page [00](00_attention_by_hand.ipynb) · 10 minutes · [words](words.md).* By the end, you will be able to say what the data, the rule and the step change.
 #
-# **Question.** How does the training of one attention layer depend on the data, the update rule and the step size? Whenever you move a
-# control, the layer is trained again from the start.
+# **Question.** How does the training of one attention layer depend on the data, the update rule and the step size? Whenever you change
+# a setting, the layer is retrained from scratch.
 #
 # Run all cells in JupyterLab, or start this notebook with `voila notebooks/01_explorer.ipynb`. If widgets are not available, see the section
 # *The same without controls* below, which shows pictures for the default setting.
@@ -61,7 +61,7 @@ explorer.interactive(setting, law=margin_law)
 # * `GD`, under which the direction of $W_t$ turns slowly;
 # * `Polyak` with 10,000 iterations;
 # * step sizes far from the default;
-# * `unit sphere`, where the scores of the other tokens differ, so that an assumption of the theorem fails;
+# * `unit sphere`, in which the scores of the other tokens differ, which violates Assumption 2 of the theorem (see below);
 # * a dimension `d` so small that no $W$ separates the opt tokens from the other tokens.
 #
 # ## The setting

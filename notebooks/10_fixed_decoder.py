@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Attention with a fixed decoder finds the max-margin token selection
 #
-# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* By the end, you can solve, in three lines of code, for the matrix that attention turns to, and tell how fast each rule gets there.
+# *Page 2 of 11 · before: [00](00_attention_by_hand.ipynb) · next: [11](11_long_horizon.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to solve, in three lines of code, for the matrix that attention turns to, and tell how fast each rule gets there.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 2**.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 2**.
 #
 # **Question.** On [page 00](00_attention_by_hand.ipynb) the direction of $W$ converged to that of the solution of a support vector machine. Does this also happen for random data in many dimensions? Why, and how fast under each update rule?
 #
@@ -86,7 +86,7 @@ print(f"||W_mm|| = {np.median(target.norm):.3f}, median of {seeds} seeds")
 print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 
 # %% [markdown]
-# So every constraint *binds*: it holds with equality, because noise tokens in 300 dimensions are nearly orthogonal.
+# So all constraints *bind*, that is, hold with equality, because noise tokens in 300 dimensions are nearly orthogonal.
 #
 # <details><summary>Why do all constraints bind?</summary>
 #
@@ -151,7 +151,7 @@ beyond
 #
 # <details><summary>Why do these weights solve the least-squares problem?</summary>
 #
-# The derivatives show that at the minimum
+# Differentiating with respect to $b_m$ shows that, at the minimum,
 #
 # $$\Big\langle A_m,\sum_kb_kA_k\Big\rangle\ \ge\ 1-\sum_kb_k,\qquad\text{with equality if }b_m>0 .$$
 #
@@ -191,11 +191,11 @@ for k in (0, early, len(recorded) - 1):
     print(f"step {recorded[k]:4}: margins {g.min():6.2f} to {g.max():6.2f}; angle between pulls and duals {angle:4.1f}°")
 
 # %% [markdown]
-# With this seed, both predictions hold. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they converge to values at which the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$.
+# Both predictions hold. After 1,000 steps, all 180 margins lie within 3 % of each other. Their differences do not vanish: they converge to values at which the pulls $e^{-g_m}$ are proportional to the $\beta_m$, so $g_m-g_k\to\log(\beta_k/\beta_m)$.
 #
 # ## How fast?
 #
-# The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Every step adds to this part, but later steps add less and less, because they turn towards $W_{mm}$. If the angle between the steps and $W_{mm}$ falls fast enough, their orthogonal parts have a finite sum. We measure this here; [page 40](40_law_of_margins.ipynb) derives it.
+# The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Every step adds to this part, but later steps add less and less, because they turn towards $W_{mm}$. If the angle between the steps and $W_{mm}$ falls fast enough, their orthogonal parts have a finite sum. [Page 40](40_law_of_margins.ipynb) derives this.
 #
 # So we compare the rules at equal $\lVert W_t\rVert$. The last column shows the length of the orthogonal part under Polyak's rule: it grows until $W_t$ has length 100, and then nearly stops growing.
 
@@ -335,7 +335,7 @@ for strength in (signal, 0.5):
 #
 # </details>
 #
-# 2. Take a start that is a thousand times as large, with norm 300. *Predict:* what happens to the final error?
+# 2. Take a start a thousand times as large, with norm 300. *Predict:* what happens to the final error?
 
 # %%
 for std in (start_std, 1000 * start_std):
@@ -387,7 +387,7 @@ figure
 # %% [markdown]
 # <details><summary>The claims in the next table: how we read these sentences</summary>
 #
-# Each row of the folded table is a *claim*: a measured number beside the bound that it must meet. Here the number is that of the worst seed. The first six claims are the paper's sentences. We read "faster" as *ahead*: a rule is ahead of another rule if it has a lower loss and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score. The *alignment* is the cosine of the angle between $W_t$ and $W_{mm}$. The exponent is fitted over steps 30 to 300 of a run with caps, so it differs from the exponent in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
+# Each row of the folded table is a *claim*: a measured number beside the bound that it must meet. Here the number is that of the worst seed. The first six claims test the paper's sentences. We read "faster" as *ahead*: a rule is ahead of another rule if it has a lower loss and a higher value in each of the other three panels. The paper calls $p_{opt}$ the softmax score. The *alignment* is the cosine of the angle between $W_t$ and $W_{mm}$. The exponent is fitted over steps 30 to 300 of a run with caps, so it differs from the exponent in the first figure. The seventh claim compares Polyak-step at its cap, `eta_max`, with GD.
 #
 # </details>
 

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # A million iterations, and a hundred thousand dimensions
 #
-# *Page 3 of 11 · before: [10](10_fixed_decoder.ipynb) · next: [40](40_law_of_margins.ipynb) · 20 minutes · [words](words.md).* By the end, you can train without losing accuracy when softmax weights fall below the smallest float.
+# *Page 3 of 11 · before: [10](10_fixed_decoder.ipynb) · next: [40](40_law_of_margins.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to train without losing accuracy when softmax weights fall below the smallest float.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), beyond **Figure 2**.
+# This page goes beyond **Figure 2** of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738).
 #
 # **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall if we train for long enough?
 #
@@ -71,7 +71,7 @@ run = record.start("11_long_horizon", "A", globals())
 # %% [markdown]
 # ## The set-up in growing dimensions
 #
-# Why does the cost of an iteration not grow with $d$? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves the span of these products. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions, while $n$, $T$ and the norm of the noise tokens stay fixed. For $d = 100{,}000$ the tokens take 160 MB of memory, and their basis takes nearly as much.
+# The cost of an iteration does not grow with $d$. Why not? The gradient is a sum of outer products of tokens and queries, so $W_t$ never leaves the span of these products. In an orthonormal basis of this span, $W_t$ has few entries. Here we set up the same problem in growing dimensions, while $n$, $T$ and the norm of the noise tokens stay fixed. For $d = 100{,}000$ the tokens take 160 MB of memory, and their basis takes nearly as much.
 
 
 # %%
@@ -267,7 +267,7 @@ figure_verified
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls equally fast on data that satisfy every hypothesis of the theorem, as we read the hypotheses. Plain arithmetic hides this, because the direction of the computed gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
+# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls just as fast on data that satisfy all hypotheses of the theorem, as we read them. Plain arithmetic hides this, because the direction of the computed gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
 #
 # Why does the error fall like $1/t$, and what determines the height of the curve? [Page 40](40_law_of_margins.ipynb) answers these questions.
 #

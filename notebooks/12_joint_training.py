@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Training head and attention together
 #
-# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* By the end, you can say what changes when the head learns too, and write the rule that trains both.
+# *Page 9 of 11 · before: [45](45_atlas_of_networks.ipynb) · next: [42](42_where_the_law_bends.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to say what changes when the head learns too, and write the rule that trains both.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 3**.
 #
 # **Question.** On [page 10](10_fixed_decoder.ipynb) the head was fixed and told the layer which token is best. Here the head starts at zero and learns together with the attention weights, so at first nothing tells the layer where to look. Does the layer still select the best tokens? Do the attention weights and the head still turn towards their max-margin directions?
 #
@@ -229,7 +229,7 @@ settings_figure = figures.settings(sweep, sentences.FIGURE3, about_settings)
 settings_figure
 
 # %% [markdown]
-# One claim holds in no setting: NGD is never only *slightly* ahead of NGD-joint in $\lVert W\rVert$, because the ratio of the two norms grows with the horizon. The best settings are those in which the largest number of claims hold, and in each of them one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, the two losses do fall at a similar rate, but Polyak-step is behind NGD in the metrics of $W$.
+# One claim fails in every setting, namely that NGD is only *slightly* ahead of NGD-joint in $\lVert W\rVert$: the ratio of the two norms grows with the horizon. The best settings are those in which the largest number of claims hold, and in each of them one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, the two losses do fall at a similar rate, but Polyak-step is behind NGD in the metrics of $W$.
 #
 # <details><summary>Which of the best settings did we use?</summary>
 #

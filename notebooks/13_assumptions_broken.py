@@ -14,9 +14,9 @@
 # %% [markdown]
 # # What breaks when the assumptions do?
 #
-# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* By the end, you can break each assumption of the theorem, and prove on four tokens that one is needed.
+# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to break each assumption of the theorem, and prove on four tokens that one is needed.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), Theorem 1 and its **Assumptions 1 and 2**.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in particular Theorem 1 and its **Assumptions 1 and 2**.
 #
 # **Question.** Theorem 1 says that the direction of the attention weights tends to that of $W_{mm}$, under two assumptions on the data. How strongly can the data violate each assumption before training ends in another direction, and does this depend on the update rule?
 #
@@ -218,7 +218,7 @@ for rule in update_rules:
     print(f"{rule:15} d = {dimensions[-1]}: {lowest.min():.0%} to {lowest.max():.0%} of the runs reach W_mm, by spread")
 
 # %% [markdown]
-# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. If all runs of a cell reach $W_{mm}$, the cell is bright. If the length of the other tokens did not matter, every cell would be bright.
+# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. Each cell of a heat map shows the share of runs that reach $W_{mm}$. It is brightest if all of them do. If the length of the other tokens did not matter, every cell would be bright.
 
 # %%
 figure, panels = plots.panels(1, 3, height=2.9)

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Step-size rules on language: BERT on sentence pairs and on toxic comments
 #
-# *Side road of page [12](12_joint_training.ipynb) · 15 minutes · [words](words.md).* By the end, you can write normalised and Polyak steps for a network, and read a comparison of optimisers with its intervals.
+# *Side road of page [12](12_joint_training.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to write normalised and Polyak steps for a network, and read a comparison of optimisers with its intervals.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 1 and 4**.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 1 and 4**.
 #
 # **Question.** Adam trains language models faster than plain stochastic gradient descent (SGD). Does a step size that adapts to the gradient suffice for this speed-up?
 #

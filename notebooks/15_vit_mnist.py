@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Step-size rules on a vision transformer: handwritten digits
 #
-# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end, you can say on which data the fast rules do not help.
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end, you will be able to say on which data the fast rules do not help.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 6**.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 6**.
 #
 # **Question.** Paper A says that, on language data, a network trains faster with normalised steps than with plain stochastic gradient descent (SGD); see [page 14](14_bert.ipynb). Is this also true for images?
 #

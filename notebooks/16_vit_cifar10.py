@@ -14,9 +14,9 @@
 # %% [markdown]
 # # A vision transformer on CIFAR-10: do all layers grow?
 #
-# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end, you can tell the growth of a layer from a random walk.
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end, you will be able to tell the growth of a layer from a random walk.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 7**.
 #
 # **Question.** In the paper's theory, the norm of the weights of a single attention layer grows without bound during training. Do the weights of every layer of a vision transformer grow as well? And is normalised SGD again slower than plain stochastic gradient descent (SGD), as on [page 15](15_vit_mnist.ipynb)?
 #

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # A thousand sentences: what a step and a solution cost
 #
-# *Side road of page [11](11_long_horizon.ipynb) · 15 minutes · [words](words.md).* By the end, you can say, before you run, how long your own data will take.
+# *Side road of page [11](11_long_horizon.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to say, before you run, how long your own data will take.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **beside Figure 2**. This study is ours, not the paper's.
+# This page adds a study of our own to **Figure 2** of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738).
 #
 # **Question.** A *pair* consists of the *opt token* of a sample (the token with the highest score) and another token of the same sample. The paper's problems have a few hundred pairs, whereas a thousand sentences of twenty tokens have nineteen thousand pairs. Are the exact training steps of [page 11](11_long_horizon.ipynb) still fast enough for so many pairs? And is our solver of the *token SVM* fast enough? (The token SVM is the problem of finding the max-margin matrix $W_{mm}$.)
 #
@@ -205,7 +205,7 @@ table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Yes, both the solver and the steps are fast enough: solving the SVM takes seconds, and a step takes milliseconds. In the factored form, a step takes about as long as reading the tokens twice from memory, and up to a few times as long for the largest number of sentences. For the smallest number of sentences, a step takes about equally long in the two forms. From a few hundred pairs on, a step is faster in the factored form than in the Gram form. `lib.train` estimates the cost of a step in both forms and chooses the cheaper one. You can choose the form yourself with `product="gram"` or `product="factored"`. The section [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares our times with those of JAX, numpy and other solvers.
+# **Answer.** Yes, both the solver and the steps are fast enough: solving the SVM takes seconds, and a step takes milliseconds. In the factored form, a step takes about as long as reading the tokens twice from memory, and up to a few times as long for the largest number of sentences. For the smallest number of sentences, a step takes about equally long in the two forms. Beyond a few hundred pairs, a step is faster in the factored form than in the Gram form. `lib.train` estimates the cost of a step in both forms and chooses the cheaper one. You can choose the form yourself with `product="gram"` or `product="factored"`. The section [How fast, against what](../REPRODUCING.md#how-fast-against-what) compares our times with those of JAX, numpy and other solvers.
 #
 # ## Change this
 #

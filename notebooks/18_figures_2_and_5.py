@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Figures 2 and 5 of paper A, sentence by sentence
 #
-# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end, you can say for which step sizes and caps the paper's sentences about its Figure 2 are true.
+# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to say for which step sizes and caps the paper's sentences about its Figure 2 are true.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**, and **Lemma 5**.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figures 2 and 5**, and **Lemma 5**.
 #
 # **Question.** Our copy of the paper does not say which step sizes and caps were used for Figure 2. Is there a choice of these settings for which all of the paper's sentences about Figure 2 are true? And are these sentences also true of Figure 5, whose data have opposite class means?
 #

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Every statement of the paper, beside the number measured for it
 #
-# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end, you can look up any statement of paper A together with what was measured for it.
+# *Appendix of page [10](10_fixed_decoder.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to look up any statement of paper A together with what was measured for it.
 #
-# **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738): **Definition 1, Assumptions 1-2, Condition 1, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnotes 3 and 5**, and what Sections 3 and 4 add.
+# This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738): **Definition 1, Assumptions 1-2, Condition 1, Example 1, Theorems 1-10, Lemmas 1-15, Eqs. 12 and 13, Remarks 1-4, footnotes 3 and 5**, and what Sections 3 and 4 add.
 #
 # **Question.** A theorem promises a bound. Can a number that we measure on a computer support or refute the theorem? And if the theorem were slightly wrong, would this number show it?
 #
@@ -105,7 +105,7 @@ for name, toward in (("true target", W_mm), ("target rotated by 5 %", rotated)):
 #
 # | kind | what it says |
 # |---|---|
-# | *statement* | the paper's sentence with the paper's constants |
+# | *statement* | it tests exactly what the paper says, with the paper's constants |
 # | *form* | the paper's sentence with a constant or a reading of ours, because our copy lacks the paper's |
 # | *finding* | a claim of ours, sharper than the paper |
 #
@@ -137,7 +137,7 @@ figure
 #
 # **Answer.** Yes, within limits. Most claims hold, and those that fail are listed with the reason why they fail. For every numbered statement except Lemma 15, Remark 2 and Condition 1, there is a claim that could fail.
 #
-# Our sufficient form of Assumption 1 depends on the dimension: on the class-mean data it fails in 300 dimensions and holds in 4,000 dimensions. Nevertheless, every claim about Theorems 1, 5, 6 and 7 holds in both dimensions. For two samples of two tokens, we show that some condition of this kind is needed. Let $K_{12}$ be the inner product of the features of the two samples. A condition on the tokens alone must then bound $-K_{12}$ by the smaller of the squared lengths of the two features. If $-K_{12}$ exceeds this bound and the score gaps are small, training selects the opt tokens only if the ratio of the two score gaps exceeds a threshold. The claim `assumption1.bound` tests our formula for this threshold. [Page 13](13_assumptions_broken.ipynb) violates Assumptions 1 and 2 step by step and shows the two samples.
+# Our sufficient form of Assumption 1 depends on the dimension: on the class-mean data it fails in 300 dimensions and holds in 4,000 dimensions. Nevertheless, every claim about Theorems 1, 5, 6 and 7 holds in both dimensions. For two samples of two tokens, we show that some condition of this kind is needed. Here each sample has a single pair. We call $A_i=(x_{i,opt}-x_{i,t})\,z_i^\top$ the *feature* of sample $i$, and write $K_{12}=\langle A_1,A_2\rangle$. A condition on the tokens alone must then bound $-K_{12}$ by the smaller of the squared lengths of the two features. If $-K_{12}$ exceeds this bound and the score gaps are small, training selects the opt tokens only if the ratio of the two score gaps exceeds a threshold. The claim `assumption1.bound` tests our formula for this threshold. [Page 13](13_assumptions_broken.ipynb) violates Assumptions 1 and 2 step by step and shows the two samples.
 #
 # ## Change this
 #
@@ -169,7 +169,7 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 #
 # </details>
 #
-# **To prove.** Let the target be rotated. Why does the direction error not tend to zero, and why is its exponent 0?
+# **To prove.** Suppose that the target is rotated. Why does the direction error not tend to zero, and why is its exponent 0?
 #
 # <details><summary>Solution</summary>
 #
@@ -179,7 +179,7 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 #
 # ## The small print
 #
-# *Fixed head.* There are four kinds of data, and all their settings are ours. The data called *class means* and *antipodal* are smaller versions of the data of our Figures 2 and 5. The data called *class means, high d* have four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form of Assumption 1 holds that also bounds the inner products of opt tokens. There are three starts. The start called *small* is Gaussian and tiny (Lemma 4), and the start called *opposite* is $W_0 = -W_{mm}$. The start called *local* is the solution of the token SVM for another selection of tokens, which we choose at random. According to the local theory (2308.16898), training may stay near this solution.
+# *Fixed head.* There are four kinds of data, and all their settings are ours. The data called *class means* and *antipodal* are smaller versions of the data of our Figures 2 and 5. The data called *class means, high d* have four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form of Assumption 1 holds that also bounds the inner products of opt tokens. We use three starting points. The start called *small* is Gaussian and tiny (Lemma 4), and the start called *opposite* is $W_0 = -W_{mm}$. The start called *local* is the solution of the token SVM for another selection of tokens, which we choose at random. According to the local theory (2308.16898), training may stay near this solution.
 #
 # *Our readings.* Our copy lacks the inequalities of Assumption 1. As we read this assumption, it bounds the inner products of any two queries, and all inner products that involve a token which is not an opt token. To check it, we use a sufficient condition of our own, under which no opt token can lose weight before it is selected. `papers/a/assumptions.py` derives this condition. The claims about Example 1 also serve as claims about Lemma 8. The statement of Lemma 5 is missing from our copy. We also measure our reconstruction of this lemma on the data of Figure 5, including the data set on which it fails. Footnote 5 of the paper extends the paper's results to such data, but our copy has no proof of this extension.
 #

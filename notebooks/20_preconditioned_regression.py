@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Softmax attention trained to the global optimum by preconditioning
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you can write Algorithm 1 of paper B, and say which of its three parts does the work.
+# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
 # If we train a softmax attention layer on a linear regression problem by stochastic gradient descent (SGD) from a random start, the loss stalls far above its smallest possible value. Because the loss is not convex, nothing guarantees that SGD ever gets closer.
 #

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # How many samples preconditioned attention needs
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you can say how the error of Algorithm 1 falls with the number of samples, and why.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to say how the error of Algorithm 1 falls with the number of samples, and why.
 #
-# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
+# This page is about **paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
 #
 # [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on many samples. If there are only $n$ samples, each query attends to only $n$ keys, which biases the gradient.

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Other optimisers for softmax attention, each with its best step
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you can write Adam and Muon, and say what they lack here.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to write Adam and Muon, and say what they lack here.
 #
 # **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514). This page goes **beyond the paper's Figure 2**: the comparison is ours, not the paper's.

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Preconditioned self-attention: every statement, and what the preconditioner is for
 #
-# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* By the end, you can say what the preconditioner is for, and look up any statement of paper B.
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to say what the preconditioner is for, and look up any statement of paper B.
 #
-# **Paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
+# This page is about **paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*, arXiv
 # 2603.01514): **Assumptions 1-3, Theorems 1-5, Lemmas 1-23, Eqs. 3-6 and the remark after Theorem 2**.
 #
 # **Question.** [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on data with a well-conditioned covariance, on which the preconditioner gains nothing that we can measure. What is the preconditioner for? And which of the paper's statements can we check numerically?
@@ -143,7 +143,7 @@ plots.caption(figure_ill, about_ill)
 #
 # The next table lists every statement of the paper together with our claims about this statement. A *claim* pairs a measured number with the bound that it must meet. There are three kinds of claims:
 #
-# * A *statement* is the paper's own sentence, with the paper's constants.
+# * A claim of the kind *statement* tests exactly what the paper says, with the paper's constants.
 # * A *form* is the paper's sentence with a constant of ours, or with our reading of a formula that is missing from our copy of the paper.
 # * A *finding* is our own result.
 #

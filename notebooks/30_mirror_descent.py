@@ -14,15 +14,15 @@
 # %% [markdown]
 # # Mirror descent chooses the norm of the margin
 #
-# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* By the end, you can write a mirror step, and say which norm's margin it maximises.
+# *Page 6 of 11 · before: [41](41_how_margins_settle.ipynb) · next: [44](44_atlas.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to write a mirror step, and say which norm's margin it maximises.
 #
-# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **synthetic data of the authors' code**.
+# This page uses the **synthetic data of the authors' code** for **paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581).
 #
 # After training, attention reads one token of each sample, the *selected token*. A *margin* is the logit of this token minus the logit of another token. Among matrices of equal *Euclidean* norm, gradient descent turns towards the one whose smallest margin is largest ([page 10](10_fixed_decoder.ipynb)).
 #
 # **Question.** Can another update rule maximise the margin in another norm?
 #
-# Many matrices select the same tokens; the norm decides which of them is best.
+# Many matrices select the same tokens; the norm decides which is best.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -80,7 +80,7 @@ update_rules = {p: lib.MirrorDescent(p, step_size) for p in exponents}
 #
 # $$\nabla\psi(V)=\sum_m\beta_mA_m\qquad\text{with }\beta_m\ge0,\text{ and }\beta_m=0\text{ if the margin of }m\text{ at }V\text{ is above }1 .$$
 #
-# So the mirror image of the solution is a sum, with nonnegative weights, of the $A_m$ of *tight* pairs, whose margin is 1. For $p=2$ the mirror image is $V$ itself, and we recover the condition of [page 00](00_attention_by_hand.ipynb).
+# So the mirror image of the solution is a sum, with nonnegative weights, of the $A_m$ of *tight* pairs, whose margin is 1. For $p=2$ the mirror image is $V$ itself, as in the condition of [page 00](00_attention_by_hand.ipynb).
 #
 # <details><summary>Why is such a matrix optimal?</summary>
 #
@@ -112,7 +112,7 @@ for p in exponents:
     print(f"their margins are at most {margins[tight].max():.4f}, the others at least {margins[~tight].min():.4f}")
 
 # %% [markdown]
-# It does: the misfit is zero, and only pairs with margin 1 have nonzero weight.
+# Yes: the misfit is zero, and only pairs with margin 1 have nonzero weight.
 #
 # ## The rule
 #
@@ -177,7 +177,7 @@ figure_map
 #
 # </details>
 #
-# So the smaller $p$ is, the more $w$ favours the larger entry of $c$. We compare this with training from zero:
+# So the smaller $p$ is, the more $w$ favours the larger entry of $c$. Training from zero gives:
 
 # %%
 c = np.array([-0.5, 1.0])

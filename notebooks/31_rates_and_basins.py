@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Mirror descent on attention: how fast, and from how far away
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you can say how fast mirror descent turns, and from which starts it stays.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to say how fast mirror descent turns, and from which starts it stays.
 #
-# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
+# This page is about **paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), **Lemmas 28 and 29**.
 #
 # [Notebook 30](30_mirror_descent.ipynb) shows to which direction $\ell_p$-AttGD, the mirror descent of paper C, converges: that of a max-margin matrix $W_{mm}$. The paper proves a rate of convergence for runs that start in a thin cone around this direction.
 #
@@ -65,7 +65,7 @@ run = record.start("31_rates_and_basins", "C", globals())
 statements.quoted("C", STATEMENTS, "lp-AttGD", "Definition 1", "lp-AttSVM", "Definition 3", "Eqs. 4-8", "Lemma 28", "Lemma 29")
 
 # %% [markdown]
-# In these statements, $k$ is the number of steps and $v$ is the head $u$. Our copy of the paper only cites Definition 3 and Eqs. 4-8. It lacks the formulas of the other definitions, and it lacks the constants in all hypotheses of these statements. [Notebook 30](30_mirror_descent.ipynb) gives the step and the divergence as code.
+# In these statements, $k$ is the number of steps and $v$ is the head $u$. Our copy of the paper refers to Definition 3 and Eqs. 4-8 but does not contain them. It lacks the formulas of the other definitions, and it lacks the constants in all hypotheses of these statements. [Notebook 30](30_mirror_descent.ipynb) gives the step and the divergence as code.
 #
 # ## Locally optimal selections
 #
@@ -102,7 +102,7 @@ for p, slope in slopes.items():
     print(f"p = {p:g}: D falls like r^{slope:.1f}; the bound of Lemma 29 like {bound}")
 
 # %% [markdown]
-# In the figure below, each circle shows the fitted exponent for one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey line segments of this bound. In fact they lie close to the dotted segments: $D$ falls with twice the exponent of the bound, like $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, whereas $D$ is quadratic in this error.
+# In the figure below, each circle shows the fitted exponent for one seed. If the bound of Lemma 29 were sharp, the circles would lie on the grey line segments of this bound. In fact they lie close to the dotted segments: $D$ falls with twice the exponent of the bound, like $r^{-2\min(p-1, 1)}$. The reason is that the direction error falls like $r^{-\min(p-1, 1)}$, and that $D$ is quadratic in this error.
 
 # %%
 about_rates = f"Power laws fitted to the end of each run, a circle a seed; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds"

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # What mirror descent on attention builds on: keys and queries, several tokens, the regularisation path
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you can say what changes if you train keys and queries, if several tokens of a sample are equally good, or if you follow the regularisation path.
+# *Side road of page [30](30_mirror_descent.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to say what changes if you train keys and queries, if several tokens of a sample are equally good, or if you follow the regularisation path.
 #
 # **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) **generalises** *Transformers as Support Vector
 # Machines* (arXiv 2308.16898). This page tests results of the earlier paper, and paper C's **theorem on the regularisation path** (the path of the minimisers of the loss at growing norm).

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Mirror descent on film reviews: accuracy, attention and sparsity
 #
-# *Side road of page [45](45_atlas_of_networks.ipynb) · 10 minutes · [words](words.md).* By the end, you can say which claims on sparser attention a small study decides.
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 10 minutes · [words](words.md).* By the end, you will be able to say which claims on sparser attention a small study decides.
 #
-# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **experiments on IMDb**.
+# This page is about **paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), in particular its **experiments on IMDb**.
 #
 # **Question.** The exponent $p$ of mirror descent decides in which norm attention maximises its margin ([notebook 30](30_mirror_descent.ipynb)). Does a norm that favours sparse weights help a text classifier? That is, does the classifier generalise better, and does it have sparser weights and sharper attention?
 #
@@ -31,7 +31,7 @@
 # Here $g_t$ is the gradient of the loss, summed over the batch, and $\eta$ is the learning rate. For $p = 2$ this is gradient descent.
 # No theorem of the paper covers such a network, so there are no hypotheses to check.
 #
-# The paper repeats its training ten times, always from a copy of the same initial model. **Here every seed has its own start and its own order of batches.** Our network has the size 3, which is one of the paper's sizes, and is trained with the paper's learning rates. It reads whole words, whereas the paper's network reads word pieces. It is trained for 16 epochs, whereas the paper's network is trained for 72 to 162 epochs. For comparison we also show a smaller network (the *reduced network*), for which we chose the learning rates ourselves.
+# The paper repeats its training ten times, always from a copy of the same initial model. **Here every seed has its own start and its own order of batches.** Our network has size 3, which is one of the paper's sizes, and is trained with the paper's learning rates. It reads whole words, whereas the paper's network reads word pieces. It is trained for 16 epochs, whereas the paper's network is trained for 72 to 162 epochs. For comparison we also show a smaller network (the *reduced network*), for which we chose the learning rates ourselves.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

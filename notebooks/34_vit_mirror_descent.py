@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Mirror descent against Adam on a vision transformer
 #
-# *Side road of page [45](45_atlas_of_networks.ipynb) · 8 minutes · [words](words.md).* By the end, you can compare two optimisers at equal loss and at equal steps.
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 8 minutes · [words](words.md).* By the end, you will be able to compare two optimisers at equal loss and at equal steps.
 #
-# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), its **vision experiment** on CIFAR-10.
+# This page is about **paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), in particular its **vision experiment** on CIFAR-10.
 #
 # **Question.** Does mirror descent reach the accuracy of Adam with sparser weights?
 #

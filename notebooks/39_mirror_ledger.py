@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Mirror descent on attention, lemma by lemma
 #
-# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* By the end, you can look up any lemma of paper C together with what was measured for it.
+# *Appendix of page [30](30_mirror_descent.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to look up any lemma of paper C together with what was measured for it.
 #
-# **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems, which we name by their content**. At least one claim tests each of these statements, except for the identities and the theorem on the rate in $k$. A *claim* pairs a measured number with the bound that it must meet.
+# This page is about **paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581): **Lemmas 4 and 12-30, and the theorems, which we name by their content**. At least one claim tests each of these statements, except for the identities and the theorem on the rate in $k$. A *claim* pairs a measured number with the bound that it must meet.
 #
 # **Question.** A lemma states a bound. Can a measured number confirm or refute the lemma? And would the verdict change if the lemma were slightly wrong?
 #

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The law of the margins: what the direction error of attention is
 #
-# *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* By the end, you can compute, from the dual variables, the constant in the error of attention's direction.
+# *Page 4 of 11 · before: [11](11_long_horizon.ipynb) · next: [41](41_how_margins_settle.ipynb) · 30 minutes · [words](words.md).* By the end, you will be able to compute, from the dual variables, the constant in the error of attention's direction.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that
 # normalised gradient descent (NGD) turns the attention weights $W_t$ towards a max-margin matrix $W_{mm}$.
@@ -30,7 +30,7 @@
 # The *token SVM* asks for the shortest $W$ whose margins are both at least 1, that is, $w_1\ge1$ and $w_2\ge2$. Its solution is $W_{mm}=(1,2)=1\cdot(1,0)+4\cdot(0,\frac12)$.
 # The factors 1 and 4 are its *dual variables*, or *duals*.
 #
-# We run NGD and print the difference of the margins, and the error multiplied by $\|W_t\|$.
+# We run NGD and print the difference of the margins, and the error times $\|W_t\|$.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -88,7 +88,7 @@ ray_off = abs(np.linalg.norm(beside) / np.linalg.norm(rest) - 1)
 figure_ray
 
 # %% [markdown]
-# Left: the path approaches the dotted line, which is parallel to the dashed ray. Right: the distance from the ray converges to our prediction.
+# Left: the path approaches the dotted line, parallel to the dashed ray. Right: the distance from the ray converges to our prediction.
 #
 # **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. So $\theta_t$ is one degree when $W_t$ has the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
 

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # How margins converge: a max-margin direction from two iterates, and the longest step
 #
-# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you can name the longest step that converges, and gain many digits from two iterates.
+# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to name the longest step that converges, and gain many digits from two iterates.
 #
 # A *pair* $m$ consists of the token that attention selects in a sample and another token of this sample. Its *margin* $g_m$ is the logit of the selected token minus the logit of the other one. The *support* is the set of pairs whose margin at the solution $W_{mm}$ of the token SVM is exactly 1.
 #
@@ -25,7 +25,7 @@
 # ## Two samples in the plane
 #
 # In the example of notebook 40, $W=(w_1,w_2)$ is a vector in the plane. The two samples have the margins $g_1=w_1$ and $g_2=\frac12w_2$ and the dual variables (*duals*) 1 and 4.
-# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with step lengths that are multiples of a longest step $\eta^*$, which the next section derives.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with step lengths below and above a threshold $\eta^*$, which the next section derives.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -68,7 +68,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
     print(f"{multiple:5} eta*:", (g[:, 1] - g[:, 0] + np.log(4)).round(4))
 
 # %% [markdown]
-# If the step is shorter than $\eta^*$, the difference $g_2-g_1$ converges to $-\log4$. If the step is a little longer, it keeps jumping from one side of $-\log4$ to the other.
+# If the step is shorter than $\eta^*$, the difference $g_2-g_1$ converges to $-\log4$. If the step is a little longer, the difference keeps jumping from one side of $-\log4$ to the other.
 #
 # <details><summary>How large are the jumps?</summary>
 #
@@ -218,7 +218,7 @@ step_claims.append(law_steps.cycle_without_momentum())
 #
 # </details>
 #
-# The three features are linearly dependent. In [the note](law_of_margins.md) we **conjecture** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are linearly independent. The next cell searches for a counterexample among random supports with independent features. For each support we take 20 starts and steps of $0.9\,\eta^*$.
+# The three features are linearly dependent. In [the note](law_of_margins.md) we **conjecture** that NGD without momentum converges for every $\eta<\eta^*$ if the features of the support are linearly independent. The next cell searches for a counterexample among random supports with independent features. For each support we try 20 starting points, always with steps of length $0.9\,\eta^*$.
 
 # %%
 searched, sizes = 25 * seeds, range(2, 8)
@@ -296,7 +296,7 @@ real_tokens.draw_sentence(*examples["sentence pairs"])
 #
 # ## Change this
 #
-# **The second iterate.** *Prediction:* the second iterate need not be the one at $2t$. $W_{t'}-W_t$ has the same direction for any later $t'$, but the computed direction loses digits to rounding if $t'$ is near $t$.
+# **The second iterate.** *Prediction:* in the difference $W_{2t}-W_t$, the later iterate need not be $W_{2t}$. Any $W_{t'}-W_t$ has the same direction for any later $t'$, but the computed direction loses digits to rounding if $t'$ is near $t$.
 
 # %%
 at = [90_000, 99_000, 99_990, 100_000]

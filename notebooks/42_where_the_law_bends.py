@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Where the law bends: a trained head, runs that miss, and several heads
 #
-# *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* By the end, you can prove on two samples that joint training is not global, and extend the law to a head that learns.
+# *Page 10 of 11 · before: [12](12_joint_training.ipynb) · next: [50](50_what_we_know.ipynb) · 30 minutes · [words](words.md).* By the end, you will be able to prove on two samples that joint training is not global, and extend the law to a head that learns.
 #
 # **[Notebook 40](40_law_of_margins.ipynb)** states a law for a layer with a fixed head. The [direction error](words.md) is the distance between the unit matrix in the direction of $W_t$ and that in the direction of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By the law, the direction error times $\|W_t\|$ tends to a constant $C$, which we compute from the [dual variables](words.md) of this SVM.
 # In **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) the head $u$ is trained together with $W$. Theorem 3, which is printed below, bounds the direction error by a multiple of $1/\log t$.

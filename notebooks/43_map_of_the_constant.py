@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The map of the constant: data, degenerate pairs, starts and other norms
 #
-# *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* By the end, you can say what the constant depends on: data, degenerate pairs, start, norm.
+# *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to say what the constant depends on: data, degenerate pairs, start, norm.
 #
 # The *law of the margins* of **[notebook 40](40_law_of_margins.ipynb)** is about the [direction error](words.md), the distance between the unit matrices in the directions of $W_t$ and of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By this law, $\|W_t\|$ times the direction error tends to a constant. If a run starts at zero and every pair of tokens is on the support of the SVM (has a positive dual), this constant is $C$, which follows from the [dual variables](words.md) of the SVM.
 # The law does not cover problems in which a dual is zero, and it is about the Frobenius norm only. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).

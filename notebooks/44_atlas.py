@@ -18,7 +18,7 @@
 # %% [markdown]
 # # The atlas: which margin does each optimiser maximise?
 #
-# *Page 7 of 11 · before: [30](30_mirror_descent.ipynb) · next: [45](45_atlas_of_networks.ipynb) · 20 minutes · [words](words.md).* By the end, you can name the norm of each optimiser, and test it.
+# *Page 7 of 11 · before: [30](30_mirror_descent.ipynb) · next: [45](45_atlas_of_networks.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to name the norm of each optimiser, and test it.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) proves, under its assumptions, that gradient descent turns the attention weights $W$ towards the direction of largest margin in the *Frobenius* norm.
 #
@@ -104,7 +104,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # | nuclear | $\langle G,D\rangle=\sum_k\sigma_k\,p_k^\top Gq_k\le S_1$, because $D=\sum_k\sigma_kp_kq_k^\top$ with unit vectors $p_k,q_k$ and $\sum\sigma_k\le1$, and $G$ lengthens no vector by more than the factor $S_1$ | $D=U_1V_1^\top$ |
 # | head-wise | $\langle G,D\rangle$ is at most the sum of the spectral bounds of the two halves, because each half of $D$ has its own constraint | the polar factor of each half |
 #
-# The data are six samples, each of eight random tokens of length 1 in ten dimensions. *Prediction:* after 800 steps, the largest ratio in each row is on the diagonal.
+# The data are six samples of eight random tokens of length 1 in ten dimensions. *Prediction:* after 800 steps, the largest ratio in each row is on the diagonal.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -149,7 +149,7 @@ for norm in norms:
     assert np.allclose(descend(directions[norm], 50), by_lib.W[0, 0], rtol=0, atol=1e-9)
 
 # %% [markdown]
-# The prediction holds. No ratio has reached 1 yet, because the margins grow only a little in 800 steps.
+# The prediction holds. No ratio is 1 yet, because the margins grow only a little in 800 steps.
 #
 # ## Why the norm of the step is the norm of the margin
 #
@@ -165,7 +165,7 @@ for norm in norms:
 #
 # $$1\;\ge\;r_N(W)\;\ge\;1-\frac{c_1+c\sum\eta_t^2}{\gamma_N\sum\eta_t}.$$
 #
-# For $\eta_t=t^{-1/2}$ we have $\sum\eta_t\approx2\sqrt t$ and $\sum\eta_t^2\approx\log t$, so the lower bound tends to 1. For constant steps it tends to $1-c\,\eta/\gamma_N$. How large is this gap for $\eta=0.05$, and what does $W$ look like?
+# For $\eta_t=t^{-1/2}$ we have $\sum\eta_t\approx2\sqrt t$ and $\sum\eta_t^2\approx\log t$, so the lower bound tends to 1. For constant steps it tends to $1-c\,\eta/\gamma_N$. How far below 1 does the ratio end for $\eta=0.05$, and what does $W$ look like?
 
 # %%
 # The largest <A, D> over N(D) <= 1: the bounds of the table, with A in place of G.
@@ -326,7 +326,7 @@ for factor in (1, 4, 16):
 #
 # </details>
 #
-# **And with $\epsilon=10^{-8}$?** Late in training, this Adam is gradient descent, which turns $W$ towards the Frobenius direction. After 100,000 steps we switch to normalised gradient descent, which follows nearly the same path faster:
+# **And with $\epsilon=10^{-8}$?** Late in training, this Adam is gradient descent, which turns $W$ towards the Frobenius direction. After 100,000 steps we switch to normalised gradient descent, which follows almost this path faster:
 
 # %%
 with_epsilon = lib.train(data, lib.Adam(eta, epsilon=1e-8), 100_000, record=[40_000, 100_000])
@@ -344,7 +344,7 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
 #
 # ## What we saw
 #
-# **Answer.** Steepest descent approaches the largest margin in its own norm: for all seven norms, its ratio is at least 0.991 in all 20 runs. Muon with an exact polar factor reaches the spectral norm, and Signum, Lion and RMSprop reach $\ell_\infty$. Adam reaches no norm in a million steps. Without $\epsilon$ it tends to $\ell_\infty$ according to our model, but too slowly (the worst ratio is 0.973). With the usual $\epsilon=10^{-8}$, it is still on its way to Frobenius on the two data sets checked.
+# **Answer.** Steepest descent approaches the largest margin in its own norm: for all seven norms, its ratio is at least 0.991 in all 20 runs. Muon with an exact polar factor reaches the spectral norm, and Signum, Lion and RMSprop reach $\ell_\infty$. Adam reaches no norm in a million steps. Without $\epsilon$ it tends to $\ell_\infty$ according to our model, but too slowly (the worst ratio is 0.973). With $\epsilon=10^{-8}$, it is still on its way to Frobenius on the two data sets checked.
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
@@ -374,7 +374,7 @@ print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.
 #
 # ## For checking: the small run
 #
-# The next cells train for only 20,000 steps.
+# The next cells train only 20,000 steps.
 #
 # <details><summary>What holds in the small run</summary>
 #

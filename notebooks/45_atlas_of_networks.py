@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The atlas for keys and queries, for competing selections, and in a vision transformer
 #
-# *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* By the end, you can say how training keys and queries in place of W changes the norm, and how much of this change shows in a network.
+# *Page 8 of 11 · before: [44](44_atlas.ipynb) · next: [12](12_joint_training.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to say how training keys and queries in place of W changes the norm, and how much of this change shows in a network.
 #
 # **Paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) trains a single matrix $W$, and [notebook 44](44_atlas.ipynb) finds the norm in which each optimiser then maximises the margin. In networks, however, we train *keys* $K$ and *queries* $Q$, and $W$ is their product $KQ^\top$.
 #

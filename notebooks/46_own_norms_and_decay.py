@@ -18,7 +18,7 @@
 # %% [markdown]
 # # Norms that an optimiser makes itself, and what weight decay costs
 #
-# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* By the end, you can compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
+# *Side road of page [44](44_atlas.ipynb) · 15 minutes · [words](words.md).* By the end, you will be able to compute the norm that Adam on single samples approaches, and predict the margin that weight decay leaves.
 #
 # [Notebook 44](44_atlas.ipynb) measures in which of seven norms each optimiser maximises the margin. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in which we train a single matrix $W$. It leaves two points open. First, neither AdaGrad nor Adam on single samples (one sample per step) reaches the largest margin in any of the seven norms. Second, training in practice uses weight decay, so $W$ cannot grow forever.
 #
@@ -61,7 +61,7 @@ times = np.unique(np.geomspace(1, steps, 40).round().astype(int))
 # If the numbers $H_{jk}$ change during training but converge, the rule should still maximise the margin in this norm. So by which numbers does each rule divide?
 #
 # * *AdaGrad* divides by the square root of the sum of $G_{jk}^2$ over all steps so far. We take the value of this root at the end of the run as $H_{jk}$.
-# * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages the squares of these gradients. So $v$ gives, up to a common factor, $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each multiplied by its *dual*. The dual is the weight of the feature in the matrix with the smallest $N(W)$ among the matrices with all $g_m\ge1$. Since $N$ depends on $H$, this is an equation for $H$, which we solve by iteration. The solution depends only on the tokens and the selection.
+# * *Adam, one sample per step.* Late in training the gradient of sample $i$ is a fixed matrix $P_i$ times a factor that all samples share, and $v$ averages the squares of these gradients. So $v$ gives, up to a common factor, $H_{jk}=\big(\sum_i(P_i)_{jk}^2\big)^{1/2}$. Here $P_i$ is the sum of the features $A_{i,t}$ of sample $i$, each multiplied by its *dual*. Its dual is its Lagrange multiplier in the SVM for this norm, which minimises $\frac12N(W)^2$ subject to $g_m\ge1$ for every pair. Since $N$ depends on $H$, this is an equation for $H$, which we solve by iteration. The solution depends only on the tokens and the selection.
 # * *Shampoo with sums and SOAP* divide by matrices instead of numbers. These matrices, too, define a norm for each rule.
 #
 # We run these four rules as on page 44. For each rule we print two medians over the runs: first that of the ratio in the rule's own norm, and then that of the largest ratio in any of the seven norms.
@@ -86,7 +86,7 @@ own_table
 #
 # With decoupled weight decay a step is $W\leftarrow(1-\eta\lambda)W+\eta D$. Can $W$ still grow without bound? It cannot. Suppose that $N(W_0)\le1/\lambda$, that $\eta\lambda\le1$, and that $N(D)\le1$ for every step direction $D$. Then $N(W)$ never exceeds $1/\lambda$, so the margins stay bounded. What share of the largest margin does the rule still reach?
 #
-# We can predict the answer. When the run has converged, $\lambda W=D$, so $D$ points along $W$. The weights of the pairs in the gradient are then proportional to their duals, as in the [law of margins](40_law_of_margins.ipynb). To first order in $\lambda$, the margins of the pairs with a positive dual are therefore $\gamma_N/\lambda+o_m$. By the same law, the *offset* $o_m$ of a pair follows from the duals. The smallest offset is never positive, so the share of the largest margin that is lost is
+# We can predict the answer. When the run has converged, $\lambda W=D$, so $D$ points along $W$. The weights of the pairs in the gradient are then proportional to their duals, as in the [law of margins](40_law_of_margins.ipynb). To first order in $\lambda$, the margins of the pairs with a positive dual are therefore $\gamma_N/\lambda+o_m$. By the same law, the *offset* $o_m$ of a pair follows from the duals. The lost share of the largest margin, which is not negative because the smallest offset is never positive, is
 #
 # $$1-r_N\approx-\lambda\,\min_mo_m/\gamma_N .$$
 #
@@ -136,7 +136,7 @@ also_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run, AdaGrad's ratio in its own norm is larger than its ratio in any of the seven norms. The ratio in its own norm is still far from 1, however, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the norm that the data choose is close to 1 in most runs, but 0.928 in the worst run.
+# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run, AdaGrad's ratio in its own norm is larger than its ratio in any of the seven norms. The ratio in its own norm is still far from 1, however, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the data-dependent norm is close to 1 in most runs, but only 0.928 in the worst run.
 #
 # At the end of training with weight decay, $N(W)$ equals $1/\lambda$; under AdamW with a short memory, it is only close to $1/\lambda$. The law predicts what share of the largest margin is lost. The relative error of this prediction is at most 2 % in the median run of each rule, and 26 % in the worst run of all.
 #

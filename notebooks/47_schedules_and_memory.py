@@ -18,7 +18,7 @@
 # %% [markdown]
 # # How fast an optimiser reaches its margin, and what costs Adam its norm
 #
-# *Side road of page [44](44_atlas.ipynb) · 20 minutes · [words](words.md).* By the end, you can say how step sizes set the rate at which the margin grows, and when Adam stops following signs.
+# *Side road of page [44](44_atlas.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to say how step sizes set the rate at which the margin grows, and when Adam stops following signs.
 #
 # [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after many steps of constant size. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
 #
@@ -61,7 +61,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # | like $t^{-1}$ | $\log t$ | $1/\log t$ |
 # | like $t^{1/2}$ | $t^{3/2}$ | tends to 0 only for normalised gradient descent |
 #
-# Why does the last row of the table break the pattern? From $t=2500$ on, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after each step this is another pair.
+# Why does the last row of the table break the pattern? From $t=2500$ on, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after every step a different pair takes this role.
 #
 # Under normalised gradient descent, each step points along the feature $A_m$ of this one pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal to within about one step. If a matrix is a sum of features with positive weights and its margins are equal, it is a multiple of the max-margin matrix. So $W$ turns towards the max-margin matrix.
 #

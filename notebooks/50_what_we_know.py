@@ -14,7 +14,7 @@
 # %% [markdown]
 # # What we know
 #
-# *Page 11 of 11 · before: [42](42_where_the_law_bends.ipynb) · 5 minutes · [words](words.md).* By the end, you can explain to a colleague what attention learns, and what is not known.
+# *Page 11 of 11 · before: [42](42_where_the_law_bends.ipynb) · 5 minutes · [words](words.md).* By the end, you will be able to explain to a colleague what attention learns, and what is not known.
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #

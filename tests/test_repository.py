@@ -107,7 +107,7 @@ def told(name):
         kind = "Side road" if page.road == "side" else "Appendix"
         parts = [f"{kind} of page {link(page.after)}"]
     parts += [f"{page.reading_minutes} minutes", "[words](words.md)"]
-    return f"*{' · '.join(parts)}.* By the end, you can {page.aim}."
+    return f"*{' · '.join(parts)}.* By the end, you will be able to {page.aim}."
 
 
 ANSWER = re.compile(r"^\*\*(?:Answer|Here)\b.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
