@@ -50,7 +50,7 @@ explorer.interactive(setting, law=margin_law)
 # %% [markdown]
 # **How to read the three panels.** In the left panel each row represents a sample, and each disc represents a token. The area of a disc shows the softmax weight of the token at the end of
 # the run. The [opt tokens](words.md), those with the highest score in their sample, are orange. The middle panel shows the [direction error](words.md), which is the distance between $W_t/\lVert W_t\rVert$ and
-# $W_{mm}/\lVert W_{mm}\rVert$. The dotted line in this panel shows the error that the law of [notebook 40](40_law_of_margins.ipynb) predicts: for large $W_t$ it is a constant divided by
+# $W_{mm}/\lVert W_{mm}\rVert$. Here $W_t$ is the weight matrix after $t$ steps, and $W_{mm}$ is the max-margin matrix, which we define in the next section. The dotted line in this panel shows the error that the law of [notebook 40](40_law_of_margins.ipynb) predicts: for large $W_t$ it is a constant divided by
 # $\lVert W_t\rVert$. We draw this line only if the hypotheses of the law hold. The right panel shows the softmax weight of each opt token.
 #
 # The grey lines show the direction error of your previous run and the
@@ -58,10 +58,10 @@ explorer.interactive(setting, law=margin_law)
 #
 # You can try these settings:
 #
-# * `GD`, under which the direction of $W_t$ turns slowly;
+# * `GD` (gradient descent), under which the direction of $W_t$ turns slowly;
 # * `Polyak` with 10,000 iterations;
 # * step sizes far from the default;
-# * `unit sphere`, in which the scores of the other tokens differ, which violates Assumption 2 of the theorem (see below);
+# * `unit sphere`, where the scores of the other tokens differ, contrary to Assumption 2 of the paper's theorems (see below);
 # * a dimension `d` so small that no $W$ separates the opt tokens from the other tokens.
 #
 # ## The setting
@@ -76,7 +76,7 @@ explorer.interactive(setting, law=margin_law)
 #
 # This is the setting of **Figures 2 and 5** of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv
 # 2402.05738), with one data set at a time. The next cell prints the paper's theorems about normalised gradient descent (NGD, Theorem 1), gradient descent (GD, Theorem 6) and Polyak's step (Theorem 7), with their
-# hypotheses. As we read the paper, the data model of class means is its Example 1. Data from this model satisfy Assumption 2. In our reading, they also satisfy Assumption 1
+# hypotheses. As we read the paper, the class-means data model is the one of its Example 1. Data from this model satisfy Assumption 2. In our reading, they also satisfy Assumption 1
 # if $d$ is large enough ([notebook 13](13_assumptions_broken.ipynb)). The data model `unit sphere` violates Assumption 2. Try this model and see what happens.
 
 # %%
@@ -86,7 +86,7 @@ statements.quoted("A", STATEMENTS, *of)
 # %% [markdown]
 # ## The same without controls
 #
-# We train with every rule in the setting above, on the same data and from the same start. The data are synthetic, the setting is ours, and there is only one seed. A single run shows little
+# We train with every rule in the default setting, on the same data and from the same start. The data are synthetic, the setting is ours, and we use a single seed. A single run shows little
 # more than that the rules turn $W_t$ towards $W_{mm}$. We compare the rules with the theorems on many data sets on pages [10](10_fixed_decoder.ipynb) and [19](19_theory_ledger.ipynb).
 
 # %% tags=["nbval-check-output"]
@@ -109,7 +109,7 @@ display(explorer.picture(runs["GD"], ghost=runs["NGD"]))
 #
 # ## Change this
 #
-# Make a prediction, then run the cell. You can also move the controls instead.
+# Make a prediction, then run the cell or move the controls.
 #
 # 1. Train for ten times as many iterations. *Hint:* under NGD the norm of $W_t$ grows like $t$, and under GD it grows like $\log t$.
 #    *Predict:* by what factor does the direction error of each rule fall?
@@ -123,7 +123,7 @@ for name in ("NGD", "GD"):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The error of NGD falls by a larger factor than the error of GD, but this factor is less than ten. The error of NGD falls like $1/t$ only later, from about ten thousand iterations on
+# The error of NGD falls by a larger factor than the error of GD, but this factor is less than ten. The error of NGD falls like $1/t$ only later, after about ten thousand iterations
 # ([notebook 11](11_long_horizon.ipynb)).
 #
 # </details>
@@ -140,6 +140,6 @@ for k in range(3):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not on every data set. In one of the three data sets, there is a sample for which training selects another token, so the softmax weight of its opt token does not tend to one.
+# They do not on every data set. In one of the three data sets, there is a sample in which another token is selected, so the softmax weight of the opt token of this sample does not tend to one.
 #
 # </details>

@@ -101,7 +101,7 @@ print(f"in the seed with the fewest, {bind} of {T * n - n} constraints bind")
 # * *GD*, gradient descent: $W_{t+1} = W_t - \eta \nabla L$. Its steps shrink with the gradient.
 # * *NGD*, called *normalised GD* in figures: $W_{t+1} = W_t - \eta\, \nabla L / \lVert\nabla L\rVert$. Every step has the length $\eta$.
 # * *NGD-mom*, NGD with momentum (*with momentum* in figures): $W_{t+1} = W_t + M_t$, with $M_t = 0.9\, M_{t-1} - \eta\, \nabla L / \lVert\nabla L\rVert$ and $M_{-1} = 0$. If the gradient keeps its direction, the steps become ten times as long as those of NGD, because $1+0.9+0.81+\dots=10$.
-# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$, where $L^*$ would be the loss if every $p_{opt}$ were 1. It takes half the step that would bring the loss to $L^*$ if the loss were linear. The outputs call this rule *Polyak, no cap*, because the paper also caps its step size.
+# * *Polyak's rule*: $W_{t+1} = W_t - \frac{L - L^*}{2 \lVert\nabla L\rVert^2} \nabla L$, where $L^*$ would be the loss if every $p_{opt}$ were 1. It takes half the step that would bring the loss to $L^*$ if the loss were linear. The outputs call this rule *Polyak, no cap*, since the paper's version caps its step size.
 #
 # We train on 20 random data sets (seeds), from a small random start. No step leaves the span of the tokens and queries, so the library works in coordinates of this span; `start.inside` is $W_0$ in these coordinates.
 

@@ -20,7 +20,7 @@
 #
 # **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall if we train for long enough?
 #
-# Long training is harder than it sounds. After a thousand iterations the softmax weights of the other tokens are below $10^{-11}$, and after a million they are below $e^{-28000}$. But the smallest positive floating-point number is about $e^{-744}$, so we first need a way to train exactly.
+# Long training is harder than it sounds. After a thousand iterations the softmax weights of the tokens that attention does not select are below $10^{-11}$, and after a million they are below $e^{-28000}$. But the smallest positive floating-point number is about $e^{-744}$, so we first need a way to train exactly.
 #
 # ## Notation
 #
@@ -86,7 +86,7 @@ small = [in_few_coordinates(dimension) for dimension in dimensions]
 # %% [markdown]
 # ## Exact training
 #
-# We train on the problem of Figure 2 from $W_0 = 0$, without caps (a cap is the largest factor by which a rule may multiply the gradient).
+# We train on the problem of Figure 2 with gradient descent (GD), normalised gradient descent (NGD), NGD with momentum (NGD-mom) and Polyak's rule. Every run starts from $W_0 = 0$, and no rule has a cap (a cap is the largest factor by which a rule may multiply the gradient).
 
 # %%
 problem = coordinates.minimal(tokens.class_mean_tokens(range(seeds), n, T, d, signal, noise))
@@ -107,7 +107,7 @@ for name, history in histories.items():
 # %% [markdown]
 # ## The trick in code
 #
-# Two ideas keep training exact. First, we follow the margins instead of $W$. We write $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$, and denote by $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ the inner products of the matrices $\delta_m z_i^\top$. Then normalised gradient descent (NGD) updates the margins without using $W$:
+# Two ideas keep training exact. First, we follow the margins instead of $W$. We write $-n\nabla L = \sum_m c_m\, \delta_m z_i^\top$, and denote by $K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'})$ the inner products of the matrices $\delta_m z_i^\top$. Then NGD updates the margins without using $W$:
 #
 # $$g \leftarrow g + \eta\, \frac{K c}{\sqrt{c^\top K c}}, \qquad
 # c_m = e^{-f_i}\, p_m\, (\Delta_m - \textstyle\sum_{t} p_{i,t} \Delta_{i,t}).$$
@@ -180,7 +180,7 @@ for dimension, few, size in zip(dimensions, small, megabytes, strict=True):
 # %% [markdown]
 # ## Claims
 #
-# A *claim* pairs a measured number with the bound that it must meet. Each exponent comes from a least-squares fit within one decade of $t$, and we report the seed with the worst value.
+# A *claim* pairs a measured number with the bound that it must meet. Each exponent of the error comes from a least-squares fit within one decade of $t$, and we report the worst value over the seeds.
 
 # %% tags=["nbval-check-output"]
 exponents = fixed_head.decade_exponents(histories, steps)
@@ -204,7 +204,7 @@ table
 # The grey curve in the next figure shows NGD in plain arithmetic. If plain arithmetic were accurate enough, this curve would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, and the exponent $-1/2$ of the bound in Theorem 1, whose logarithmic factors we leave out.
 #
 # * **Distance of the direction.** The grey curve leaves the exact curve soon after a thousand steps.
-# * **Exponent by decade.** In the last decades the slopes of NGD, NGD with momentum (NGD-mom) and Polyak's rule are $-1$, below the line at $-1/2$. The slope of gradient descent (GD) stays near 0.
+# * **Exponent by decade.** In the last decades the slopes of NGD, NGD-mom and Polyak's rule are $-1$, below the line at $-1/2$. The slope of GD stays near 0.
 
 # %%
 about = f"Paper A, Figure 2's problem to t = {steps:,}; our setting, n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
@@ -212,7 +212,7 @@ figure = figures.horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
-# So the error falls like $1/t$, and the bound is not tight here. What determines the height of the curve? [Page 40](40_law_of_margins.ipynb) shows that the error approaches $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line in the next figure shows this prediction, for which we fit nothing. Since $\lVert W_t\rVert$ grows like $t$ under NGD, the prediction falls like $1/t$.
+# So the error falls like $1/t$, and the bound is not tight here. What determines the height of the curve? [Page 40](40_law_of_margins.ipynb) shows that the error approaches $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line in the next figure shows this prediction, which has no fitted parameter. Since $\lVert W_t\rVert$ grows like $t$ under NGD, the prediction falls like $1/t$.
 
 # %%
 law = margin_law.margin_law(problem.tokens, target)
@@ -224,7 +224,7 @@ figure_law = plots.caption(margin_law_figures.bound_and_law(histories["NGD"], la
 figure_law
 
 # %% [markdown]
-# This is the theorem as the paper states it:
+# This is Theorem 1 as the paper states it:
 
 # %%
 statements.quoted("A", STATEMENTS, "Theorem 1")
@@ -232,10 +232,10 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## Every hypothesis at once
 #
-# Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that satisfy all of the hypotheses, as we read them? To find out, we take few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. Each claim below tests one hypothesis on the worst of 20 data sets:
+# Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that satisfy all of the hypotheses, as we read them? To find out, we use few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. Each claim below tests one of the following hypotheses on the worst of 20 data sets:
 #
-# * Assumption 1 in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. Here $a$ and $U$ are the smallest and the largest norm of an opt token, $b$ is the smallest norm of a query, and $C$ bounds how much harder one sample pulls on $W$ than another. Moreover, $\nu$ bounds the inner products of two queries, and $\mu$ bounds those of two tokens that are not both opt tokens.
-# * Assumption 2: in each sample the other tokens have equal scores, and only one token has the highest score.
+# * Assumption 1 holds in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. Here $a$ and $U$ are the smallest and the largest norm of an opt token, $b$ is the smallest norm of a query, and $C$ bounds how much harder one sample pulls on $W$ than another. Moreover, $\nu$ bounds the inner products of two queries, and $\mu$ bounds those of two tokens that are not both opt tokens.
+# * Assumption 2 holds: in each sample the other tokens have equal scores, and only one token has the highest score.
 # * The start $W_0$ is so small that all softmax weights begin near $1/T$ (Lemma 4).
 # * The step is so short that a softmax weight above $1/2$ does not fall below $1/(eT)$ in one step (our reading of "small enough").
 
@@ -257,7 +257,7 @@ table_verified = claims.Table(hypotheses)
 table_verified
 
 # %% [markdown]
-# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. In fact, the curves fall like the lower dashed line, that is, like $1/t$. In the same runs, no softmax weight of an opt token falls before it reaches $1/2$, as Lemma 5 says. This claim is listed in the figure's record, the file that stores its numbers.
+# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. In fact, the curves fall like the lower dashed line, that is, like $1/t$. In the same runs, no softmax weight of an opt token falls before it reaches $1/2$, as Lemma 5 says. The claim that tests this lemma is listed in the figure's record, the file that stores the numbers of the figure.
 
 # %%
 about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
@@ -267,7 +267,7 @@ figure_verified
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls just as fast on data that satisfy all hypotheses of the theorem, as we read them. Plain arithmetic hides this, because the direction of the computed gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
+# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls just as fast on data that satisfy all hypotheses of the theorem, as we read them. In plain arithmetic we could not see this, because the direction of the computed gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
 #
 # Why does the error fall like $1/t$, and what determines the height of the curve? [Page 40](40_law_of_margins.ipynb) answers these questions.
 #
@@ -275,7 +275,7 @@ figure_verified
 #
 # Make a prediction, then run the cell.
 #
-# 1. Take ten times the step size. *Hint:* $\|W_t\|$ grows ten times as fast. *Predict:* at the same $t$, is the error one tenth as large as with the shorter steps? And is the exponent still $-1$?
+# 1. Use a step size ten times as large. *Hint:* $\|W_t\|$ grows ten times as fast. *Predict:* at the same $t$, is the error one tenth as large as with the shorter steps? And is the exponent still $-1$?
 
 
 # %%
@@ -296,7 +296,7 @@ for size in (ngd_step, 10 * ngd_step):
 #
 # <details><summary>Solution</summary>
 #
-# There is only one pair; let $A_1=\delta_1z_1^\top$ be its matrix. So $-\nabla L(W)=c_1A_1$ with $c_1>0$ at every $W$, and $W_t=\eta t\,A_1/\lVert A_1\rVert$. Moreover, $W_{mm}=A_1/\lVert A_1\rVert^2$: this matrix has margin 1, and by Cauchy-Schwarz every matrix with margin 1 is at least as large. The margin of $W_t$ is $g_t=\eta t\lVert A_1\rVert$, and $1-p_{opt}=1/(1+e^{g_t})\approx e^{-g_t}$. Hence $c=\eta\lVert A_1\rVert=\eta/\lVert W_{mm}\rVert$.
+# There is only one pair. Let $A_1=\delta_1z_1^\top$ be its matrix. Then $-\nabla L(W)=c_1A_1$ with $c_1>0$ at every $W$, and $W_t=\eta t\,A_1/\lVert A_1\rVert$. Moreover, $W_{mm}=A_1/\lVert A_1\rVert^2$: this matrix has margin 1, and by Cauchy-Schwarz every matrix with margin 1 is at least as large. The margin of $W_t$ is $g_t=\eta t\lVert A_1\rVert$, and $1-p_{opt}=1/(1+e^{g_t})\approx e^{-g_t}$. Hence $c=\eta\lVert A_1\rVert=\eta/\lVert W_{mm}\rVert$.
 #
 # </details>
 #

@@ -108,7 +108,7 @@ needed = phase_diagram.assumption1_needed(pair, both, 4000)
 claims.Table(needed)
 
 # %% [markdown]
-# On random problems, too, training must end as our theorem says whenever the theorem decides the problem. To test this, we train with short steps in place of the gradient flow.
+# On random problems, too, training should end as our theorem predicts, whenever the theorem settles the outcome. To test this, we train with short steps in place of the gradient flow.
 
 # %%
 draw, right, left_open = np.random.default_rng(0), [], []

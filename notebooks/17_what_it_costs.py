@@ -94,7 +94,7 @@ print(f"{target.solver[0]}: {time.perf_counter() - began:.1f} s, ||W_mm|| = {tar
 # %% [markdown]
 # ## Exact steps
 #
-# Now we train the layer. Does every sentence select its opt token in the end, that is, does the opt token have the largest softmax weight in its sentence?
+# Now we train the layer. In the end, does the layer *select* the opt token of every sentence, that is, give it the largest softmax weight in this sentence?
 
 # %%
 began = time.perf_counter()
@@ -106,7 +106,7 @@ print(
 )
 
 # %% [markdown]
-# Only some of the sentences select their opt token. Although the matrix $W_{mm}$ exists, training moves in another direction, because these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens in such cases.
+# The layer selects the opt token in only some of the sentences. Although the matrix $W_{mm}$ exists, training moves in another direction, because these data do not satisfy the assumptions of the paper's Theorem 1. [Page 13](13_assumptions_broken.ipynb) shows what happens in such cases.
 #
 # ## Two ways to take a step
 #
@@ -115,9 +115,9 @@ print(
 # $$K_{mm'} = (\delta_m^\top \delta_{m'})(z_i^\top z_{i'}), \qquad \delta_m = x_{i,opt} - x_{i,t}.$$
 #
 # * In the *Gram form* we compute the matrix $K$ once and read it from memory at every step. The number of entries of $K$ is the square of the number of pairs.
-# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. A step reads all $\delta_m$ twice. If $r$ is the dimension of the span of the tokens, these are $2r$ numbers per pair.
+# * In the *factored form* we never compute $K$. First we add up the pulls for each sample, $b_i = \sum_t c_{i,t}\,\delta_{i,t}$. Then $H = \sum_i b_i z_i^\top$ has the shape of $W$, and $(Kc)_m = \delta_m^\top H z_i$. In each step, we read all $\delta_m$ twice. If $r$ is the dimension of the span of the tokens, these are $2r$ numbers per pair.
 #
-# Both forms are exact in the sense of page 11: if a number would underflow, they store its logarithm instead. Do the two forms take the same steps? We compare them on one fifth of the sentences, for which computing $K$ takes only a moment.
+# Both forms are exact in the sense of page 11: if a number would underflow, the library stores its logarithm instead. Do the two forms take the same steps? We compare them on one fifth of the sentences, for which computing $K$ takes only a moment.
 
 # %%
 few = sentences(n // 5)
@@ -180,7 +180,7 @@ for size in sizes:
 costs = np.array(rows).T
 
 # %% [markdown]
-# If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are lower limits on the time of a step: the time to read $K$ once from memory, and the time to read all $\delta_m$ twice. Because small problems fit into the caches, their steps can be faster than these limits. The solver takes a few seconds at most. Its time does not grow smoothly with the number of sentences, because the library uses two methods: a pivoting method if there are few constraints, and descent in the dual variables if there are many.
+# If we double the number of sentences, a step should take four times as long in the Gram form, and twice as long in the factored form. The numbers in brackets are lower bounds on the time per step: the time to read $K$ once from memory, or all $\delta_m$ twice. Because small problems fit into the caches, their steps can be faster than these limits. The solver takes a few seconds at most. Its time does not grow smoothly with the number of sentences, because the library uses two methods: a pivoting method if there are few constraints, and descent in the dual variables if there are many.
 #
 # The next figure shows how long a step takes in the two forms. The Gram form is labelled "one matrix of all pairs".
 
@@ -192,7 +192,7 @@ figure
 # %% [markdown]
 # ## Claims
 #
-# A *claim* pairs a measured number with the bound that it must meet. Running times depend on the machine and its load, so no claim on this page is about times, and we only print and draw them. The command `make bench` checks running times against upper bounds.
+# A *claim* pairs a measured number with the bound that it must meet. Running times depend on the machine and its load, so we print and draw the times but make no claims about them. The command `make bench` checks running times against upper bounds.
 
 # %% tags=["nbval-check-output"]
 table = claims.Table([
@@ -211,7 +211,7 @@ table
 #
 # Make a prediction, then run the cell.
 #
-# 1. Cut the sentences to half their length. *Hint:* there are then about half as many pairs, so a step takes about half as long. *Predict:* does the norm of $W_{mm}$ rise or fall?
+# 1. Cut the sentences to half their length. *Hint:* this leaves about half as many pairs, so a step takes about half as long. *Predict:* does the norm of $W_{mm}$ rise or fall?
 
 # %%
 shorter = lib.token_set(data.X[0][:, : T // 2], data.y[0], data.z[0], data.u[0])

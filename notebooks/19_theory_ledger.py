@@ -101,7 +101,7 @@ for name, toward in (("true target", W_mm), ("target rotated by 5 %", rotated)):
 # %% [markdown]
 # ## All claims
 #
-# The table has one line for each statement of the paper. If you open a line, you see the claims about this statement. Lines that contain a failing claim are already open. There are three kinds of claims:
+# The table has one line for each statement of the paper. If you open a line, you see the claims about this statement. Lines with a failing claim are already open. There are three kinds of claims:
 #
 # | kind | what it says |
 # |---|---|
@@ -179,7 +179,7 @@ print(f"GD: exponent {exponent(errors(W_mm, step=lambda g: g)):.2f}")
 #
 # ## The small print
 #
-# *Fixed head.* There are four kinds of data, and all their settings are ours. The data called *class means* and *antipodal* are smaller versions of the data of our Figures 2 and 5. The data called *class means, high d* have four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form of Assumption 1 holds that also bounds the inner products of opt tokens. We use three starting points. The start called *small* is Gaussian and tiny (Lemma 4), and the start called *opposite* is $W_0 = -W_{mm}$. The start called *local* is the solution of the token SVM for another selection of tokens, which we choose at random. According to the local theory (2308.16898), training may stay near this solution.
+# *Fixed head.* We use four kinds of data, and we chose all of their settings ourselves. The data called *class means* and *antipodal* are smaller versions of the data of our Figures 2 and 5. The data called *class means, high d* have four samples in 4,000 dimensions, so that our sufficient form of Assumption 1 holds on every data set. *Gaussian tokens* is a second data model, on which a stricter form of Assumption 1 holds that also bounds the inner products of opt tokens. We use three starting points. The start called *small* is Gaussian and tiny (Lemma 4), and the start called *opposite* is $W_0 = -W_{mm}$. The start called *local* is the solution of the token SVM for another selection of tokens, which we choose at random. According to the local theory (2308.16898), training may stay near this solution.
 #
 # *Our readings.* Our copy lacks the inequalities of Assumption 1. As we read this assumption, it bounds the inner products of any two queries, and all inner products that involve a token which is not an opt token. To check it, we use a sufficient condition of our own, under which no opt token can lose weight before it is selected. `papers/a/assumptions.py` derives this condition. The claims about Example 1 also serve as claims about Lemma 8. The statement of Lemma 5 is missing from our copy. We also measure our reconstruction of this lemma on the data of Figure 5, including the data set on which it fails. Footnote 5 of the paper extends the paper's results to such data, but our copy has no proof of this extension.
 #

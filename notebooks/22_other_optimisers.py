@@ -213,7 +213,7 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# In the next figure, each mark shows the run with one seed. The horizontal position of the mark is the iteration at which the loss of this run comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median of these iterations, and by how much the final loss of the rule exceeds the optimum. The number at the arrow beyond the end of the runs says for how many seeds the loss never comes within 10 % of $L^*$.
+# In the next figure, each mark shows the run with one seed. The horizontal position of the mark is the iteration at which the loss of this run comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median of these iterations, and by how much the final loss of the rule exceeds the optimum. The arrow to the right of the last iteration is labelled with the number of seeds for which the loss never comes within 10 % of $L^*$.
 #
 # Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. Nevertheless, they come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). At the end, however, their loss is higher than that of Algorithm 1 and of the two-sided rule. SGD comes within 10 % of $L^*$ late, and only for some seeds. Shampoo never comes within 10 % of $L^*$.
 

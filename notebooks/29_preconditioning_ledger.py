@@ -147,7 +147,7 @@ plots.caption(figure_ill, about_ill)
 # * A *form* is the paper's sentence with a constant of ours, or with our reading of a formula that is missing from our copy of the paper.
 # * A *finding* is our own result.
 #
-# Could a claim fail at all? To find out, the command `make falsify` repeats the measurement on [altered copies](words.md) of the problem, in each of which one thing is changed. The column *detects* gives the smallest change that makes the claim fail.
+# Could a claim fail at all? To find out, run `make falsify`, which repeats the measurement on [altered copies](words.md) of the problem, each with one change. The column *detects* gives the smallest change that makes the claim fail.
 #
 # Lemmas 9 to 23 are about the softmax weights $s_i$ that a query gives to its keys. These weights define the weighted mean $c = \sum s_i x_i$ of the keys and the weighted covariance $C = \sum s_i x_i (x_i - c)^\top$ of the keys, which is part of the gradient with respect to $B$. By Monte Carlo simulation we measure with which power of $n$ the moments and errors in these lemmas fall, and with which power of $n$ the bias of the gradients falls. Each fit includes a correction of relative order $1/n$, which we subtract. For the bias of the gradient at signal 0.2, however, this correction is infinite, and the claim fails.
 #

@@ -242,7 +242,7 @@ for p in exponents:
 #
 # <details><summary>Why we compare along rows, not columns</summary>
 #
-# In the norm of $p=2$, training with 1.75 attains a higher ratio than training with 2, because its $W$ grows faster. After ten times as many steps, training with 2 attains the higher ratio (exercise 1).
+# In the $\ell_2$ norm, training with $p=1.75$ attains a higher ratio than training with $p=2$, because $W$ grows faster with $p=1.75$. After ten times as many steps, training with 2 attains the higher ratio (exercise 1).
 #
 # </details>
 #

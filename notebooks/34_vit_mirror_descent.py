@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Mirror descent against Adam on a vision transformer
 #
-# *Side road of page [45](45_atlas_of_networks.ipynb) · 8 minutes · [words](words.md).* By the end, you will be able to compare two optimisers at equal loss and at equal steps.
+# *Side road of page [45](45_atlas_of_networks.ipynb) · 8 minutes · [words](words.md).* By the end, you will be able to compare two optimisers at equal loss and after equal numbers of steps.
 #
 # This page is about **paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), in particular its **vision experiment** on CIFAR-10.
 #

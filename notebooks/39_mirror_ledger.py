@@ -144,7 +144,7 @@ for off in (0.0, 0.05):
 # %% [markdown]
 # ## All claims
 #
-# We generate the data as the authors' code does, but with our own seeds. The table has one line per statement of the paper; if you open a line, you see the claims about this statement. Lines with a failing claim are already open. The column "setting" says where the runs start.
+# We generate the data as the authors' code does, but with our own seeds. The table has one line per statement of the paper. Open a line to see the claims about that statement. Lines with a failing claim are already open. The column "setting" says where the runs start.
 
 # %%
 collected = [row for section in ledger_rows.SECTIONS.values() for row in section(sizes)]

@@ -121,7 +121,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # 1. *The ratios of the pulls depend only on $\rho_t$.* Let $\pi_m$ be the pull of $m$ divided by the sum of all pulls. The common factor $e^{-a_t}$ cancels, so $\pi_m=\kappa_me^{-\langle A_m,\rho_t\rangle}/\sum_k\kappa_ke^{-\langle A_k,\rho_t\rangle}$.
 # 2. *$\rho_t$ descends on $F$.* Since $-\nabla L$ is a multiple of $\bar A=\sum_m\pi_mA_m$, a step of $W_t$ is $\eta'\bar A$ with some $\eta'>0$ (under NGD, $\eta'=\eta/\lVert\bar A\rVert$). The part of this step orthogonal to $W_{mm}$ is the step of $\rho_t$. Differentiating $F$ shows that this part of $\bar A$ is $-\nabla F(\rho_t)$. So $\rho_{t+1}=\rho_t-\eta'\,\nabla F(\rho_t)$. If $W_0=0$, $\rho_t$ stays in the span of the $A_m$.
 # 3. *In this span, $F$ has a minimum at exactly one point, $\rho_\perp$.* The box "When is this proved?" shows it.
-# 4. *At this minimum the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some constant $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. The left sides, weighted by $\beta_m$, add up to 0. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
+# 4. *At this minimum the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some constant $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. Weighted by $\beta_m$, these left sides sum to $\langle W_{mm},\rho_\perp\rangle=0$. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
 #
 # The distance of $W_t$ from the ray is $\lVert\rho_t\rVert$.
 #
@@ -260,7 +260,7 @@ print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[
 #
 # <details><summary>Two iterates give the direction without this error</summary>
 #
-# Late in training, $W_t-a_tW_{mm}$ hardly changes because it converges. So it cancels in $W_t-W_{t/2}$, and only $(a_t-a_{t/2})W_{mm}$ remains. In the plane this remainder is $22.3607\cdot(1,2)$. The last two lines printed above show the effect.
+# Since $W_t-a_tW_{mm}$ converges, it hardly changes late in training. So it cancels in $W_t-W_{t/2}$, and only $(a_t-a_{t/2})W_{mm}$ remains. In the plane this remainder is $22.3607\cdot(1,2)$. The last two lines printed above show the effect.
 #
 # </details>
 #
@@ -363,7 +363,7 @@ figure_collapse
 #
 # <details><summary>Does the law already hold here when the angle is one degree?</summary>
 #
-# No. With $C=0.940$, the formula from the example in the plane predicts that $W_t$ comes within one degree at $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints an error of 0.0165 (median of its seeds) when $W_t$ has the length 45, which is already less than one degree (0.0175). The reason is that $\lVert\rho_t\rVert$ is still smaller than $C$ as long as $W_t$ is shorter than 100. So the predicted length is too large by a fifth or more.
+# No. With $C=0.940$, the formula from the example in the plane predicts that $W_t$ comes within one degree at $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints an error of 0.0165 (median of its seeds) when $W_t$ has the length 45, which is already less than one degree (0.0175). The reason is that $\lVert\rho_t\rVert$ stays below $C$ until $\lVert W_t\rVert$ reaches about 100. So the predicted length is too large by a fifth or more.
 #
 # </details>
 #

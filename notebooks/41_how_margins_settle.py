@@ -18,14 +18,14 @@
 #
 # A *pair* $m$ consists of the token that attention selects in a sample and another token of this sample. Its *margin* $g_m$ is the logit of the selected token minus the logit of the other one. The *support* is the set of pairs whose margin at the solution $W_{mm}$ of the token SVM is exactly 1.
 #
-# By the law of [notebook 40](40_law_of_margins.ipynb), the margins of all pairs on the support grow like the *margin level* $a_t$. The difference $g_m-a_t$ converges to a fixed *offset*, which the dual variables $\beta_m$ of the token SVM determine. **Paper A** (arXiv 2402.05738) proves to which direction such runs converge.
+# By the law of [notebook 40](40_law_of_margins.ipynb), the margins of all pairs on the support grow like the *margin level* $a_t$, their mean weighted by the dual variables $\beta_m$ of the token SVM. The difference $g_m-a_t$ converges to a fixed *offset*, which the $\beta_m$ determine. **Paper A** (arXiv 2402.05738) proves to which direction $W_t$ converges.
 #
 # **Question.** How fast do the differences $g_m-a_t$ converge to the offsets? (For short, we say that the *offsets converge*.) With which step lengths do they never converge? And what can we learn from a run once they have converged?
 #
 # ## Two samples in the plane
 #
 # In the example of notebook 40, $W=(w_1,w_2)$ is a vector in the plane. The two samples have the margins $g_1=w_1$ and $g_2=\frac12w_2$ and the dual variables (*duals*) 1 and 4.
-# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with step lengths below and above a threshold $\eta^*$, which the next section derives.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with step lengths below and above a threshold $\eta^*$, the *longest step*, which the next section derives.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -78,13 +78,13 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 #
 # ## Where the longest step comes from
 #
-# Let $A_m$ be the feature of a pair, so $g_m=\langle A_m,W\rangle$. Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ lies in the span of the $A_m$ of the support and is orthogonal to $W_{mm}$; it determines the differences $g_m-a_t$. The remaining part $\omega$ is orthogonal to this span. Late in training, $\rho$ follows gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$, where $\kappa_m$ says how hard the loss pulls on the pair $m$.
+# Let $A_m$ be the *feature* of a pair, the matrix with $g_m=\langle A_m,W\rangle$. Write $W_t=a_tW_{mm}+\rho+\omega$. The *residual* $\rho$ lies in the span of the $A_m$ of the support and is orthogonal to $W_{mm}$; it determines the differences $g_m-a_t$. The remaining part $\omega$ is orthogonal to this span. Late in training, $\rho$ follows gradient descent on $G(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle}$, where $\kappa_m$ says how hard the loss pulls on the pair $m$.
 #
 # At the minimum of $G$, the Hessian has the eigenvalues $\lambda/\|W_{mm}\|^2$. The numbers $\lambda_1\le\dots\le\lambda_{\max}$ are the positive eigenvalues of $B^{1/2}KB^{1/2}$, where $K$ is the Gram matrix of the $A_m$ on the support and $B=\text{diag}(\beta)$. We leave out the eigenvector $\sqrt\beta$, which corresponds to $W_{mm}$.
 #
 # Late in training, a step of length $\eta$ raises the margins on the support by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So all small deviations shrink if and only if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
-# We test this on one problem with unit tokens. Near the limit, a step changes the margins on the support by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$, because $\eta^*$ does not depend on $\kappa_m$.
+# We test this on one problem with tokens of length 1. Near the limit, a step changes the margins on the support by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$, because $\eta^*$ does not depend on $\kappa_m$.
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
@@ -152,7 +152,7 @@ figure_difference
 # %% [markdown]
 # In both panels, the solid line shows the direction error of the iterate $W_{2t}$, and the dashed line shows that of the difference $W_{2t}-W_t$. Left (NGD): the dashed line falls away from the solid line and ends at the level of rounding errors. Right (GD): the dashed line falls about as steeply as the short grey line, whose slope we predicted.
 #
-# Two statements, which hold under the hypotheses of the law, explain the figure.
+# Two results, which hold under the hypotheses of the law, explain the figure.
 #
 # 1. *Rate.* If the steps are short, a deviation from the offsets along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$ under every update rule. So the slowest deviation shrinks like $e^{-\lambda_1a_t}$.
 # 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to the deviations that have not yet died out. Under NGD the direction error of this difference is exponentially small in $t$. Under GD it falls at least as fast as a power of $t$, whereas the direction error of $W_t$ itself is a constant divided by $\log t$.
@@ -165,7 +165,7 @@ figure_difference
 #
 # ## How long a step may be
 #
-# Is $\eta^*$ also the longest step when we actually train attention? With momentum $\mu$, a step raises the margins by $h/(1-\mu)$, and the threshold becomes $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, except that its residual is 1 % too long, and report how much the differences $g_m-a_t$ still move over the last 64 iterations.
+# Is $\eta^*$ also the longest step when we train attention? With momentum $\mu$, a step raises the margins by $h/(1-\mu)$, and the threshold becomes $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, except that its residual is 1 % too long, and report how much the differences $g_m-a_t$ still move over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)
@@ -181,7 +181,7 @@ figure_steps = plots.caption(margin_law_figures.cycles(found), about_steps)
 figure_steps
 
 # %% [markdown]
-# Each mark shows the movement for one seed and one step length. In both panels, the movement jumps at the dotted line, which marks the predicted threshold.
+# Each mark shows the movement for one seed and one step length. In both panels, the movement jumps at the dotted line, the predicted threshold.
 #
 # ![Moves of the offsets against the step: a jump at the threshold](../figures/desk/law_steps.png)
 #
@@ -208,7 +208,7 @@ for start in (0.1, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# From the start 0.1, the offset converges to 0. From the start 5, it keeps jumping from one side of 0 to the other.
+# Started at 0.1, the offset converges to 0. Started at 5, it keeps jumping from one side of 0 to the other.
 #
 # <details><summary>Why does the start matter? And does a trained layer cycle, too?</summary>
 #
@@ -249,7 +249,7 @@ print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 #
 # <details><summary>What are the tokens, the query and the head?</summary>
 #
-# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head is a ridge regression of the labels on the mean token. [The protocol](bends_protocol.md) lists our predictions and bounds.
+# A token is the last hidden state of a word piece, and the query is the last hidden state of the token [CLS]. The head comes from a ridge regression of the labels on the mean token. [The protocol](bends_protocol.md) lists our predictions and bounds.
 #
 # </details>
 
@@ -279,7 +279,7 @@ figure_real = plots.caption(real_tokens.draw(readings), about_real)
 figure_real
 
 # %% [markdown]
-# Each line shows one run. It ends on the dotted line, which we computed from the duals. The next picture shows one sentence at three times during training. A darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
+# Each line shows one run. It ends on the dotted line, which we computed from the duals. The next picture shows one sentence three times during training. A darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
 
 # %%
 real_tokens.draw_sentence(*examples["sentence pairs"])
@@ -290,13 +290,13 @@ real_tokens.draw_sentence(*examples["sentence pairs"])
 #
 # **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the rates $\lambda$ can be computed from the duals. With steps just below the predicted longest step $\eta^*$ the offsets converged, and with steps just above it they cycled. We also found cycles with steps below $\eta^*$, either with momentum or with linearly dependent features. Of the random supports with linearly independent features, few had a run that oscillated for long.
 #
-# Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than the direction of the iterate itself. On real tokens, too, the duals predict the length of the residual.
+# Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than that of the iterate. On real tokens, too, the duals predict the length of the residual.
 #
-# [The note](law_of_margins.md) says which of these statements we can prove.
+# [The note](law_of_margins.md) says which of these results we can prove.
 #
 # ## Change this
 #
-# **The second iterate.** *Prediction:* in the difference $W_{2t}-W_t$, the later iterate need not be $W_{2t}$. Any $W_{t'}-W_t$ has the same direction for any later $t'$, but the computed direction loses digits to rounding if $t'$ is near $t$.
+# **The second iterate.** *Prediction:* in the difference $W_{2t}-W_t$, the later iterate need not be $W_{2t}$. The difference $W_{t'}-W_t$ has the same direction for every later $t'$, but the computed direction loses digits to rounding if $t'$ is near $t$.
 
 # %%
 at = [90_000, 99_000, 99_990, 100_000]

@@ -17,7 +17,7 @@
 # *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to say what the constant depends on: data, degenerate pairs, start, norm.
 #
 # The *law of the margins* of **[notebook 40](40_law_of_margins.ipynb)** is about the [direction error](words.md), the distance between the unit matrices in the directions of $W_t$ and of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By this law, $\|W_t\|$ times the direction error tends to a constant. If a run starts at zero and every pair of tokens is on the support of the SVM (has a positive dual), this constant is $C$, which follows from the [dual variables](words.md) of the SVM.
-# The law does not cover problems in which a dual is zero, and it is about the Frobenius norm only. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
+# The law does not cover problems in which a dual is zero, and it applies only to the Frobenius norm. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
 #
 # **Question.** What does $C$ depend on? And what replaces $C$ if a dual is zero, if the run does not start at zero, or if the geometry is that of $\ell_p$ mirror descent?
 #
@@ -119,7 +119,7 @@ lost, capacity = constant_map.capacities(few)
 print("half of the seeds lose W_mm at", {axis: round(at[0], 2) for axis, at in lost.items()})
 
 # %% [markdown]
-# **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this question, because its Assumption 1 requires nearly orthogonal tokens. So we measure whether runs from zero still select the opt tokens. (This is what `map.stays` tests, one of our *claims*. Each claim pairs a measured number with the bound that it must meet.) The scores of the other tokens are 0, as before.
+# **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this question, because its Assumption 1 requires nearly orthogonal tokens. So we check whether runs that start at zero still select the opt tokens. (This is what `map.stays`, one of our *claims*, tests. Each claim pairs a measured number with the bound that it must meet.) The scores of the other tokens are 0, as before.
 #
 # The *offset* of a pair is its margin minus the [margin level](words.md) $a_t$, which all pairs share. As $\rho$ grows, the differences between tokens shrink, and so does $\lambda_1$, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short to converge, and we exclude it. We predict this $\rho$ from the duals and from the level $a_t=t/\lambda_{\max}$ that a run with our step length should reach. The claim `map.level` tests whether runs reach this level. If $\rho=1$ within samples, all tokens of a sample other than its opt token coincide, so the law is the same as for two tokens per sample.
 

@@ -155,7 +155,7 @@ for norm in norms:
 #
 # Suppose that the selected tokens no longer change, and that each has a higher *score* (the answer of a layer that reads this token alone) than the other tokens of its sample. Late in training, the softmax weight of token $t$ is nearly $e^{-g_m}$, so the loss $L$ exceeds its infimum $L^*$ approximately by a sum with one term per pair:
 # $$L-L^*\approx Z=\sum_m\kappa_me^{-g_m},\qquad G\approx Z\sum_m\pi_mA_m,\qquad\pi_m=\kappa_me^{-g_m}/Z .$$
-# Here $\kappa_m>0$ contains the difference between the two scores, and the shares $\pi_m$ sum to 1. [Page 00](00_attention_by_hand.ipynb) derives both formulas. We treat them as exact: this is a *model*, not a proof. Let $a_m=\langle A_m,D\rangle$, and let $b$ bound $\lvert a_m\rvert$ for all $m$ and all $D$ with $N(D)\le1$.
+# Here $\kappa_m>0$ is proportional to the difference between the two scores, and the shares $\pi_m$ sum to 1. [Page 00](00_attention_by_hand.ipynb) derives both formulas. We treat them as exact: this is a *model*, not a proof. Let $a_m=\langle A_m,D\rangle$, and let $b$ bound $\lvert a_m\rvert$ for all $m$ and all $D$ with $N(D)\le1$.
 #
 # 1. The step $\eta D$ multiplies each term of $Z$ by $e^{-\eta a_m}$, however small the term is.
 # 2. By Taylor's theorem, $e^{-\eta a_m}\le1-\eta a_m+c\,\eta^2$ with $c=\frac12b^2e^{\eta b}$. Averaging with the shares as weights gives $Z_{t+1}/Z_t\le1-\eta\langle\sum\pi_mA_m,D\rangle+c\,\eta^2$.
@@ -295,7 +295,7 @@ by_lib = lib.train(one, lib.Adam(eta), 300, record=[300])
 assert np.allclose(adam(300), by_lib.W[0, 0], rtol=0, atol=1e-9)
 
 # %% [markdown]
-# Suppose that the margins grow by $\delta$ per step, and that all entries of $G$ keep their signs and shrink like $e^{-\delta t}$. Then the squared gradient $s$ steps ago was $e^{2\delta s}G^2$, so late in training $v$ is a geometric series. With $0.999\,e^{2\delta}\approx1-0.001+2\delta$,
+# Suppose that the margins grow by $\delta$ per step, and all entries of $G$ keep their signs and shrink like $e^{-\delta t}$. Then the squared gradient $s$ steps ago was $e^{2\delta s}G^2$, so late in training $v$ is a geometric series. With $0.999\,e^{2\delta}\approx1-0.001+2\delta$,
 # $$v=0.001\sum_{s\ge0}(0.999\,e^{2\delta})^s\,G^2=\frac{0.001}{1-0.999\,e^{2\delta}}\,G^2\approx\frac{0.001}{0.001-2\delta}\,G^2=\frac{G^2}{1-2000\,\delta}\qquad\text{if }\delta<0.0005 .$$
 #
 # The step is $D\approx\mathrm{sgn}(G)\sqrt{1-2000\,\delta}$, because $M\approx G$. So in this model Adam is sign descent with shorter steps, and its $\ell_\infty$ ratio tends to 1. Sign descent would raise the margins by $\eta\gamma_N$ per step ($N=\ell_\infty$), so Adam's $\delta$ solves
@@ -340,7 +340,7 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
         print(f"{title:27}{count:7,}|{margin[0]:8.1f}{margin[1]:8.1f} | {shares}")
 
 # %% [markdown]
-# So $\ell_3$ is only a stage on the way to Frobenius. Gradient descent needs a time of order $e^g$ to reach the margin $g$, so a million Adam steps do not suffice.
+# So $\ell_3$ is a stage on the way to Frobenius. Gradient descent needs a time of order $e^g$ to reach the margin $g$, so a million Adam steps do not suffice.
 #
 # ## What we saw
 #

@@ -212,7 +212,7 @@ figure_vit
 #
 # **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent then favours the nuclear norm, whereas polar steps stay with the spectral norm. In the median of ten runs, each of these two rules reaches 98 % or more of the largest margin in its norm. For sign descent, the ratio in the sign norm is the largest in nine of ten runs, and its median is 92 %. For Adam with a long memory, the ratio in the sign norm is the largest in three of ten runs.
 #
-# If selections compete in runs from zero, the rules behave differently. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms of the two rules prefer different selections, and in 27 of these pairs each norm prefers the selection of its own rule. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
+# If selections compete in runs from zero, the rules differ from one another. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms of the two rules prefer different selections, and in 27 of these pairs each norm prefers the selection of its own rule. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half.
 #
 # In the vision transformer, only one of the four rankings is decided: gradient descent has the largest ratio in the nuclear norm.
 #
@@ -222,7 +222,7 @@ figure_vit
 #
 # The prediction assumes that the run selects one token per sample, that the loss has an exponential tail, and that the steps decay. It carries over a result on homogeneous models, in which a rule approaches a *stationary* point of the margin in its norm ([sources](atlas_sources.md)). Because softmax is not homogeneous, and a stationary point need not be the maximum, we measure the margin.
 #
-# Sheen, Chen, Wang and Zhou (2403.08699) showed for gradient flow that training keys and queries leads to the nuclear norm, and Tarzanagh et al. (2308.16898) showed it for the regularisation path. Our steps, in contrast, are normalised. The norm $F_N$ for sign descent, the competing selections and the margins in a network are ours.
+# Sheen, Chen, Wang and Zhou (2403.08699) showed for gradient flow that training keys and queries leads to the nuclear norm, and Tarzanagh et al. (2308.16898) showed it for the regularisation path. Our steps, in contrast, are normalised. The norm $F_N$ for sign descent, the study of competing selections and the measurement of margins in a network are ours.
 #
 # </details>
 #

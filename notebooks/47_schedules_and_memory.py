@@ -22,9 +22,9 @@
 #
 # [Notebook 44](44_atlas.ipynb) shows in which norm each optimiser maximises the margin after many steps of constant size. It uses the setting of **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738) with one trained matrix $W$. Real training is shorter, and its steps follow a schedule.
 #
-# **Question.** How fast does a rule's share of the largest margin tend to 1, and does it still tend to 1 if the steps shrink or grow? And how much of the largest $\ell_\infty$ margin does Adam lose through a long memory, an $\epsilon$, or small batches?
+# **Question.** How fast does the ratio of a rule's margin to the largest possible margin tend to 1? Does this ratio still tend to 1 if the steps shrink or grow? And how much of the largest $\ell_\infty$ margin does Adam lose through a long memory, an $\epsilon$ in its denominator, or small batches?
 #
-# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest value that the smallest margin of a matrix of norm 1 can take. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$, by which they discount older gradients in each step.
+# The *margin* $g_m=\langle A_m,W\rangle$ of a pair $m$ is the logit of a sample's selected token minus the logit of another token. We call $A_m$ the *feature* of the pair. The *ratio* $r_N(W)=\min_mg_m/(N(W)\,\gamma_N)$ is the smallest margin divided by the norm of $W$ and by $\gamma_N$, the largest value that the smallest margin of a matrix of norm 1 can take. So the ratio is at most 1. $G=-\nabla L(W)$ is the downhill direction. $M$ and $v$ are running means of $G$ and $G^2$, entry by entry, with the forgetting factors $\beta_1$ and $\beta_2$, by which they discount older gradients in each step.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -61,11 +61,11 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # | like $t^{-1}$ | $\log t$ | $1/\log t$ |
 # | like $t^{1/2}$ | $t^{3/2}$ | tends to 0 only for normalised gradient descent |
 #
-# Why does the last row of the table break the pattern? From $t=2500$ on, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after every step a different pair takes this role.
+# Why does the last row of the table break the pattern? After $t=2500$, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after every step a different pair takes this role.
 #
 # Under normalised gradient descent, each step points along the feature $A_m$ of this one pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal to within about one step. If a matrix is a sum of features with positive weights and its margins are equal, it is a multiple of the max-margin matrix. So $W$ turns towards the max-margin matrix.
 #
-# For each pair, other rules add a matrix other than $A_m$; sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general, the sum of these matrices does not have the direction of the max-margin matrix in the norm of the rule.
+# In place of $A_m$, other rules add another matrix; sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general, the sum of these matrices does not have the direction of the max-margin matrix in the norm of the rule.
 
 # %%
 data = lib.unit_tokens(range(seeds), n=6, T=8, d=10)
@@ -107,7 +107,7 @@ figure_rates
 #
 # ## What Adam forgets
 #
-# Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, so Adam's norm is $\ell_\infty$. Three things can prevent this:
+# Adam divides by $\sqrt v$. As long as $\sqrt v$ follows $\lvert G\rvert$, the step is close to $\mathrm{sgn}(G)$, so Adam maximises the $\ell_\infty$ margin, like sign descent. Three things can prevent this:
 #
 # * *A long memory.* Gradients shrink as training goes on. If they fall faster than $\beta_2^{t/2}$, $v$ cannot follow, and it still reflects the sizes of old gradients. Then $M/\sqrt v$ is no longer close to a sign, and the step shrinks.
 # * *An epsilon.* Once the gradients are smaller than $\epsilon$, Adam becomes plain gradient descent. Then $W$ grows only like $\log t$, and its direction should tend to the max-margin direction in the Frobenius norm.
@@ -142,13 +142,13 @@ figure_batch = plots.caption(atlas_figures.batches(by_batch, own_of), about_batc
 figure_batch
 
 # %% [markdown]
-# **What happens.** In the left panel of the first figure, the $\ell_\infty$ line drops from $\beta_2=0.9$ towards the left, where the memory is longer. The line is low at the right end, too. There $\beta_2=0$, so Adam divides the mean $M$ by the size of the newest gradient alone; at desk scale, some of these runs select no token. In the right panel, the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. In the second figure, the ratio of every rule is smaller with fewer samples per step than with all six samples.
+# **What happens.** In the left panel of the first figure, the $\ell_\infty$ line drops to the left of $\beta_2=0.9$, where the memory is longer. The line is low at the right end, too. There $\beta_2=0$, so Adam divides the mean $M$ by the size of the newest gradient alone; at desk scale, some of these runs select no token. In the right panel, the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. In the second figure, the ratio of every rule is smaller with fewer samples per step than with all six samples.
 #
 # ## What we saw
 #
-# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps, $1-r_N$ falls more slowly. With steps like $t^{1/2}$, only normalised gradient descent still approaches the largest margin in its norm.
+# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps, $1-r_N$ falls more slowly. With steps that grow like $t^{1/2}$, normalised gradient descent is the only rule that still approaches the largest margin in its norm.
 #
-# With a short memory ($\beta_2=0.9$), the median run of Adam reaches 0.994 of the largest $\ell_\infty$ margin. With the longest memory ($\beta_2=0.9999$) it reaches 0.423 of this margin, and with a large $\epsilon$ 0.453. With small batches, Adam and three other rules reach a smaller share of the largest margin in their own norms than with all samples.
+# With a short memory ($\beta_2=0.9$), the median run of Adam reaches 0.994 of the largest $\ell_\infty$ margin. With the longest memory ($\beta_2=0.9999$) it reaches 0.423 of this margin, and with a large $\epsilon$ 0.453. With small batches, Adam and three other rules have smaller ratios, each in the norm of the rule, than with all samples.
 #
 # ![Growing steps: the missing share of the margin against the iteration](../figures/desk/atlas_rates.png)
 #
@@ -194,24 +194,24 @@ for iterations in (5, 10):
 #
 # </details>
 #
-# <details><summary>Page 44: why we predicted that some rules reach no norm, and why some rules are slow</summary>
+# <details><summary>Page 44: why we predicted that some rules maximise the margin in no norm, and that some rules are slow</summary>
 #
 # * *AdaGrad and Shampoo with sums* divide by sums that never shrink. So their steps shrink as fast as the gradient, and $W$ grows only like $\log t$.
 # * *Adam with an $\epsilon$* and *the damped natural gradient* become plain gradient descent once the gradients are below $\epsilon$ or below the damping.
-# * *Adam with $\epsilon=0$* has a long memory. So its steps are necessarily small, and after a million steps its margin should still be about 1 % below the largest one.
+# * *Adam with $\epsilon=0$* needs small steps, because its memory is long, and after a million steps its margin should still be about 1 % below the largest one.
 # * *Muon with Newton-Schulz steps* only approximates the polar factor.
 # * *SOAP* divides in rotated coordinates. There the entries off the diagonal are noise, and division by $\sqrt v$ enlarges them.
 # * *Normalised steps on single samples* are equally long for every sample, whether the margin of this sample is small or large.
 # * *The undamped natural gradient* tries to raise all answers by the same amount. So almost the whole step goes to the sample whose answer has saturated most, and the ratio ends near 0.
 # * *Mirror descent in $\ell_3$* heads for the same largest margin as steepest descent in $\ell_3$. But it adds its steps to the mirror image of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, whereas under steepest descent this norm grows like $t$. So under mirror descent both the margins and the ratio grow more slowly.
 #
-# Rules with costly steps stop before the number of steps that the map of page 44 gives: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) states the predictions in full.
+# Rules with costly steps run for fewer steps than the map of page 44 says: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) states the predictions in full.
 #
 # </details>
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
-# * The argument about schedules is a sketch. For the Frobenius norm and constant steps, [notebook 40](40_law_of_margins.ipynb) has the theorem and its hypotheses.
+# * The argument about schedules is a sketch. For the Frobenius norm and constant steps, [notebook 40](40_law_of_margins.ipynb) states the theorem and its hypotheses.
 # * We predict that Adam with an $\epsilon$ ends with the largest margin in the Frobenius norm. In this we follow Wang, Meng, Chen and Liu (2012.06244), who treat linear models. Our runs are too short to reach this margin.
 # * A run that selects no token has no ratio, so it cannot enter a median over seeds. The caption gives the number of these runs for $\beta_2=0$.
 # * All runs use float64, whereas `torch.optim.Muon` iterates in bfloat16.
