@@ -191,7 +191,7 @@ for p in (1.75, 2, 3):
 # Lemma 27 holds for every $\pi$ in $(0, 1)$ and for all matrices in the cone whose norm is at least a radius $R_\pi$. Before any run we fixed $\pi = 0.001$, which is one tenth of the smallest change in an altered copy. We then computed $R_\pi$ from the data. For this we followed the proof of Lemma 21 with constants of our own, because our copy of the paper lacks the formula for $R_\pi$ (`papers.c.lemmas.lemma21_radius`).
 #
 # In all runs but one, $R_\pi$ is between $9{,}000$ and $17{,}000\,\lVert W_{mm}\rVert$. In the remaining run, with $p = 3$, it is $145{,}000\,\lVert W_{mm}\rVert$.
-# In some altered copies the target $W_{mm}$ of the lemma is replaced by a rotated matrix. For $p \le 2$ the claim detects a target that is rotated by 5 %, because a run that starts near this target moves away from it, towards larger margins, while it is still inside the cone. For $p = 3$ the claim detects a wrong step size but no rotated target, because our $\mu_0$ is then so small that the margins inside the cone hardly differ.
+# In some altered copies the target $W_{mm}$ of the lemma is replaced by a rotated matrix. For $p \le 2$ the claim detects a target that is rotated by 1 %, because a run that starts near this target moves away from it, towards larger margins, while it is still inside the cone. For $p = 3$ the claim detects a wrong step size but no rotated target, because our $\mu_0$ is then so small that the margins inside the cone hardly differ.
 #
 # </details>
 #
