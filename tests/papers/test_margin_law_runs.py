@@ -143,18 +143,33 @@ def test_pairs_off_the_support_have_stopped_pulling_at_the_first_late_level():
     assert refusal("long enough", levels=(0.99 * ENOUGH / 0.5, 999.0), excess=0.5)
 
 
-def test_a_long_step_overshoots_in_the_fastest_mode():
-    """Each step multiplies the error by step / ||W_mm|| fastest - 1."""
+def overshooting(power):
+    """Return a run whose error in the fastest mode is SETTLED ** power at its end.
+
+    Each of its 1000 steps multiplies this error by step / ||W_mm|| fastest - 1.
+    """
     steps = 1000
-    for factor, long_enough in ((1.01, True), (0.99, False)):
-        ratio = SETTLED ** (factor / steps)
-        of = dict(step=0.8, fastest=(1 + ratio) * 2 / 0.8, steps=steps)
-        if long_enough:
-            settled(**of)
-        else:
-            refusal("long enough", **of)
-        settled(**of, momentum=0.5)  # with momentum the fastest mode has another rate
-    settled(step=0.1, fastest=1.0)  # this step does not overshoot
+    ratio = SETTLED ** (power / steps)
+    return dict(step=0.8, fastest=(1 + ratio) * 2 / 0.8, steps=steps)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.99])
+def test_a_run_that_still_overshoots_in_the_fastest_mode_is_too_short(power):
+    why = refusal("long enough", **overshooting(power))
+    assert why.amount == pytest.approx(SETTLED**power)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        overshooting(1.01),
+        # With momentum the fastest mode has another rate, which is not judged here.
+        overshooting(0.99) | dict(momentum=0.5),
+        dict(step=0.1, fastest=1.0),  # this step does not overshoot
+    ],
+)
+def test_a_run_whose_fastest_mode_has_converged_is_long_enough(of):
+    assert settled(**of) is None
 
 
 @pytest.mark.parametrize("level", [100.0, 1e10])
