@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 
 SENTENCE = "Interrupted; what is finished stays, the rest runs next time."
+CONSOLE_COMMAND = "attention-dynamics"  # the script that pip and uv install
 STATUS = 130  # the exit status that a shell reports for a command that Ctrl-C has ended
 # Functions without arguments that remove temporary folders of this process. They are
 # needed because an interrupt ends the process without Python's own clean-up.
@@ -53,7 +54,10 @@ def end_in_a_sentence() -> None:
 
 
 def is_own_command(words: list[str]) -> bool:
-    """Return whether a command line runs a module of this project with `python -m`.
+    """Return whether a command line runs one of this project's own commands.
+
+    These are its modules, run with `python -m`, and the installed script
+    `CONSOLE_COMMAND`.
 
     Parameters
     ----------
@@ -63,12 +67,15 @@ def is_own_command(words: list[str]) -> bool:
     Returns
     -------
     bool
-        Whether the module is in `lib`, `companion` or `papers`, or is one of them.
+        Whether the module is in `lib`, `companion` or `papers`, or is one of them, or
+        whether the script has the name of the installed one.
 
     Examples
     --------
     >>> from lib import interrupt
     >>> interrupt.is_own_command(["python", "-m", "lib.training", "digits"])
+    True
+    >>> interrupt.is_own_command(["python", ".venv/bin/attention-dynamics", "00"])
     True
     >>> interrupt.is_own_command(["python", "script.py", "-m", "lib.training"])
     False
@@ -79,7 +86,9 @@ def is_own_command(words: list[str]) -> bool:
             module = "".join(words[place + 1 :][:1])
             return module.partition(".")[0] in ("lib", "companion", "papers")
         if not word.startswith("-") and before not in ("-X", "-W"):
-            return False  # a script, whose own arguments follow
+            # A script, whose own arguments follow. On Windows its name ends in ".exe".
+            name = os.path.splitext(os.path.basename(word))[0]
+            return name == CONSOLE_COMMAND
         before = word
     return False
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -27,12 +28,20 @@ class Slow:
 
 sys.meta_path.insert(0, Slow())
 """
+CONSOLE = Path(sys.executable).with_name(interrupt.CONSOLE_COMMAND)
 COMMANDS = [
     ["-m", "companion.batch"],
     ["-m", "companion.tables"],
     ["-m", "lib.training"],
     ["-m", "papers.falsify"],
     ["docs/build.py"],
+    pytest.param(
+        [str(CONSOLE), "00"],
+        marks=pytest.mark.skipif(
+            not CONSOLE.exists(), reason="the project is not installed"
+        ),
+        id=interrupt.CONSOLE_COMMAND,
+    ),
 ]
 
 
@@ -99,6 +108,9 @@ def test_processes_below_end_with_the_command_and_only_the_command_speaks():
         ("python -Im lib", False),
         ("python -m pytest -m lib", False),
         ("python -m library.batch", False),
+        ("python .venv/bin/attention-dynamics 00", True),
+        ("python .venv/bin/attention-dynamics.exe 00", True),
+        ("python attention.py 00", False),
         ("python script.py -m companion.batch", False),
         ("python -c pass -m companion.batch", False),
         ("python -m", False),
