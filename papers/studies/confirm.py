@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -317,7 +318,13 @@ def _matching(known: Sequence[Curve], wanted: Run) -> Curve | None:
 
 def first_round(plan: Plan) -> Curves:
     """Return the committed curves of the first round of a study."""
-    return load(files.ROOT / "figures" / "desk" / f"{plan.name}.npz")
+    return _loaded(files.ROOT / "figures" / "desk" / f"{plan.name}.npz")
+
+
+@cache
+def _loaded(path: Path) -> Curves:
+    """Return the curves in a file, which is read once: every race needs them again."""
+    return load(path)
 
 
 def usable_trials(plan: Plan) -> list[Curve]:

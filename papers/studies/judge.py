@@ -57,6 +57,10 @@ class Verdict:
         The claim's p, and its p adjusted by Holm's rule.
     word
         The verdict, by Holm's rule.
+    corrected
+        The two ends of the claim's interval at the level at which Holm's rule tests the
+        claim. The verdict is the one of this interval. The ends are NaN if the claim
+        cannot be decided.
     seeds, planned
         From how many seeds the claim is decided, and how many were planned for it.
     notes
@@ -76,6 +80,7 @@ class Verdict:
     p: float
     holm: float
     word: str
+    corrected: tuple[float, float]
     seeds: int
     planned: int
     notes: tuple[str, ...] = ()
@@ -168,6 +173,33 @@ def read_runs(plan: Plan, folder: Path, hours_ended: bool = False) -> Runs | Non
         race=race,
         rates=decided,
     )
+
+
+def full_studies(folder: Path = FOLDER) -> dict[str, Runs]:
+    """Read the studies of which all seeds have run.
+
+    Parameters
+    ----------
+    folder
+        The folder that contains the folders of the studies.
+
+    Returns
+    -------
+    dict of str to Runs
+        The runs of these studies by their names, in the order of the plans. A study of
+        which seeds are missing is left out.
+
+    Raises
+    ------
+    ValueError
+        If a file is not as planned, as for `read_runs`.
+    """
+    full = {}
+    for name, plan in confirm.plans().items():
+        runs = read_runs(plan, folder, hours_ended=True)
+        if runs is not None and len(runs.seeds) == len(runs.plan.numbers):
+            full[name] = runs
+    return full
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
@@ -292,10 +324,13 @@ def _verdict(
     planned, counted = _seeds(claim, runs)
     notes = [reason] if reason else []
     shown = [math.nan] * 3
+    corrected = (math.nan, math.nan)
     beside = {}
     if runs is not None and case.intervals:
         notes += _notes(claim, runs, case, decision)
         shown = ends(case.intervals[0])
+        tested = replace(case.intervals[0], level=decision.level)
+        corrected = (tested.low, tested.high)
         beside = claim.beside(runs)
     if runs is not None and counted < planned:
         notes.append(f"judged on {counted} of {planned} seeds")
@@ -310,6 +345,7 @@ def _verdict(
         p=decision.p,
         holm=decision.holm,
         word=decision.word,
+        corrected=corrected,
         seeds=counted,
         planned=planned,
         notes=tuple(notes),

@@ -1,0 +1,449 @@
+"""The verdicts from fresh seeds, as the claims of a record and as one picture.
+
+The judge decides the claims; see `papers.studies.judge`. Here its verdicts are written
+and drawn. A study is shown as soon as all of its seeds have run.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from companion import claims, plots
+from companion.claims import Claim, Table
+from companion.record import Number, finite
+from papers import pieces, verdicts
+from papers.studies import judge, kept_curves, reviews, speed
+from papers.studies.confirm import plans
+from papers.studies.family import FAMILY, FamilyClaim
+from papers.studies.judge import Verdict
+from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+
+
+class Block(NamedTuple):
+    """The claims that share one unit in the picture, and how their axis is drawn."""
+
+    title: str
+    claims: Sequence[str]  # how the names of the block's claims begin
+    axis: str  # the label of the axis
+    zero: float = 0.0  # where the two rules are equal, or nothing grows
+    form: str = "+.3f"  # format of a value
+    logarithmic: bool = False
+
+
+BLOCKS = (
+    Block(
+        "Speed: steps to one level, divided by the rival's",
+        ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.early"),
+        "fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps",
+        zero=1.0,
+        form=".2f",
+        logarithmic=True,
+    ),
+    Block(
+        "Norms: growth of the matrix that grows least",
+        ("fig7.growth",),
+        "logarithm of the growth",
+    ),
+    Block(
+        "Sparsity: difference of the Hoyer index",
+        ("vit.sparser", "sparsity."),
+        "difference of the index",
+    ),
+    Block(
+        "Accuracy on film reviews: difference of two rules",
+        ("imdb.",),
+        "difference of the accuracy",
+    ),
+    Block(
+        "Attention: share of tokens used, difference of two rules",
+        ("attention.",),
+        "difference of the share",
+    ),
+)
+# Where in the papers a claim is made, by the beginning of its name: in short for the
+# picture, and as the source of a claim.
+STUDIED = {
+    "fig1": "A Fig. 1, sentence pairs",
+    "fig4": "A Fig. 4, comments",
+    "fig6": "A Fig. 6, digits",
+    "fig7": "A Fig. 7, CIFAR-10",
+    "vit": "C, CIFAR-10",
+    "imdb": "C, film reviews",
+    "sparsity": "C, film reviews",
+    "attention": "C, film reviews",
+}
+# What is still to be judged, by the study of the claims.
+WAITING = {
+    "multi_nli_200": "sentence pairs",
+    "civil_comments_400": "comments",
+    "mnist_60000": "digits",
+    "cifar10_50000": "CIFAR-10, paper A",
+    "vit_48000": "CIFAR-10, paper C",
+    "imdb_256": "film reviews",
+}
+# What the papers say, in short, with the rules' usual names.
+SENTENCES = {
+    "fig7.growth.sgd": "norms grow under SGD",
+    "fig7.growth.adam": "norms grow under Adam",
+    "fig7.growth.sngd": "norms grow, normalised SGD",
+    "vit.early": r"Adam ahead of $\ell_{1.1}$ early",
+    "vit.sparser": r"weights sparser under $\ell_{1.1}$",
+    "imdb.l1.1>l2": r"$\ell_{1.1}$ is above $\ell_2$",
+    "imdb.l1.1>l3": r"$\ell_{1.1}$ is above $\ell_3$",
+    "imdb.l3>l2": r"$\ell_3$ is above $\ell_2$",
+    "sparsity.K": r"keys sparser under $\ell_{1.1}$",
+    "sparsity.Q": r"queries sparser under $\ell_{1.1}$",
+    "sparsity.V": r"values sparser under $\ell_{1.1}$",
+    "attention.sharper": r"$\ell_{1.1}$ is sharper than $\ell_2$",
+}
+SAYS = {
+    verdicts.faster: "is faster",
+    verdicts.slower: "is slower",
+    verdicts.no_gain: "gains nothing",
+}
+WORDS = {
+    REPRODUCED: "as the paper",
+    NOT_REPRODUCED: "not as the paper",
+    UNDECIDED: UNDECIDED,
+}
+# Quantities that the first round measured in the same way, up to one reading of the
+# clock.
+SAME_QUANTITY = ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.")
+
+ROW = 0.27  # inches
+AXIS = 0.395, 0.225  # left end and width of an axis, as shares of the picture
+# Where the words beside an axis begin, as shares of its width: where in the papers, the
+# sentence, the estimate with its interval, the verdict, and the number of seeds.
+LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.73, -0.88, 1.04, 1.78, 2.46
+
+
+def judged() -> list[Verdict]:
+    """Judge the committed seeds of the studies of which all seeds have run.
+
+    Returns
+    -------
+    list of Verdict
+        The verdicts in the order of the protocol's table. Claims of other studies are
+        left out; they count with p = 1 in Holm's rule.
+
+    Raises
+    ------
+    ValueError
+        If a file of a seed is not as planned.
+    """
+    return judge.judge(judge.full_studies())
+
+
+def of_figure(found: Sequence[Verdict], figure: str) -> list[Verdict]:
+    """Return the verdicts on the claims of one figure, such as "fig4"."""
+    return [verdict for verdict in found if verdict.claim.split(".")[0] == figure]
+
+
+def source(claim: FamilyClaim) -> str:
+    """Write where a claim of the family is made, as the source of a record's claim."""
+    figure = claim.name.split(".")[0]
+    if figure == "vit":
+        return reviews.SOURCE.format("vision experiment")
+    if not figure.startswith("fig"):
+        return reviews.SOURCE.format("experiment on IMDb")
+    place = f"paper A, Figure {figure.removeprefix('fig')}"
+    if claim.word is verdicts.no_gain:
+        return f"{place} (our bound)"
+    # Our copy of the text gives only the sentences about the speed of normalised SGD.
+    if claim.rules[0] != "SNGD" or claim.word is verdicts.above:
+        return f"{place} (our reading)"
+    return place
+
+
+def table(found: Sequence[Verdict]) -> Table:
+    """Return the verdicts as the claims of a record.
+
+    Parameters
+    ----------
+    found
+        The verdicts.
+
+    Returns
+    -------
+    Table
+        One claim per verdict, with its 95 % interval, its own p, and in its statement
+        Holm's p and the judge's notes.
+    """
+    rows = []
+    for verdict in found:
+        claim = FAMILY[verdict.claim]
+        words = [verdict.text, f"Holm's p {verdict.holm:.2g}", *verdict.notes]
+        row = claims.judged(
+            verdict.claim,
+            "; ".join(words),
+            source(claim),
+            (verdict.estimate, verdict.low, verdict.high),
+            verdicts.BOUNDS[claim.word],
+            verdict=verdict.word,
+            seeds=verdict.seeds,
+            p=verdict.p,
+        )
+        rows.append(row)
+    return Table(rows)
+
+
+def counts(found: Sequence[Verdict]) -> dict[str, int]:
+    """Count the verdicts by their words, and the claims that wait for their seeds.
+
+    Returns
+    -------
+    dict of str to int
+        The numbers "family", "judged", "waiting", "reproduced", "not_reproduced",
+        "undecided" and "decided", the last of which is the sum of "reproduced" and
+        "not_reproduced".
+    """
+    words = [verdict.word for verdict in found]
+    counted = {
+        "family": len(FAMILY),
+        "judged": len(words),
+        "waiting": len(FAMILY) - len(words),
+        "reproduced": words.count(REPRODUCED),
+        "not_reproduced": words.count(NOT_REPRODUCED),
+        "undecided": words.count(UNDECIDED),
+    }
+    counted["decided"] = counted["reproduced"] + counted["not_reproduced"]
+    return counted
+
+
+def numbers(found: Sequence[Verdict]) -> dict[str, int | Number]:
+    """Return the numbers of a record: the counts, and for each claim its estimate,
+    interval and Holm's p, with the numbers that the protocol reports beside a verdict.
+    """
+    known: dict[str, int | Number] = dict(counts(found))
+    for verdict in found:
+        name = verdict.claim
+        known[f"{name}.estimate"] = finite(verdict.estimate, 1e-9)
+        known[f"{name}.low"] = finite(verdict.low, 1e-6)
+        known[f"{name}.high"] = finite(verdict.high, 1e-6)
+        known[f"{name}.holm"] = finite(verdict.holm, 1e-6)
+        known[f"{name}.seeds"] = verdict.seeds
+        for kind, (estimate, low, high) in _beside(verdict).items():
+            known[f"{name}.{kind}"] = finite(estimate, 1e-9)
+            known[f"{name}.{kind}.low"] = finite(low, 1e-6)
+            known[f"{name}.{kind}.high"] = finite(high, 1e-6)
+    return known
+
+
+def _beside(verdict: Verdict) -> dict[str, Sequence[float]]:
+    """Return the intervals that the protocol reports beside a verdict on speed."""
+    beside = verdict.beside
+    found = {}
+    for target, interval in beside.get("at every target", {}).items():
+        found[f"target {target}"] = interval
+    for name in ("isotonic fit", "first round's count"):
+        if name in beside:
+            found[name] = beside[name]
+    return found
+
+
+def other_measures(found: Sequence[Verdict]) -> list[dict[str, str]]:
+    """Write the ratios of steps by other measures, one row per claim on speed.
+
+    Parameters
+    ----------
+    found
+        The verdicts.
+
+    Returns
+    -------
+    list of dict
+        The columns of a row are the claim, the ratio at the first, second and last
+        target with its interval, the ratio by the isotonic fit and by the first round's
+        count of steps, and the smallest and largest ratio at the best two rates.
+    """
+    rows = []
+    for verdict in found:
+        targets = verdict.beside.get("at every target")
+        if not targets:
+            continue
+        row = {"claim": verdict.claim}
+        columns = zip(("first", "second", "last"), targets.values(), strict=True)
+        row |= {f"{place} target": _written(ends) for place, ends in columns}
+        row["isotonic fit"] = _written(verdict.beside["isotonic fit"])
+        row["first round's count"] = _written(verdict.beside["first round's count"])
+        two = verdict.beside["best two rates"]
+        row["best two rates"] = f"{two[0]:.2f} to {two[1]:.2f}" if two else ""
+        rows.append(row)
+    return rows
+
+
+def _written(ends: Sequence[float]) -> str:
+    estimate, low, high = ends
+    return f"{estimate:.2f} ({low:.2f} to {high:.2f})"
+
+
+# The picture.
+
+
+def first_round() -> dict[str, Claim]:
+    """Return the claims of the first round that measure a quantity of the family, by
+    name.
+    """
+    tables = [speed.table(kept_curves.kept(name), name) for name in speed.CLAIMED]
+    tables.append(reviews.vision_table(kept_curves.kept("vit")))
+    found = {}
+    for rows in tables:
+        for claim in rows:
+            if claim.id in FAMILY and claim.id.startswith(SAME_QUANTITY):
+                found[claim.id] = claim
+    return found
+
+
+def forest(found: Sequence[Verdict], earlier: Mapping[str, Claim]) -> Figure:
+    """Draw the claims with their intervals and verdicts, one per row, in blocks by
+    unit.
+
+    Parameters
+    ----------
+    found
+        The verdicts.
+    earlier
+        The claims of the first round that are drawn as grey diamonds, by name.
+
+    Returns
+    -------
+    Figure
+        The blocks that have a verdict. Claims of such a block that wait for their seeds
+        have a row without a bar. A line below counts all claims that wait.
+    """
+    by_name = {verdict.claim: verdict for verdict in found}
+    rows_of = {}
+    for block in BLOCKS:
+        rows = [name for name in FAMILY if name.startswith(tuple(block.claims))]
+        if any(name in by_name for name in rows):
+            rows_of[block] = sorted(rows)
+
+    # Heights are in inches. Each block has its rows, its title and its axis.
+    heights = [ROW * (0.2 + len(rows)) for rows in rows_of.values()]
+    between = 0.72
+    total = sum(heights) + between * len(rows_of) + 0.3
+    figure = Figure(figsize=(plots.WIDTH, total), layout="none")
+
+    # The blocks, from top to bottom.
+    top = total - 0.28
+    for (block, rows), height in zip(rows_of.items(), heights, strict=True):
+        bottom = top - height
+        place = (AXIS[0], bottom / total, AXIS[1], height / total)
+        _block(figure.add_axes(place), block, rows, by_name, earlier)
+        top = bottom - between
+
+    if waiting := _waiting(by_name):
+        grey = {"fontsize": 8, "color": plots.INKS["shade"], "va": "bottom"}
+        left = AXIS[0] + AXIS[1] * LEFT
+        figure.text(left, 0.06 / total, waiting, **grey)
+    return figure
+
+
+def _waiting(by_name: Mapping[str, Verdict]) -> str:
+    """Write how many claims wait for their seeds, by study, or "" if none does."""
+    waiting = [claim for name, claim in FAMILY.items() if name not in by_name]
+    if not waiting:
+        return ""
+    parts = []
+    for study in plans():
+        number = sum(claim.study == study for claim in waiting)
+        if number:
+            parts.append(f"{WAITING[study]} ({number})")
+    return f"{len(waiting)} claims wait for their seeds: {', '.join(parts)}."
+
+
+def _block(
+    axis: Axes,
+    block: Block,
+    names: Sequence[str],
+    by_name: Mapping[str, Verdict],
+    earlier: Mapping[str, Claim],
+) -> None:
+    """Draw the claims with one unit, one per row.
+
+    The shade of a row is the range in which the interval must lie for the paper's claim
+    to hold.
+    """
+    right = {"transform": axis.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    drawn = [block.zero]
+    said = ""
+    for row, name in enumerate(names):
+        study = STUDIED[name.partition(".")[0]]
+        if study != said:
+            axis.text(LEFT, row, study, **right)
+        said = study
+        axis.text(MIDDLE, row, sentence(FAMILY[name]), **right)
+        if name in earlier and math.isfinite(earlier[name].measured):
+            value = earlier[name].measured
+            grey = {"color": plots.GREY, "mfc": plots.PAPER, "ms": 4.5, "zorder": 2}
+            axis.plot(value, row, "D", **grey)
+            drawn.append(value)
+        if name in by_name:
+            drawn += _row(axis, block, row, by_name[name])
+        else:
+            grey = {"color": plots.INKS["shade"]} | right
+            axis.text(VERDICT, row, "waits for its seeds", **grey)
+
+    # The axes.
+    axis.axvline(block.zero, color=plots.BLACK, linewidth=1)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set(yticks=[], xlabel=block.axis)
+    axis.tick_params(labelsize=8)
+    axis.xaxis.label.set_size(8)
+    axis.spines["left"].set_visible(False)
+    finite_values = [value for value in drawn if np.isfinite(value) and value != 0]
+    if block.logarithmic:
+        ends = (0.85 * min(finite_values), 1.15 * max(finite_values))
+        axis.set(xscale="log", xlim=ends)
+        pieces.plain_ticks(axis.xaxis)
+        axis.minorticks_off()
+    ends = axis.get_xlim()
+    for row, name in enumerate(names):
+        side = np.clip(verdicts.SIDES[FAMILY[name].word], *ends)
+        box = {"color": plots.FAINT, "alpha": 0.45, "linewidth": 0, "zorder": 0}
+        axis.fill_between(side, row - 0.45, row + 0.45, **box)
+    axis.set_xlim(ends)
+
+    # The titles of the columns.
+    bold = right | {"fontweight": "bold"}
+    axis.text(LEFT, -1.15, block.title, **bold | {"fontsize": 9})
+    for at, words in ((VERDICT, "verdict"), (SEEDS, "seeds")):
+        axis.text(at, -1.15, words, **bold)
+
+
+def _row(axis: Axes, block: Block, row: float, verdict: Verdict) -> list[float]:
+    """Draw the intervals, the number, the verdict and the seeds of a claim.
+
+    The function returns the values that the axis must contain.
+    """
+    right = {"transform": axis.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    colour = plots.look(verdict.word).colour
+    is_decided = verdict.word != UNDECIDED
+    if math.isfinite(verdict.estimate):
+        # The corrected interval is thin, and the interval at 95 % is thick.
+        thin, thick = verdict.corrected, (verdict.low, verdict.high)
+        axis.plot(thin, [row, row], color=colour, linewidth=1.2, zorder=3)
+        wide = {"linewidth": 4.5, "alpha": 0.5, "solid_capstyle": "butt", "zorder": 3}
+        axis.plot(thick, [row, row], color=colour, **wide)
+        face = colour if is_decided else plots.PAPER
+        axis.plot(verdict.estimate, row, "o", color=colour, mfc=face, ms=5.5, zorder=4)
+        ends = [pieces.written(format(end, block.form)) for end in thick]
+        number = pieces.written(format(verdict.estimate, block.form))
+        words = f"{number} ({ends[0]} to {ends[1]})"
+        axis.text(NUMBER, row, words, **right)
+    weight = "bold" if is_decided else "normal"
+    style = {"color": colour, "fontweight": weight} | right
+    axis.text(VERDICT, row, WORDS[verdict.word], **style)
+    axis.text(SEEDS, row, str(verdict.seeds), **right)
+    return [verdict.estimate, verdict.low, verdict.high, *verdict.corrected]
+
+
+def sentence(claim: FamilyClaim) -> str:
+    """Write in short what the paper says in a claim of the family."""
+    if claim.name in SENTENCES:
+        return SENTENCES[claim.name]
+    return f"{kept_curves.shown(claim.rules[0])} {SAYS[claim.word]}"
