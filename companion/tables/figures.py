@@ -21,7 +21,6 @@ from companion import headlines, record
 from companion.claims import (
     LOOKS,
     UNDECIDED,
-    VERDICTS,
     Claim,
     held,
     markdown,
@@ -451,22 +450,6 @@ def _counted(claims: list[Mapping]) -> dict[str, int]:
     return {"total": len(claims), "hold": hold, "fail": fail, "undecided": undecided}
 
 
-def _judged(rows: list[tuple[_Entry, Mapping]]) -> dict[str, int]:
-    """Count the verdicts on the papers' claims about networks that studies trained.
-
-    Our own findings are not counted. Claims that have no verdict are not counted,
-    either.
-    """
-    words = [
-        claim["verdict"]
-        for entry, saved in rows
-        for claim in saved["claims"]
-        if entry.trains and claim.get("verdict") and claim["kind"] != "finding"
-    ]
-    counts = {word.replace(" ", "_"): words.count(word) for word in VERDICTS}
-    return {"total": len(words)} | counts
-
-
 def renewed(text: str) -> str:
     """Rewrite every marked table of a text.
 
@@ -501,7 +484,6 @@ def renewed(text: str) -> str:
             notebooks=notebooks,
             rows=rows,
             claims=_counted(claims),
-            judged=_judged(rows),
         )
         return f"{match[1]}{text.strip()}\n"
 

@@ -12,15 +12,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from companion import claims, plots
+from companion import claims, plots, record
 from companion.claims import Claim, Table
 from companion.record import Number, finite
+from lib import files
 from papers import pieces, verdicts
-from papers.studies import judge, kept_curves, reviews, speed
+from papers.studies import kept_curves, reviews, speed
 from papers.studies.confirm import plans
-from papers.studies.family import FAMILY, FamilyClaim
+from papers.studies.family import FAMILY, FamilyClaim, Runs
 from papers.studies.judge import Verdict
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+
+
+RECORD = "verdicts"  # the name of the record and of the picture
 
 
 class Block(NamedTuple):
@@ -76,8 +80,8 @@ STUDIED = {
     "sparsity": "C, film reviews",
     "attention": "C, film reviews",
 }
-# What is still to be judged, by the study of the claims.
-WAITING = {
+# The data of each study, in words.
+DATA = {
     "multi_nli_200": "sentence pairs",
     "civil_comments_400": "comments",
     "mnist_60000": "digits",
@@ -119,28 +123,6 @@ AXIS = 0.395, 0.225  # left end and width of an axis, as shares of the picture
 # Where the words beside an axis begin, as shares of its width: where in the papers, the
 # sentence, the estimate with its interval, the verdict, and the number of seeds.
 LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.73, -0.88, 1.04, 1.78, 2.46
-
-
-def judged() -> list[Verdict]:
-    """Judge the committed seeds of the studies of which all seeds have run.
-
-    Returns
-    -------
-    list of Verdict
-        The verdicts in the order of the protocol's table. Claims of other studies are
-        left out; they count with p = 1 in Holm's rule.
-
-    Raises
-    ------
-    ValueError
-        If a file of a seed is not as planned.
-    """
-    return judge.judge(judge.full_studies())
-
-
-def of_figure(found: Sequence[Verdict], figure: str) -> list[Verdict]:
-    """Return the verdicts on the claims of one figure, such as "fig4"."""
-    return [verdict for verdict in found if verdict.claim.split(".")[0] == figure]
 
 
 def source(claim: FamilyClaim) -> str:
@@ -191,6 +173,25 @@ def table(found: Sequence[Verdict]) -> Table:
     return Table(rows)
 
 
+def recorded(figure: str) -> Table:
+    """Read the committed verdicts on the claims of one figure.
+
+    Parameters
+    ----------
+    figure
+        The beginning of the claims' names, such as "fig4".
+
+    Returns
+    -------
+    Table
+        The claims, as the page on fresh seeds recorded them. The table is empty if
+        their study is not judged yet.
+    """
+    saved = record.read(files.ROOT / "figures" / "desk" / f"{RECORD}.json")
+    rows = [Claim.of(row) for row in saved["claims"]]
+    return Table([row for row in rows if row.id.split(".")[0] == figure])
+
+
 def counts(found: Sequence[Verdict]) -> dict[str, int]:
     """Count the verdicts by their words, and the claims that wait for their seeds.
 
@@ -224,6 +225,8 @@ def numbers(found: Sequence[Verdict]) -> dict[str, int | Number]:
         known[f"{name}.estimate"] = finite(verdict.estimate, 1e-9)
         known[f"{name}.low"] = finite(verdict.low, 1e-6)
         known[f"{name}.high"] = finite(verdict.high, 1e-6)
+        known[f"{name}.corrected_low"] = finite(verdict.corrected[0], 1e-6)
+        known[f"{name}.corrected_high"] = finite(verdict.corrected[1], 1e-6)
         known[f"{name}.holm"] = finite(verdict.holm, 1e-6)
         known[f"{name}.seeds"] = verdict.seeds
         for kind, (estimate, low, high) in _beside(verdict).items():
@@ -279,6 +282,58 @@ def other_measures(found: Sequence[Verdict]) -> list[dict[str, str]]:
 def _written(ends: Sequence[float]) -> str:
     estimate, low, high = ends
     return f"{estimate:.2f} ({low:.2f} to {high:.2f})"
+
+
+def data(studies: Mapping[str, Runs]) -> list[dict]:
+    """Return the data sets and weights of the studies, as rows of a record.
+
+    Parameters
+    ----------
+    studies
+        The runs by study.
+
+    Returns
+    -------
+    list of dict
+        The rows of the studies, without repetitions. Their source is "kept", because
+        the figure is drawn from kept runs, and "trained_on" says what these were
+        trained on.
+    """
+    rows = []
+    for runs in studies.values():
+        problem = runs.configuration["problem"]
+        for part in ("data", "weights"):
+            if part in problem:
+                row = dict(problem[part])
+                row |= {"source": "kept", "trained_on": row["source"]}
+                if row not in rows:
+                    rows.append(row)
+    return rows
+
+
+def seeds(studies: Mapping[str, Runs]) -> list[int]:
+    """Return all seeds of the studies, in ascending order."""
+    return sorted({seed for runs in studies.values() for seed in runs.seeds})
+
+
+def caption(studies: Mapping[str, Runs], found: Sequence[Verdict]) -> str:
+    """Write the caption of the picture: what is drawn, the data, seeds and verdicts."""
+    sizes = []
+    for name, runs in studies.items():
+        rows = runs.configuration["problem"]["rows"]
+        number = len(runs.seeds)
+        sizes.append(f"{DATA[name]} ({rows:,} training rows, {number} seeds)")
+    counted = counts(found)
+    return (
+        "Papers A and C on real data, reduced networks, fresh seeds: thick bars are"
+        f" 95 % intervals, thin bars intervals at Holm's level over {counted['family']}"
+        f" claims. Studies: {'; '.join(sizes)}. Targets, learning rates and numbers of"
+        " seeds are those of a protocol that was committed before the first run. Grey"
+        f" diamonds: the first round's three seeds. Of {counted['judged']} claims,"
+        f" {counted['reproduced']} reproduced, {counted['not_reproduced']} not"
+        f" reproduced, {counted['undecided']} undecided;"
+        f" {counted['waiting']} claims wait for their seeds."
+    )
 
 
 # The picture.
@@ -352,7 +407,7 @@ def _waiting(by_name: Mapping[str, Verdict]) -> str:
     for study in plans():
         number = sum(claim.study == study for claim in waiting)
         if number:
-            parts.append(f"{WAITING[study]} ({number})")
+            parts.append(f"{DATA[study]} ({number})")
     return f"{len(waiting)} claims wait for their seeds: {', '.join(parts)}."
 
 
