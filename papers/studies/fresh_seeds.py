@@ -23,7 +23,6 @@ from papers.studies.family import FAMILY, FamilyClaim, Runs
 from papers.studies.judge import Verdict
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 
-
 RECORD = "verdicts"  # the name of the record and of the picture
 
 
