@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
 from companion import claims, plots, record
 from companion.claims import Claim, Table
@@ -121,7 +122,7 @@ ROW = 0.27  # inches
 AXIS = 0.395, 0.225  # left end and width of an axis, as shares of the picture
 # Where the words beside an axis begin, as shares of its width: where in the papers, the
 # sentence, the estimate with its interval, the verdict, and the number of seeds.
-LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.73, -0.88, 1.04, 1.78, 2.46
+LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.73, -0.88, 1.04, 1.77, 2.43
 
 
 def source(claim: FamilyClaim) -> str:
@@ -380,7 +381,10 @@ def forest(found: Sequence[Verdict], earlier: Mapping[str, Claim]) -> Figure:
     heights = [ROW * (0.2 + len(rows)) for rows in rows_of.values()]
     between = 0.72
     total = sum(heights) + between * len(rows_of) + 0.3
-    figure = Figure(figsize=(plots.WIDTH, total), layout="none")
+    # A figure without a layout engine gets the layout engine of the style when Jupyter
+    # shows it.
+    size = (plots.WIDTH, total)
+    figure = Figure(figsize=size, layout=PlaceHolderLayoutEngine(True, True))
 
     # The blocks, from top to bottom.
     top = total - 0.28
