@@ -290,7 +290,9 @@ def _beside_speed(rule: str, runs: Runs) -> dict:
             _ratio(runs, rule, partial(centred_steps, target=target))
         )
     isotonic = partial(isotonic_steps, target=last, last_target=last)
+    judged = _ratio(runs, rule, partial(centred_steps, target=last))
     return {
+        "p against 1": verdicts.p_value(judged, _differs_from_one),
         "at every target": at_targets,
         "isotonic fit": ends(_ratio(runs, rule, isotonic)),
         "first round's count": ends(
@@ -298,6 +300,16 @@ def _beside_speed(rule: str, runs: Runs) -> dict:
         ),
         "best two rates": _at_two_rates(runs, rule),
     }
+
+
+def _differs_from_one(ratio: Interval) -> str:
+    """Decide whether a ratio differs from 1, in either direction.
+
+    This is not a claim of the family. The p-value of a claim is the level at which its
+    interval would just decide it, and a claim such as "slower" can also be decided
+    because its interval lies between 0.8 and 1.25.
+    """
+    return verdicts.decided(ratio.high < 1 or ratio.low > 1, False)
 
 
 def _at_two_rates(runs: Runs, rule: str) -> list[float] | None:

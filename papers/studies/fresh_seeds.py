@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 BLOCKS = (
     Block(
-        "Speed: steps to one level, divided by the rival's",
+        "Speed: steps to one level, divided by those of the other rule",
         ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.early"),
         "fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps",
         zero=1.0,
@@ -114,6 +114,8 @@ WORDS = {
     NOT_REPRODUCED: "not as the paper",
     UNDECIDED: UNDECIDED,
 }
+# The smallest p that `papers.verdicts.p_value` computes, up to its rounding.
+SMALLEST_P = math.exp(-30 + 1e-5)
 # Quantities that the first round measured in the same way, up to one reading of the
 # clock.
 SAME_QUANTITY = ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.")
@@ -158,7 +160,7 @@ def table(found: Sequence[Verdict]) -> Table:
     rows = []
     for verdict in found:
         claim = FAMILY[verdict.claim]
-        words = [verdict.text, f"Holm's p {verdict.holm:.2g}", *verdict.notes]
+        words = [verdict.text, f"Holm's p {_p_in_words(verdict)}", *verdict.notes]
         row = claims.judged(
             verdict.claim,
             "; ".join(words),
@@ -171,6 +173,15 @@ def table(found: Sequence[Verdict]) -> Table:
         )
         rows.append(row)
     return Table(rows)
+
+
+def _p_in_words(verdict: Verdict) -> str:
+    """Write Holm's p of a verdict, as an upper bound if p is the smallest that is
+    computed.
+    """
+    if verdict.p <= SMALLEST_P:
+        return f"below {verdict.holm:.1g}"
+    return f"{verdict.holm:.2g}"
 
 
 def recorded(figure: str) -> Table:
@@ -229,6 +240,8 @@ def numbers(found: Sequence[Verdict]) -> dict[str, int | Number]:
         known[f"{name}.corrected_high"] = finite(verdict.corrected[1], 1e-6)
         known[f"{name}.holm"] = finite(verdict.holm, 1e-6)
         known[f"{name}.seeds"] = verdict.seeds
+        if "p against 1" in verdict.beside:
+            known[f"{name}.p_against_1"] = finite(verdict.beside["p against 1"], 1e-6)
         for kind, (estimate, low, high) in _beside(verdict).items():
             known[f"{name}.{kind}"] = finite(estimate, 1e-9)
             known[f"{name}.{kind}.low"] = finite(low, 1e-6)
@@ -259,9 +272,10 @@ def other_measures(found: Sequence[Verdict]) -> list[dict[str, str]]:
     Returns
     -------
     list of dict
-        The columns of a row are the claim, the ratio at the first, second and last
-        target with its interval, the ratio by the isotonic fit and by the first round's
-        count of steps, and the smallest and largest ratio at the best two rates.
+        The columns of a row are the claim, the p-value of the test that the ratio is 1,
+        the ratio at the first, second and last target with its 95 % interval, the ratio
+        by the isotonic fit and by the first round's count of steps, and the smallest
+        and largest ratio of median steps at the best two rates, in the races.
     """
     rows = []
     for verdict in found:
@@ -269,6 +283,8 @@ def other_measures(found: Sequence[Verdict]) -> list[dict[str, str]]:
         if not targets:
             continue
         row = {"claim": verdict.claim}
+        p = verdict.beside["p against 1"]
+        row["p against 1"] = f"{p:.1g}" if p > SMALLEST_P else f"below {SMALLEST_P:.0g}"
         columns = zip(("first", "second", "last"), targets.values(), strict=True)
         row |= {f"{place} target": _written(ends) for place, ends in columns}
         row["isotonic fit"] = _written(verdict.beside["isotonic fit"])
@@ -327,8 +343,9 @@ def caption(studies: Mapping[str, Runs], found: Sequence[Verdict]) -> str:
     return (
         "Papers A and C on real data, reduced networks, fresh seeds: thick bars are"
         f" 95 % intervals, thin bars intervals at Holm's level over {counted['family']}"
-        f" claims. Studies: {'; '.join(sizes)}. Targets, learning rates and numbers of"
-        " seeds are those of a protocol that was committed before the first run. Grey"
+        f" claims. Studies: {'; '.join(sizes)}. Targets, candidate learning rates and"
+        " the rule for the numbers of seeds are those of a protocol that was committed"
+        " before the first run. Grey"
         f" diamonds: the first round's three seeds. Of {counted['judged']} claims,"
         f" {counted['reproduced']} reproduced, {counted['not_reproduced']} not"
         f" reproduced, {counted['undecided']} undecided;"
@@ -469,7 +486,8 @@ def _block(
     # The titles of the columns.
     bold = right | {"fontweight": "bold"}
     axis.text(LEFT, -1.15, block.title, **bold | {"fontsize": 9})
-    for at, words in ((VERDICT, "verdict"), (SEEDS, "seeds")):
+    columns = ((NUMBER, "95 % interval"), (VERDICT, "verdict"), (SEEDS, "seeds"))
+    for at, words in columns:
         axis.text(at, -1.15, words, **bold)
 
 

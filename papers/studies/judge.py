@@ -25,7 +25,7 @@ from papers import verdicts
 from papers.studies import confirm, kept_curves
 from papers.studies.blinded import first_seeds, look_at
 from papers.studies.confirm import FOLDER, RACE, TABLE, Plan
-from papers.studies.decide import Case, Decision, decide
+from papers.studies.decide import ALPHA, Case, Decision, decide
 from papers.studies.family import (
     FAMILY,
     REVIEWS,
@@ -295,6 +295,28 @@ def judge(studies: Mapping[str, Runs | None]) -> list[Verdict]:
             verdict = _verdict(claim, runs, cases[name], decisions[name], reasons[name])
             verdicts_in_order.append(verdict)
     return verdicts_in_order
+
+
+def verdicts_by_rank(claim: FamilyClaim, runs: Runs) -> dict[int, str]:
+    """Return the verdict of a claim for every step at which Holm's rule may reach it.
+
+    Parameters
+    ----------
+    claim
+        The claim.
+    runs
+        The runs of its study.
+
+    Returns
+    -------
+    dict of int to str
+        {k: verdict}. Holm's rule tests a claim at the level 0.05 / k, where k claims of
+        the family are not yet decided. The verdict is that of the claim's intervals at
+        the level 1 - 0.05 / k. For small k it holds only if the rule gets so far.
+    """
+    intervals, _ = _measured(claim, runs)
+    case = Case(claim.word, intervals)
+    return {k: case.says(1 - ALPHA / k) for k in range(len(FAMILY), 0, -1)}
 
 
 def _measured(claim: FamilyClaim, runs: Runs | None) -> tuple[list, str]:

@@ -11,11 +11,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lib.training.curves import Curve, Curves, load
 from papers.studies import confirm, judge
 from papers.studies.confirm import RACE
-from papers.studies.family import FAMILY
+from papers.studies.family import FAMILY, centred_steps
 from papers.studies.intervals import MeanInterval
 from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from tests.studies.test_family import reviews_of
@@ -86,6 +87,43 @@ def test_beside_a_verdict_stands_what_the_protocol_says(full):
     assert beside["isotonic fit"][0] == pytest.approx(fitted)
     # In the race every rule needs 20 ticks at its first rate and 30 at its second.
     assert beside["best two rates"] == pytest.approx([2 / 3, 3 / 2])
+
+
+def test_the_verdict_at_each_rank_is_that_of_holms_level(full):
+    runs = judge.read_runs(confirm.plans()[STUDY], full)
+    found = {verdict.claim: verdict for verdict in judge.judge({STUDY: runs})}
+    order = sorted(found.values(), key=lambda verdict: verdict.p)
+    for rank, verdict in enumerate(order):
+        by_rank = judge.verdicts_by_rank(FAMILY[verdict.claim], runs)
+        assert list(by_rank) == list(range(21, 0, -1))
+        assert by_rank[21 - rank] == verdict.word
+        assert by_rank[1] == verdict.alone
+
+
+def test_a_claim_of_slower_can_be_refuted_at_a_high_level_and_hold_at_a_low_one():
+    """Between 1 and 1.25 the protocol's words depend on the level."""
+    ratio = MeanInterval(math.log(1.11), variance=0.2**2, seeds=28, geometric=True)
+    claim = replace(FAMILY["fig6.sngd"], measure=lambda runs: [ratio])
+    runs = SimpleNamespace(
+        of=lambda rule: range(28), plan=confirm.plans()["mnist_60000"]
+    )
+    by_rank = judge.verdicts_by_rank(claim, runs)
+    words = list(dict.fromkeys(by_rank.values()))
+    assert words == [UNDECIDED, NOT_REPRODUCED, REPRODUCED]
+
+
+def test_the_p_against_one_is_that_of_the_t_test(full):
+    runs = judge.read_runs(confirm.plans()[STUDY], full)
+    verdict = next(v for v in judge.judge({STUDY: runs}) if v.claim == "fig4.sngd")
+    logs = np.log(
+        [
+            centred_steps(mine, 0.4) / centred_steps(theirs, 0.4)
+            for mine, theirs in zip(runs.of("SNGD"), runs.of("SGD"), strict=True)
+        ]
+    )
+    p = stats.ttest_1samp(logs, 0).pvalue
+    # The error of reading the clock is added to the variance.
+    assert p <= verdict.beside["p against 1"] == pytest.approx(p, rel=0.2)
 
 
 def test_a_study_that_is_not_full_waits_unless_the_hours_have_ended(few, capsys):
