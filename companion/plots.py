@@ -422,7 +422,9 @@ def _lengthen(figure: Figure, inches: float) -> None:
         text.set_y(shrunk * text.get_position()[1])
 
 
-def heading(figure: Figure, result: str, reading: str = "") -> Figure:
+def heading(
+    figure: Figure, result: str, reading: str = "", *, on_page: bool = False
+) -> Figure:
     """Write above a figure what the figure shows and how to read it.
 
     The figure grows by the height of the words. A new heading replaces an earlier one.
@@ -435,6 +437,9 @@ def heading(figure: Figure, result: str, reading: str = "") -> Figure:
         What the figure shows, in one sentence.
     reading : str, optional
         How to read the figure. This text is written below, in smaller type.
+    on_page : bool, optional
+        Whether a notebook shows the words, too. By default only a saved picture has
+        them, because a notebook cuts a figure to its panels.
 
     Returns
     -------
@@ -468,7 +473,7 @@ def heading(figure: Figure, result: str, reading: str = "") -> Figure:
     top = total - 0.04
     for (words, style), height in zip(lines, heights, strict=True):
         at = 0.04 / width, top / total
-        text = figure.text(*at, words, va="top", in_layout=False, **style)
+        text = figure.text(*at, words, va="top", in_layout=on_page, **style)
         drawn.append((text, height))
         top -= height
     figure.heading = drawn

@@ -35,7 +35,7 @@ import torch
 
 from companion import record
 from lib.training.studies import DEMO
-from papers.studies import fresh_seeds, kept_curves, smoke, speed
+from papers.studies import fresh_seeds, kept_curves, paper_form, smoke, speed
 
 run = record.start("15_vit_mnist", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -53,17 +53,24 @@ verdict = speed.table(kept, "fig6")
 verdict
 
 # %% [markdown]
-# The first of the next two figures decides the claims:
+# The next figure decides the claims:
 #
 # * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed, and a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the number beside the bar is the mean ratio. The vertical line at 1 stands for SGD. If the paper is right, the bar of normalised SGD lies to the right of this line. The bar of Adam should then lie inside the grey area or to the right of the line, which would mean that Adam gains nothing.
 # * **Training loss.** Each thin line shows the loss of one run, up to the step at which it reaches the target loss. Each large mark belongs to one rule. Its horizontal position is the number of steps that the runs of this rule take to reach the target loss (the geometric mean over the runs).
-#
-# The second figure adds the test accuracy during training, the final accuracy on the whole test set (large marks), and the step sizes that the rules used.
 
 # %%
 about = speed.caption(kept, "fig6", verdict)
 figure = kept_curves.captioned(speed.draw(kept, "fig6"), about)
 figure
+
+# %% [markdown]
+# The next figure has the form of the paper's Figure 6, and no claim is decided by it. It shows the training loss of the minibatches and the test accuracy, both over epochs. Adam lowers the loss fastest at first, but later its loss hardly differs from that of SGD. At the end, the losses of normalised SGD and of Polyak's rule lie above both. In the lower panel, the accuracies at the end differ by less than one percentage point. The 95 % intervals there are over the seeds, and leave out the error that is due to the choice of the test images. A run stops early if its loss on fixed training images has fallen to 0.03.
+
+# %%
+paper_form.figure(kept)
+
+# %% [markdown]
+# The next figure shows the step sizes that the rules used.
 
 # %%
 speed.beside(kept)

@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 BLOCKS = (
     Block(
-        "Speed: steps to one level, divided by those of the other rule",
+        r"Speed: steps over SGD's (last row: over $\ell_{1.1}$'s)",
         ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.early"),
         "fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps",
         zero=1.0,
@@ -58,12 +58,12 @@ BLOCKS = (
         "difference of the index",
     ),
     Block(
-        "Accuracy on film reviews: difference of two rules",
+        "Test accuracy on film reviews",
         ("imdb.",),
         "difference of the accuracy",
     ),
     Block(
-        "Attention: share of tokens used, difference of two rules",
+        "Attention: share of tokens used",
         ("attention.",),
         "difference of the share",
     ),

@@ -2,6 +2,7 @@
 C.
 """
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +15,7 @@ from companion.claims import Claim, Table
 from companion.record import Number, Run, finite
 from lib import files
 from lib.training.curves import READINGS, Curve, Curves, load
-from papers import pieces, verdicts
+from papers import verdicts
 from papers.verdicts import BOUNDS, UNDECIDED, Interval
 
 FEWEST = 3  # with fewer seeds there is no verdict
@@ -190,10 +191,30 @@ def medians(ax: Axes, runs: Sequence[tuple], rule: str) -> None:
         ax.plot(x[-1], values[-1], look.marker, **dots)
 
 
+def mean_of_runs(
+    runs: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean over runs, at the steps that all of them have.
+
+    A run is a pair (steps, values). The result is such a pair, too. The mean ends where
+    the first run ends, because it would jump if a run left it.
+    """
+    common = functools.reduce(np.intersect1d, [steps for steps, _ in runs])
+    values = [one[np.isin(steps, common)] for steps, one in runs]
+    return common, np.mean(values, axis=0)
+
+
 def shown(rule: str) -> str:
     r"""Write a rule's name as the text does: l1.1 as $\ell_{1.1}$, SNGD in full."""
     full = {"SNGD": "normalised SGD", "SPS": "Polyak's rule"}
     return full.get(rule) or re.sub(r"^l([\d.]+)$", r"$\\ell_{\1}$", rule)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write one or more names in a list, with "and" before the last one."""
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def losses(ax: Axes, curves: Curves) -> None:
@@ -205,35 +226,6 @@ def losses(ax: Axes, curves: Curves) -> None:
         late = [(x[READINGS:], loss[READINGS:]) for x, loss in read]
         medians(ax, late, rule)
     ax.set(title="Training loss, fixed rows", xlabel="Step")
-
-
-def accuracies(ax: Axes, curves: Curves) -> None:
-    """Draw the test accuracy on sampled rows over the number of steps.
-
-    A mark is the mean over seeds of the accuracy at the end, on all rows. The dotted
-    line is the best plain classifier.
-    """
-    ends = []
-    for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
-        look = plots.look(rule)
-        known = [(run.evaluated_at, 100 * run.metrics["test_accuracy"]) for run in runs]
-        # The first evaluation is left out, because the untrained network only guesses.
-        later = [(x[1:], accuracy[1:]) for x, accuracy in known]
-        medians(ax, later, rule)
-        last = 100 * np.mean([run.hits.mean() for run in runs])
-        end = np.median([run.clock["at"][-1] for run in runs])
-        ax.plot(end, last, markersize=5, **look.mark)
-        ends.append((last, f"{last:.1f}", look.colour))
-    if plain := curves.baselines():
-        best = max(plain, key=plain.__getitem__)
-        ax.axhline(100 * plain[best], **plots.LEVEL)
-        pieces.note(ax, f"{best}: {100 * plain[best]:.1f}", colour=plots.GREY)
-    ax.set(
-        title="Test accuracy (%)",
-        xlabel="Step (marks: all test\nrows, lines: a sample)",
-    )
-    pieces.end_labels(ax, ends)
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:

@@ -246,29 +246,9 @@ def draw(curves: Curves, name: str) -> Figure:
     return figure
 
 
-def matrices(curves: Curves) -> Figure:
-    """Draw the growth of every weight matrix, and the medians over the matrices.
-
-    Parameters
-    ----------
-    curves : Curves
-        The kept curves of a study that recorded the norms of weights.
-
-    Returns
-    -------
-    Figure
-        One row per rule, with a dot for each matrix. A ring is a matrix that grows less
-        than a random walk with steps of the same lengths.
-    """
-    height = 1.1 + 0.42 * len(curves.configuration["rates"])
-    figure, (axis,) = plots.panels(1, 1, height=height)
-    _matrices(axis, curves)
-    return figure
-
-
 def beside(curves: Curves) -> Figure:
-    """Draw what may explain the speed: test accuracy, step size, and growth compared
-    with a random walk.
+    """Draw what may explain the speed: the step size, and growth compared with a random
+    walk.
 
     Parameters
     ----------
@@ -281,11 +261,10 @@ def beside(curves: Curves) -> Figure:
         One panel for each; the last only if the study recorded the lengths of steps.
     """
     walked = bool(curves.configuration["walk"])
-    figure, axes = plots.panels(1, 3 if walked else 2, height=2.7)
-    kept_curves.accuracies(axes[0], curves)
-    _step_sizes(axes[1], curves)
+    figure, axes = plots.panels(1, 2 if walked else 1, height=2.5)
+    _step_sizes(axes[0], curves)
     if walked:
-        _growth(axes[2], curves)
+        _growth(axes[1], curves)
     return plots.legend(figure, axes[0])
 
 
@@ -609,63 +588,6 @@ def _growing_mean(readings: np.ndarray) -> np.ndarray:
     )
 
 
-def _matrices(ax: Axes, curves: Curves) -> None:
-    """Draw the growth of every weight matrix, one rule per row, and its median.
-
-    A ring in the colour of failures is a matrix that grows less than a random walk of
-    its steps.
-    """
-    fails = plots.look(verdicts.NOT_REPRODUCED).colour
-    rules = list(curves.configuration["rates"])
-    dots = {"ms": 5, "mec": plots.PAPER, "mew": 0.5, "clip_on": False}
-    rings = {"ms": 5.5, "mec": fails, "mew": 1.6, "mfc": plots.PAPER, "clip_on": False}
-    right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
-    largest = 0.0
-    for row, rule in enumerate(rules):
-        colour = plots.look(rule).colour
-
-        # The growth of each matrix in per cent, averaged over the seeds.
-        growths, walks = growth(curves, rule)  # (matrices, seeds)
-        grown = 100 * growths.mean(1)
-        walked = 100 * walks.mean(1)
-        is_less = grown <= walked
-        largest = max(largest, grown.max())
-        growing = (grown > 0).sum()
-        fewer = is_less.sum()
-
-        # A dot for each matrix, or a ring.
-        heights = np.full(len(grown), row)
-        ax.plot(grown[~is_less], heights[~is_less], "o", mfc=colour, **dots)
-        if fewer > 0:  # an empty line would be at the corner of the figure
-            ax.plot(grown[is_less], heights[is_less], "o", **rings)
-
-        # The median over the matrices.
-        median = 100 * np.median(growths, axis=0).mean()
-        ax.plot([median, median], [row - 0.3, row + 0.3], color=colour, lw=2.5)
-        style = {"fontsize": 9, "color": colour, "va": "bottom"}
-        ax.text(median, row - 0.32, f" median +{median:.0f} %", **style)
-
-        # The words at the right.
-        words = f"{growing} of {len(grown)} grow"
-        ax.text(1.02, row - 0.18, words, color=colour, **right)
-        if fewer > 0:
-            words = f"{fewer} less than at random"
-            ax.text(1.02, row + 0.2, words, color=fails, **right)
-        else:
-            words = "none less than at random"
-            ax.text(1.02, row + 0.2, words, color=plots.GREY, **right)
-    names = [kept_curves.shown(rule) for rule in rules]
-    ax.set_yticks(range(len(rules)), names, fontsize=9)
-    for label, rule in zip(ax.get_yticklabels(), rules, strict=True):
-        label.set_color(plots.look(rule).colour)
-    ax.axvline(0.0, color=plots.BLACK, linewidth=1.2)
-    ax.set(xlim=(-0.03 * largest, 1.05 * largest), ylim=(len(rules) - 0.5, -0.75))
-    ax.set_xlabel("growth of a weight matrix at the end, % of its norm at the start")
-    ax.tick_params(axis="y", length=0)
-    ax.grid(False, axis="y")
-    ax.spines["left"].set_visible(False)
-
-
 def _growth(ax: Axes, curves: Curves) -> None:
     """Draw the growth of matrices divided by that of a random walk (our own question).
 
@@ -673,12 +595,12 @@ def _growth(ax: Axes, curves: Curves) -> None:
     """
     drawn = []
     shrunk = False
-    words = []
     for rule in curves.configuration["rates"]:
         y, x = (part.mean(1) for part in growth(curves, rule))
-        for some, face in ((y > x, None), (y <= x, "none")):
-            ax.plot(x[some], y[some], markersize=3, mfc=face, **plots.look(rule).mark)
-        words.append(f"{rule}: {(y > x).sum()}/{len(x)} above")
+        label = f"{rule}: {(y > x).sum()}/{len(x)} above"
+        style = {"markersize": 3, **plots.look(rule).mark}
+        ax.plot(x[y > x], y[y > x], label=label, **style)
+        ax.plot(x[y <= x], y[y <= x], mfc="none", **style)
         drawn += [*x, *filter(lambda value: value > 0, y)]
         shrunk |= min(y) <= 0
     ends = np.array([min(drawn) / 1.5, max(drawn) * 1.5])
@@ -694,7 +616,9 @@ def _growth(ax: Axes, curves: Curves) -> None:
         ax.set_ylim(-0.01, ends[1])
     else:
         ax.set(yscale="log", ylim=ends)
-    pieces.note(ax, "\n".join(words), y=0.02)
+    # This panel also has rules that the panel of step sizes lacks, so its legend is its
+    # own.
+    ax.legend(loc="lower right", fontsize="x-small", handletextpad=0.2)
 
 
 def caption(curves: Curves, name: str, table: Table) -> str:

@@ -149,32 +149,22 @@ def test_a_median_goes_as_far_as_the_longest_run_over_the_runs_that_go_on():
     assert ends == [(3, 3.0), (5, 7.0)]
 
 
-def longer(run):
-    """Return a judged run with a third evaluation, in the middle."""
-    if run.part != "curve":
-        return run
-    metrics = {"test_accuracy": np.array([0.1, 0.6, 0.8])}
-    return replace(run, evaluated_at=np.array([0, 100, 200]), metrics=metrics)
-
-
-def test_accuracies_are_in_per_cent_without_the_guess_of_an_untrained_network():
-    ax = panel()
-    curves = with_plain(each(race(TWO), longer), words=70, nearest=60)
-    kept_curves.accuracies(ax, curves)
-    line = next(line for line in ax.lines if line.get_label() == "SGD")
-    assert line.get_xdata().tolist() == [100, 200]
-    np.testing.assert_allclose(line.get_ydata(), [60, 80])
-    marks = [line for line in ax.lines if line.get_markersize() == 5]
-    ends = [(*mark.get_xdata(), *mark.get_ydata()) for mark in marks]
-    assert ends == [(199, pytest.approx(80))] * 2  # the last reading of the clock
-    (level,) = [
-        line
-        for line in ax.lines
-        if len({*line.get_ydata()}) == 1 and len(line.get_ydata()) == 2
+def test_the_mean_of_runs_is_at_the_steps_that_all_of_them_have():
+    runs = [
+        (np.array([0, 10, 20, 25]), np.array([4.0, 2.0, 1.0, 9.0])),
+        (np.array([0, 10, 20, 30]), np.array([2.0, 0.0, 0.0, 5.0])),
     ]
-    np.testing.assert_allclose(level.get_ydata(), 70)
-    words = [text.get_text() for text in ax.texts]
-    assert "words: 70.0" in words and words.count("80.0") == 2
+    steps, mean = kept_curves.mean_of_runs(runs)
+    assert steps.tolist() == [0, 10, 20]
+    assert mean.tolist() == [3.0, 1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c")],
+)
+def test_a_list_in_words_has_an_and_before_its_last_name(names, words):
+    assert kept_curves.listed([*names]) == words
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,11 @@ def grown(factor, *others):
     return each(race({"SGD": 0.03, "SNGD": 0.03, "Adam": 0.03}, walk=True), change)
 
 
-def test_growth_of_layers_has_a_picture_of_its_own():
+def test_speed_is_drawn_as_ratios_and_losses():
     curves = grown(2.2)
     ratios, losses = speed.draw(curves, "fig7").axes
     assert len(ratios.get_yticks()) == 2  # SNGD and Adam, each divided by SGD
     assert "loss" in losses.get_title()
-    (axis,) = speed.matrices(curves).axes
-    assert len(axis.get_yticks()) == 3 and "growth" in axis.get_xlabel()
 
 
 @pytest.mark.parametrize(
@@ -570,21 +568,6 @@ def test_losses_are_drawn_to_the_target_above_one_label_for_each_rule(target):
     marks = {line.get_xdata()[0] for line in ax.lines if line.get_markersize() == 7}
     means = {stats.gmean(speed._steps(scaled, rule, target)) for rule in THREE}
     assert sorted(marks) == pytest.approx(sorted(means))
-
-
-def test_growth_is_drawn_in_per_cent_beside_a_line_at_zero():
-    _, (ax,) = plots.panels(1, 1)
-    speed._matrices(ax, grown(2.2, 1.5))
-    low, high = ax.get_xlim()
-    dots = np.concatenate(
-        [line.get_xdata() for line in ax.lines if line.get_marker() == "o"]
-    )
-    assert low < 0 < max(dots) < high
-    assert sorted(dots) == pytest.approx([50] * 3 + [120] * 3, abs=1)
-    words = [text.get_text() for text in ax.texts]
-    assert words.count("2 of 2 grow") == 3
-    low, high = sorted(ax.get_ylim())
-    assert low < 0 and high > 2
 
 
 def test_the_vision_figure_has_the_accuracies_in_per_cent():

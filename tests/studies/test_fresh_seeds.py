@@ -70,7 +70,7 @@ def test_the_record_has_the_judges_verdicts_and_intervals(found):
         assert (claim.seeds, claim.p) == (verdict.seeds, verdict.p)
         assert claim.holds == (verdict.word == REPRODUCED)
         # The smallest p that is computed is a bound.
-        bound = "below " if verdict.p < 1e-12 else ""
+        bound = "below " if verdict.p <= fresh_seeds.SMALLEST_P else ""
         assert f"Holm's p {bound}{verdict.holm:.2g}" in claim.statement
         assert numbers[f"{claim.id}.estimate"].value == verdict.estimate
         assert numbers[f"{claim.id}.corrected_low"].value == verdict.corrected[0]
