@@ -53,7 +53,7 @@ RESULTS = (
     "2  The error falls like 1/t, faster than proved",
     "3  Most rules choose one norm, two none of the seven",
     "4  Long, nearly tied rivals stop GD first",
-    "5  Small networks, fresh seeds: {decided} of {judged} decided",
+    "5  Small networks: {decided} of {judged} decided",
     "6  Regression: near-optimal",
 )
 # The places at which the words of each panel begin, as shares of the figure.
@@ -134,8 +134,8 @@ def draw() -> Figure:
         " at\nthe right. Hollow: the next of seven norms. Cross: the best of all.",
         f"Seeds of {assumptions['seeds']} that reach the largest margin,\n"
         "with 95 % intervals.",
-        "Steps divided by SGD's, 95 %, paired seeds. Right: the paper. After\n"
-        "correction, blue agrees, orange does not, grey is undecided.",
+        "Steps divided by SGD's, 95 %, fresh seeds. Right: the\n"
+        "paper. Corrected: blue agrees, grey is undecided.",
         "Loss above the optimum from a random\n"
         f"start, median of {start['seeds']} seeds.",
     )
