@@ -183,9 +183,10 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
     u = (tokens.u[:, None] @ token_basis)[:, 0]
     # Rounding must not make equal tokens differ, since their scores have to stay equal,
     # even during joint training.
-    X = np.take_along_axis(
-        X.reshape(runs, n, T, -1), first_equal(tokens.X)[..., None], 2
-    )
+    X = X.reshape(runs, n, T, -1)
+    first = first_equal(tokens.X)
+    if (first != np.arange(T)).any():
+        X = vectors_at(X, first)
     rest = tokens.u - np.einsum("rk,rdk->rd", u, token_basis)
     distance = np.linalg.norm(rest, axis=1)
     inside = distance <= DEPENDENT * np.linalg.norm(tokens.u, axis=1)
@@ -195,6 +196,17 @@ def minimal(tokens: TokenSet | Minimal) -> Minimal:
         query_basis=query_basis,
         head_outside=np.where(inside, 0.0, distance),
     )
+
+
+def vectors_at(X: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Return the vectors X[r, i, index[r, i, k]], (runs, n, k, d).
+
+    X has the shape (runs, n, T, d), and `index` has the shape (runs, n, k). This copies
+    whole vectors, and takes a fifth of the time of `np.take_along_axis`.
+    """
+    runs, n, T, d = X.shape
+    first = T * np.arange(runs * n).reshape(runs, n, 1)
+    return X.reshape(-1, d).take(first + index, axis=0)
 
 
 def first_equal(X: np.ndarray) -> np.ndarray:
@@ -227,32 +239,35 @@ def _basis(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     min(d, m), and the rows in this basis (runs, m, r). A row that depends on earlier
     rows adds no basis vector; further vectors then complete the basis.
     """
-    columns = np.swapaxes(rows, 1, 2)
-    runs, d, m = columns.shape
+    runs, m, d = rows.shape
+    r = min(d, m)
+    columns = np.swapaxes(rows[:, :r], 1, 2)  # (runs, d, r)
     if d <= max(BLOCK, m):
-        basis = np.empty((runs, d, min(d, m)))
-        upper = np.empty((runs, min(d, m), m))
+        basis = np.empty((runs, d, r))
+        inside = np.empty((runs, m, r))
         # A single call for all large runs would need three copies of them.
         at_once = max(1, LARGE // (d * m))
         for first in range(0, runs, at_once):
             part = slice(first, first + at_once)
-            basis[part], upper[part] = np.linalg.qr(columns[part])
+            basis[part], upper = np.linalg.qr(columns[part])
+            inside[part, :r] = np.swapaxes(upper, 1, 2)
+            if m > r:  # the first d rows give a basis of all vectors
+                inside[part, r:] = rows[part, r:] @ basis[part]
     else:
         basis, upper = _qr_by_blocks(columns, max(BLOCK, m))
-    for Q, R in zip(basis, upper, strict=True):  # (d, r), (r, m)
-        diagonal = np.diagonal(R)
-        if (
-            np.abs(diagonal) > DEPENDENT * np.linalg.norm(R[:, : len(R)], axis=0)
-        ).all():
+        inside = np.swapaxes(upper, 1, 2)
+    for Q, C in zip(basis, inside, strict=True):  # (d, r), (m, r)
+        diagonal = np.diagonal(C)
+        if (np.abs(diagonal) > DEPENDENT * np.linalg.norm(C[:r], axis=1)).all():
             signs = np.sign(diagonal)
             Q *= signs
-            R *= signs[:, None]
+            C *= signs
         else:  # QR turned the rounding error of a dependent column into a direction
-            turn = _in_order(R)
+            turn = _in_order(C.T)
             for first in range(0, d, BLOCK):
                 Q[first : first + BLOCK] = Q[first : first + BLOCK] @ turn
-            R[:] = turn.T @ R
-    return basis, np.swapaxes(upper, 1, 2)
+            C[:] = C @ turn
+    return basis, inside
 
 
 def _basis_of_shown(
@@ -337,14 +352,18 @@ def others(selected: np.ndarray, T: int) -> np.ndarray:
     return rank + (rank >= selected[..., None])
 
 
+def opt_first(tokens: TokenSet) -> np.ndarray:
+    """List the tokens (runs, n, T) of each sample: opt, then the others ascending."""
+    rest = others(tokens.opt, tokens.shape[2])
+    return np.concatenate([tokens.opt[..., None], rest], -1)
+
+
 def signed_opt_first(tokens: TokenSet) -> np.ndarray:
     """Return y_i x_{i,t}, (runs, n, T, d), with the opt token of each sample first.
 
     The other tokens keep their order.
     """
-    rest = others(tokens.opt, tokens.shape[2])
-    order = np.concatenate([tokens.opt[..., None], rest], -1)  # (runs, n, T)
-    return tokens.y[..., None, None] * np.take_along_axis(tokens.X, order[..., None], 2)
+    return tokens.y[..., None, None] * vectors_at(tokens.X, opt_first(tokens))
 
 
 def differences(
@@ -366,9 +385,9 @@ def differences(
             "give sequences of one length"
         )
     rest = others(selected, tokens.shape[2])
-    # (runs, n, 1, d)
-    chosen = np.take_along_axis(tokens.X, selected[..., None, None], 2)
-    delta = chosen - np.take_along_axis(tokens.X, rest[..., None], 2)
+    chosen = vectors_at(tokens.X, selected[..., None])  # (runs, n, 1, d)
+    delta = vectors_at(tokens.X, rest)
+    np.subtract(chosen, delta, out=delta)
     hidden = hidden_pairs(tokens, selected)
     if hidden is not None:
         delta[hidden] = 0.0

@@ -182,21 +182,36 @@ class Factors(NamedTuple):
 
 
 @numba.njit(fastmath=_REORDER)
-def _sum_of_sample(v: np.ndarray, s: int, c: np.ndarray, b: np.ndarray) -> None:
-    """Fill b[i] = sum_t c[t n + i] v[s, i, t], four tokens at a time.
+def sums_of_samples(
+    v: np.ndarray, s: int, start: int, c: np.ndarray, b: np.ndarray
+) -> None:
+    """Fill b with the sums of the vectors of some samples, four tokens at a time.
 
-    Here v has the shape (data, n, S, r), c has at least n S entries, and b has the
-    shape (n, r).
+    The sum of sample i is b[i - start] = sum_t c[t, i] v[s, i, t].
+
+    Parameters
+    ----------
+    v : ndarray (data, n, S, r)
+        The vectors.
+    s : int
+        The index of the data set.
+    start : int
+        The first sample.
+    c : ndarray (S, at least n)
+        The coefficients.
+    b : ndarray (samples, r)
+        Filled with the sums, one row for each sample from `start` on.
     """
-    n, S, r = v.shape[1:]
+    S, r = v.shape[2:]
     b[:] = 0.0
-    for i in range(n):
-        row = b[i]
+    for place in range(len(b)):
+        i = start + place
+        row = b[place]
         for t in range(0, S - S % 4, 4):
-            c_0 = c[t * n + i]
-            c_1 = c[(t + 1) * n + i]
-            c_2 = c[(t + 2) * n + i]
-            c_3 = c[(t + 3) * n + i]
+            c_0 = c[t, i]
+            c_1 = c[t + 1, i]
+            c_2 = c[t + 2, i]
+            c_3 = c[t + 3, i]
             v_0 = v[s, i, t]
             v_1 = v[s, i, t + 1]
             v_2 = v[s, i, t + 2]
@@ -204,24 +219,37 @@ def _sum_of_sample(v: np.ndarray, s: int, c: np.ndarray, b: np.ndarray) -> None:
             for j in range(r):
                 row[j] += c_0 * v_0[j] + c_1 * v_1[j] + c_2 * v_2[j] + c_3 * v_3[j]
         for t in range(S - S % 4, S):
-            c_0 = c[t * n + i]
+            c_0 = c[t, i]
             v_0 = v[s, i, t]
             for j in range(r):
                 row[j] += c_0 * v_0[j]
 
 
 @numba.njit(fastmath=_REORDER)
-def _products_with_sample(
-    v: np.ndarray, s: int, h: np.ndarray, out: np.ndarray
+def products_with_samples(
+    v: np.ndarray, s: int, start: int, h: np.ndarray, out: np.ndarray
 ) -> None:
-    """Fill out[t n + i] = <v[s, i, t], h[i]>, four tokens at a time.
+    """Fill `out` with inner products in some samples, four tokens at a time.
 
-    Here v has the shape (data, n, S, r), and h has the shape (n, r). Entries of `out`
-    from index n S on stay as they are.
+    The products of sample i are out[t, i - start] = <v[s, i, t], h[i - start]>.
+
+    Parameters
+    ----------
+    v : ndarray (data, n, S, r)
+        The vectors.
+    s : int
+        The index of the data set.
+    start : int
+        The first sample.
+    h : ndarray (samples, r)
+        One vector for each sample from `start` on.
+    out : ndarray (S, at least samples)
+        Filled with the products. Further columns stay as they are.
     """
-    n, S, r = v.shape[1:]
-    for i in range(n):
-        row = h[i]
+    S, r = v.shape[2:]
+    for place in range(len(h)):
+        i = start + place
+        row = h[place]
         for t in range(0, S - S % 4, 4):
             v_0 = v[s, i, t]
             v_1 = v[s, i, t + 1]
@@ -236,16 +264,16 @@ def _products_with_sample(
                 s_1 += v_1[j] * row[j]
                 s_2 += v_2[j] * row[j]
                 s_3 += v_3[j] * row[j]
-            out[t * n + i] = s_0
-            out[(t + 1) * n + i] = s_1
-            out[(t + 2) * n + i] = s_2
-            out[(t + 3) * n + i] = s_3
+            out[t, place] = s_0
+            out[t + 1, place] = s_1
+            out[t + 2, place] = s_2
+            out[t + 3, place] = s_3
         for t in range(S - S % 4, S):
             v_0 = v[s, i, t]
             s_0 = 0.0
             for j in range(r):
                 s_0 += v_0[j] * row[j]
-            out[t * n + i] = s_0
+            out[t, place] = s_0
 
 
 @numba.njit
@@ -269,13 +297,14 @@ def multiply_factored(
     """
     v, w, pairs, first = factors
     b, h, low = room
-    _sum_of_sample(v, s, c, b)
+    n, S = v.shape[1:3]
+    sums_of_samples(v, s, 0, c[: n * S].reshape(S, n), b)
     if pairs.shape[2]:
         np.dot(pairs[s], b, h)
     else:
         np.dot(w[s].T, b, low)
         np.dot(w[s], low, h)
-    _products_with_sample(v, s, h, out)
+    products_with_samples(v, s, 0, h, out[: n * S].reshape(S, n))
     for m in range(first.shape[1]):
         out[m] = out[first[s, m]]
 

@@ -132,6 +132,53 @@ def slopes(
             _push(scores, w, lane, first, 1.0 / n, push)
 
 
+@numba.njit(error_model="numpy")
+def slopes_of_lanes(
+    work: _Lanes,
+    start: int,
+    end: int,
+    n: int,
+    logistic: bool,
+    log_scale: float,
+    largest: np.ndarray,
+) -> None:
+    """Fill `c` in some lanes of a single run, divided by a scale that is given.
+
+    In contrast to `slopes`, no sum or maximum over all samples is needed, so that a
+    loop over the tokens can compute c of a few samples at a time. `push` stays as it
+    is.
+
+    Parameters
+    ----------
+    work : _Lanes
+        The lanes of one run, with the opt token of each sample first.
+    start, end : int
+        The first of the lanes, a multiple of WIDTH, and the first lane after them.
+    n : int
+        Number of samples.
+    logistic : bool
+        Whether the loss is the logistic one, not the exponential one.
+    log_scale : float
+        The log of the number by which c is divided.
+    largest : ndarray (2,)
+        Raised to the logs that `slopes` writes to `scales`, if they are larger in one
+        of these lanes.
+    """
+    margins, scores, c, _, w, lane = work
+    for first in range(start, end, WIDTH):
+        _weigh(margins, scores, w, lane, first)
+    for i in range(start, min(end, n)):
+        if logistic:
+            lane[LOG_SLOPE, i] = -exponentials.log1p_exp(lane[ANSWER, i])
+        log_slope = lane[LOG_SLOPE, i]
+        log_c = log_slope + lane[ANCHOR, i]
+        largest[0] = max(largest[0], log_c)
+        largest[1] = max(largest[1], log_slope)
+        lane[LOG_C, i] = log_c - log_scale
+    for first in range(start, end, WIDTH):
+        _pull(scores, w, lane, first, 1.0 / n, c)
+
+
 @numba.njit(fastmath=_REORDER, forceinline=True)
 def _weigh(
     margins: np.ndarray, scores: np.ndarray, w: np.ndarray, lane: np.ndarray, first: int

@@ -4,9 +4,10 @@
 It returns a `History` of norms, direction errors and margins, and of the logarithms of
 all quantities that may underflow. Open `training` first, which sends each rule to its
 engine, then `rules` and `in_coordinates.rules`. There are four engines.
-`gradient_descent` works in the span of the tokens, by means of `reduced` and `kernel`,
-and stays accurate for any number of iterations. The other three are `mirror_descent`,
-`in_coordinates`, and `own_rules` for a reader's own optimiser.
+`gradient_descent` works in the span of the tokens, by means of `reduced` and `kernel`
+(or `factored_kernel` for many tokens), and stays accurate for any number of iterations.
+The other three are `mirror_descent`, `in_coordinates`, and `own_rules` for a reader's
+own optimiser.
 """
 
 from lib.dynamics.history import History

@@ -12,7 +12,7 @@ from lib.attention import coordinates
 from lib.attention.token_sets import TokenSet
 from lib.compiled import gram, softmax
 from lib.compiled.status import COMPLETED, DIVERGED, LOG_LONGEST, STALLED
-from lib.dynamics import kernel, recording
+from lib.dynamics import factored_kernel, kernel, recording
 from lib.dynamics.rules import NGD, BuiltIn, Rule, own_log_step
 
 # The two ways to multiply a vector by a Gram matrix: with the formed matrix, or only
@@ -246,21 +246,22 @@ def reduce(
     q = tokens.z.shape[2]
     delta = coordinates.differences(tokens, tokens.opt, masked_as_zero=True)
     hidden = coordinates.hidden_pairs(tokens, tokens.opt)
-    signed = coordinates.signed_opt_first(tokens)
     keys = tokens.z @ np.swapaxes(W_0, 1, 2)  # W_0 z_i, (runs, n, r)
     pairs = coordinates.first_equal(delta)
-    every = coordinates.first_equal(signed)
     margins = np.take_along_axis((delta @ keys[..., None])[..., 0], pairs, 2)
     if hidden is not None:
         margins[hidden] = softmax.FAR
-    scores = (signed @ tokens.u[:, None, :, None])[..., 0]
-    scores = np.take_along_axis(scores, every, 2)
+    of_tokens = tokens.y[..., None] * (tokens.X @ tokens.u[:, None, :, None])[..., 0]
+    of_tokens = np.take_along_axis(of_tokens, coordinates.first_equal(tokens.X), 2)
+    scores = np.take_along_axis(of_tokens, coordinates.opt_first(tokens), 2)
     K = GramProduct.of(delta, tokens.z, pairs, form or cheapest_form(n, T - 1, r, q))
     if head == "fixed":
-        signed = signed[:0].copy()
+        signed = np.zeros((0, n, T, r))
         none = np.zeros((runs, 0, 0))
         G = GramProduct(none[..., None], none, none.astype(int), none)
     else:
+        signed = coordinates.signed_opt_first(tokens)
+        every = coordinates.first_equal(signed)
         ones = np.ones((runs, n, 1))  # all samples share one head, so w_i = 1 for all
         G = GramProduct.of(signed, ones, every, form or cheapest_form(n, T, r, 1))
     return Reduced(
@@ -380,7 +381,8 @@ def run_compiled(
     # Several runs occupy all cores already, so that each run gets one BLAS thread.
     shared = factored and len(jobs.data) > 1
     with blas.one_thread() if shared else nullcontext():
-        raw["status"], raw["ended"] = kernel.run_jobs(jobs, times, records)
+        engine = factored_kernel if factored and problem.head_fixed else kernel
+        raw["status"], raw["ended"] = engine.run_jobs(jobs, times, records)
     split = (slice(k * runs, (k + 1) * runs) for k in range(len(rules)))
     return [
         _raw(problem, {name: values[part] for name, values in raw.items()})

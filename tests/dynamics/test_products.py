@@ -56,6 +56,45 @@ def test_both_forms_take_the_same_steps(name, loss, head):
         assert np.array_equal(values, np.take_along_axis(values, same, 3))
 
 
+@pytest.mark.parametrize("loss", ["exponential", "logistic"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param((61, 30, 24), id="a block of 40 samples, and one of 21"),
+        pytest.param((270, 3, 130), id="too many entries to multiply by blocks"),
+    ],
+)
+def test_one_pass_over_many_tokens_takes_the_steps_of_the_matrix(sizes, loss):
+    n, T, d = sizes
+    data = attention.unit_tokens([0, 1], n=n, T=T, d=d)
+    rules = {"GD": dynamics.GD(0.5), "NGD": dynamics.NGD(0.3, momentum=0.5)}
+
+    def run(product):
+        return dynamics.train(data, rules, 40, [1, 2, 40], loss=loss, product=product)
+
+    formed, factored = run("gram"), run("factored")
+    for name in rules:
+        for field in ("norm", "log_gap", "log_gradient"):
+            ours, expected = (getattr(end[name], field) for end in (factored, formed))
+            np.testing.assert_allclose(ours, expected, rtol=1e-11, err_msg=field)
+        margins = (end[name].margins for end in (factored, formed))
+        np.testing.assert_allclose(*margins, atol=1e-11)
+        weights = (end[name].weights(-1) for end in (factored, formed))
+        np.testing.assert_allclose(*weights, atol=1e-11)
+
+
+def test_both_forms_agree_if_one_step_changes_the_gradient_by_many_digits():
+    data = attention.class_mean_tokens([0], n=6, T=4, d=40)
+    formed, factored = (
+        dynamics.train(data, dynamics.NGD(500.0), 3, product=form)
+        for form in reduced.FORMS
+    )
+    assert formed.log_gradient[0, 1] < formed.log_gradient[0, 0] - 100
+    for field in ("norm", "log_gap", "log_gradient"):
+        ours, expected = (getattr(end, field) for end in (factored, formed))
+        np.testing.assert_allclose(ours, expected, rtol=1e-11, err_msg=field)
+
+
 def test_both_forms_agree_where_no_float_reaches():
     problem = attention.minimal(attention.class_mean_tokens([0], n=6, T=4, d=40))
     targets = {"W_mm": svm.token_svm(problem)}
