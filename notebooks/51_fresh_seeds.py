@@ -87,10 +87,10 @@ for n in (3, 6, 12, 16, 28):
 #
 # The protocol fixes the following points:
 #
-# * **Seeds.** They start at 30, and none of them had been run before. The number of seeds of each study was chosen by a simulation from the effects and deviations of the first round.
-# * **Learning rates.** The first round's best two rates of each rule are compared on two new seeds and on the first round's trial seed, and the better rate is used. No choice uses test data.
-# * **One look.** After six seeds, a script computes the standard deviation of the logarithm of the steps within each rule, but no ratio. If it is larger than planned, more seeds are run. This raised the numbers for comments and for digits from 24 to 28.
-# * **The family.** The 21 claims, their measurements and the words of the verdicts are listed. A verdict other than "undecided" is given only after Holm's correction for all 21 claims.
+# * *Seeds.* They start at 30, and none of them had been run before. The number of seeds of each study was chosen by a simulation from the effects and deviations of the first round.
+# * *Learning rates.* The first round's best two rates of each rule are compared on two new seeds and on the first round's trial seed, and the better rate is used. No choice uses test data.
+# * *One look.* After six seeds, a script computes the standard deviation of the logarithm of the steps within each rule, but no ratio. If it is larger than planned, more seeds are run. This raised the numbers for comments and for digits from 24 to 28.
+# * *The family.* The 21 claims, their measurements and the words of the verdicts are listed. A verdict other than "undecided" is given only after Holm's correction for all 21 claims.
 #
 # A study is judged once, when all its seeds have run. When further studies are judged, the procedure is applied to all 21 claims again. The corrected p-values of the claims that were judged earlier can then only become smaller, so their verdicts can change from undecided to decided.
 #

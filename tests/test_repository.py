@@ -26,13 +26,15 @@ from companion import page_table, pages, sources, stored
 from companion.tables import figures
 from lib import files, provenance
 from lib.training.studies import STUDIES
+from papers.studies import fresh_seeds
 
 ROOT = files.ROOT
 FOLDER = ROOT / "notebooks"
 PAGES = sorted(FOLDER.glob("[0-9]*.py"))
 TABLE = page_table.read_pages()
 MAIN = [page.name for page in TABLE.values() if page.road == "main"]
-TRAINING = ("14", "15", "16", "33", "34", "41", "45")  # pages that train networks
+# Pages that train networks, or read the curves of networks that were trained.
+TRAINING = ("14", "15", "16", "33", "34", "41", "45", "51")
 RECORDS = {
     path: json.loads(path.read_text("utf-8"))
     for path in sorted((ROOT / "figures").glob("d*/*.json"))
@@ -197,8 +199,15 @@ def faults_of_page(path):
         place: saved for place, saved in RECORDS.items() if saved["notebook"] == name
     }
     seen = [word for saved in mine.values() for word in saved.get("words", [])]
+    read_too = [
+        saved
+        for place, saved in RECORDS.items()
+        if "fresh_seeds.recorded(" in text and place.stem == fresh_seeds.RECORD
+    ]
     measured = [
-        v for saved in mine.values() for v in figures._quantities(saved).values()
+        v
+        for saved in [*mine.values(), *read_too]
+        for v in figures._quantities(saved).values()
     ]
     loads = {p.relative_to(ROOT).as_posix() for p in sources.closure(text)}
     trains = any(p.startswith(("lib/training/", "lib/networks/")) for p in loads)
