@@ -38,6 +38,7 @@ OF_SUPPORT = 2**24  # entries that the rows of a support may have at most: 128 M
 LARGER = 1e-7  # a dual above this share of the largest one belongs to the support
 OF_ONE_QUERY = 1000  # at most this many constraints of one query are checked
 SLACK = 1e-12  # a constraint violated by less than this, relative to b, is satisfied
+PASSES = 6  # of iterative refinement; each one gains at least a digit
 PATIENCE = 10  # pivoting gives up after this many exchanges without progress
 # Plain loops compute this many columns of a Cholesky factor at a time. Matrix products
 # apply the effect of all earlier columns.
@@ -145,6 +146,9 @@ class Constraints(NamedTuple):
     at least 1 without the factor. A pair with a masked token has delta = 0 and is no
     constraint. `shown` lists the indices of the m pairs that are constraints (None: all
     pairs). Rows, duals and margins have entries for these m pairs only.
+
+    `tokens`, if given, are X (n, S+1, d) and the indices of the selected tokens (n,),
+    whose differences are delta up to rounding and a positive factor for each pair.
     """
 
     problem: str
@@ -154,6 +158,27 @@ class Constraints(NamedTuple):
     z: np.ndarray
     stretch: np.ndarray
     shown: np.ndarray | None = None
+    tokens: tuple[np.ndarray, np.ndarray] | None = None
+
+    def extended(self) -> "Constraints":
+        """Return the same constraints with delta in numpy's `longdouble`.
+
+        In float64 the difference of two tokens is rounded. If the margins that a W of
+        norm 1 can reach are about 1e-7 or less, this rounding changes the margins of
+        the solution by more than ACCURACY. Without `tokens`, delta itself is exact.
+        """
+        delta = self.delta.astype(np.longdouble)
+        if self.tokens is not None:
+            X, selected = self.tokens
+            n, T, d = X.shape
+            X = X.astype(np.longdouble)
+            others = np.arange(T) != selected[:, None]
+            exact = X[np.arange(n), selected][:, None] - X[others].reshape(n, T - 1, d)
+            # The factor of a pair, from the largest entry before and after.
+            largest = np.abs(exact).max(-1, keepdims=True)
+            exact /= np.where(largest > 0, largest, 1)
+            delta = exact * np.abs(delta).max(-1, keepdims=True)
+        return self._replace(delta=delta)
 
     @property
     def asked(self) -> np.ndarray:
@@ -388,11 +413,8 @@ def _proved_on(
             token_basis, query_basis = bases
             W = token_basis @ W @ query_basis.T
         beta = constraints.of_shown(exact.ravel()) / (length * length.min())
-        margins = constraints.margins(W @ constraints.z.T)
-        apart = np.linalg.norm(constraints.weights(beta) - W)
-        if apart <= ACCURACY * np.linalg.norm(W) and _within_accuracy(
-            beta, margins, constraints.asked
-        ):
+        margins = _proved_apart(constraints.extended(), beta, W)
+        if margins is not None:
             return beta, margins, W
     proved = _proved_by(constraints, length, rows, _least_on(rows, x))
     if proved is None:
@@ -642,7 +664,8 @@ def _on_rows(
     Let s be the largest margin that a W of norm 1 can attain if all constraints have
     norm 1. If the margins of the solution are computed from the duals, whose terms
     cancel, they have an error of eps/s^2. If they are computed from the rows, they have
-    an error of eps/s.
+    an error of eps/s. If this is too large, `_refined` corrects the solution in
+    extended precision.
     """
     shortest = length.min()
     asked = shortest / length
@@ -661,30 +684,43 @@ def _on_rows(
     delta, z, *bases = thin(constraints.delta, constraints.z)
     token_basis, query_basis = bases
     W = token_basis @ w.reshape(delta.shape[-1], z.shape[-1]) @ query_basis.T
-    margins = _proved_apart(W, beta, constraints, np.float64)
+    constraints = constraints.extended()
+    margins = _proved_apart(constraints, beta, W)
     if margins is None:
         W, beta = _refined(W, beta, on, unit_rows, length, constraints, bases)
-        margins = _proved_apart(W, beta, constraints, np.longdouble)
+        margins = _proved_apart(constraints, beta, W)
     if margins is None:
         return None
     return beta, margins, "least distance on the rows", W
 
 
+def gap(constraints: Constraints, beta: np.ndarray, W: np.ndarray) -> float:
+    """Return | ||W|| - lower bound | / ||W|| for W (d, d_z) and any beta (m,) >= 0.
+
+    The lower bound is that of weak duality, sum beta_m asked_m / ||sum beta_m a_m||. It
+    does not require W = sum beta_m a_m. The constraints come from
+    `Constraints.extended`. The terms of the sum cancel, so it is computed in their
+    precision.
+    """
+    combined = constraints.weights(beta.astype(np.longdouble))
+    norms = np.sqrt((combined**2).sum() * (W.astype(np.longdouble) ** 2).sum())
+    return float(abs(1 - (beta * constraints.asked).sum() / norms))
+
+
 def _proved_apart(
-    W: np.ndarray, beta: np.ndarray, constraints: Constraints, precision: type
+    constraints: Constraints, beta: np.ndarray, W: np.ndarray
 ) -> np.ndarray | None:
-    """Return the margins (m,) of W (d, d_z), computed in `precision`.
+    """Return the margins (m,) of W (d, d_z), computed from `Constraints.extended`.
 
     The duals beta (m,) are a proof of their own, since W was not computed from them.
     The result is None if W and beta are not a solution within ACCURACY.
     """
-    W = W.astype(precision)
-    margins = constraints.margins(W @ constraints.z.T).astype(float)
-    apart = np.linalg.norm(
-        (constraints.weights(beta.astype(precision)) - W).astype(float)
-    )
-    close = apart <= ACCURACY * np.linalg.norm(W.astype(float)) and (beta >= 0).all()
-    if close and _within_accuracy(beta, margins, constraints.asked):
+    margins = constraints.margins(W.astype(np.longdouble) @ constraints.z.T)
+    margins = margins.astype(float)
+    if not (beta >= 0).all() or not beta.any():
+        return None
+    is_closed = gap(constraints, beta, W) <= ACCURACY
+    if is_closed and _within_accuracy(beta, margins, constraints.asked):
         return margins
     return None
 
@@ -703,15 +739,16 @@ def _refined(
     Each pass computes two errors in numpy's `longdouble`: by how much the margins of
     the support `on` (m,) differ from 1, and by how much W differs from the weighted sum
     of constraints that the duals give. It then solves for the corrections in float64.
-    Only the final rounding to float64 remains. On machines whose `longdouble` is
-    float64, nothing is gained. `bases` are the bases that `thin` returned; the other
-    arguments are those of `_on_rows`.
+    At the end W is rounded to float64 by `_rounded`. On machines whose `longdouble` is
+    float64, nothing is gained. The constraints come from `Constraints.extended`, and
+    `bases` are the bases that `thin` returned; the other arguments are those of
+    `_on_rows`.
     """
     token_basis, query_basis = bases
     inside = unit_rows[on]
     W = W.astype(np.longdouble)
     beta = beta.astype(np.longdouble)
-    for _ in range(3):
+    for _ in range(PASSES):
         margins = constraints.margins(W @ constraints.z.T)
         missing = ((1 - margins) / length)[on].astype(float)
         step = np.linalg.lstsq(inside, missing, rcond=None)[0]
@@ -720,7 +757,34 @@ def _refined(
         rest = token_basis.T @ rest @ query_basis
         step = np.linalg.lstsq(inside.T, rest.ravel(), rcond=None)[0]
         beta[on] += step / length[on]
-    return W.astype(float), beta.astype(float)
+    rows = constraint_rows(constraints.delta.astype(float), constraints.z)
+    rows = constraints.of_shown(rows)[on]
+    return _rounded(W.ravel(), rows).reshape(W.shape), beta.astype(float)
+
+
+def _rounded(w: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Round w (D,) to float64 so that rows @ w hardly changes; rows is (k, D).
+
+    Rounding every entry to the nearest number would change <row, w> by about eps ||w||,
+    which exceeds ACCURACY once ||w|| is about 1e7. So the entries are rounded one after
+    the other, and after each of them the entries that are still exact make up for the
+    error. Only the error of the last entries remains. So the entries whose rounding
+    changes rows @ w most come first. All entries but the last 3k are rounded at once,
+    which saves time.
+    """
+    effect = np.spacing(np.abs(w.astype(float))) * np.linalg.norm(rows, axis=0)
+    order = np.argsort(-effect, kind="stable")
+    start = max(len(w) - 3 * len(rows), 0)
+    rounded = w.copy()
+    for first, last in [(0, start), *((i, i + 1) for i in range(start, len(w)))]:
+        now = order[first:last]
+        later = order[last:]
+        nearest = rounded[now].astype(float)
+        error = rows[:, now] @ (rounded[now] - nearest).astype(float)
+        rounded[now] = nearest
+        if later.size:
+            rounded[later] += np.linalg.lstsq(rows[:, later], error, rcond=None)[0]
+    return rounded.astype(float)
 
 
 def _least_distance(rows: np.ndarray, asked: np.ndarray) -> np.ndarray:

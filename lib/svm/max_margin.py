@@ -422,13 +422,19 @@ def _solve(
             # The Frobenius norm decides feasibility, and the solvers of all other norms
             # start from its solution.
             shown = None if hidden is None else np.flatnonzero(~hidden[run])
-            constraints = Constraints(problem, run, shape[1:], *factors, shown)
+            constraints = Constraints(
+                problem, run, shape[1:], *factors, shown, (parts[0][run], parts[1][run])
+            )
             duals, margins, solver, W = frobenius.solve(constraints)
             if norm == 2:
                 square = (duals * margins).sum()
                 solved: dict = {"norm": np.sqrt(square), "solver": solver, "W": W}
                 solved |= {"duals": duals, "margins": margins, "support": duals > 0}
-                solved["gap"] = np.abs(1 - (duals * constraints.asked).sum() / square)
+                if W is None:
+                    gap = np.abs(1 - (duals * constraints.asked).sum() / square)
+                else:
+                    gap = frobenius.gap(constraints.extended(), duals, W)
+                solved["gap"] = gap
             else:
                 solved = _other_norm(constraints, units, norm, duals)
             solved["duals"] = constraints.everywhere(solved["duals"], 0.0)

@@ -129,7 +129,7 @@ def test_no_scale_hides_that_there_is_no_solution(scale):
     np.testing.assert_allclose(error.certificate[0], [0.5, 0, 0.5], atol=1e-9)
 
 
-# Without extended precision, rounding alone exceeds the accuracy at 1e-7.
+# Without extended precision, rounding alone exceeds the accuracy from 1e-7 on.
 extended = pytest.mark.skipif(
     np.finfo(np.longdouble).eps == np.finfo(float).eps,
     reason="numpy's longdouble is float64 on this machine",
@@ -137,7 +137,9 @@ extended = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(
-    "distance", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, pytest.param(1e-7, marks=extended)]
+    "distance",
+    [1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
+    + [pytest.param(tiny, marks=extended) for tiny in (1e-7, 1e-8, 1e-9)],
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_a_small_margin_is_reached_although_the_duals_cancel(distance, seed):
@@ -150,9 +152,20 @@ def test_a_small_margin_is_reached_although_the_duals_cancel(distance, seed):
 
 def test_w_below_the_digits_of_floats_is_refused_with_its_margin():
     with pytest.raises(
-        RuntimeError, match=r"leave no W of norm 1 a margin above [1-9]e-09"
+        RuntimeError, match=r"leave no W of norm 1 a margin above [1-9]e-10"
     ):
-        svm.token_svm(nearly_between(1e-8))
+        svm.token_svm(nearly_between(5e-10, seed=2))
+
+
+@extended
+def test_w_is_rounded_so_that_its_margins_stay():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((3, 40))
+    w = (1e8 * rng.standard_normal(40)).astype(np.longdouble)
+    w += rng.standard_normal(40) * np.longdouble(1e-9)
+    rounded = frobenius._rounded(w, rows)
+    error = np.abs(rows @ (rounded - w)).max()
+    assert error < np.abs(rows @ (w.astype(float) - w)).max() / 10
 
 
 def test_runs_solved_by_their_rows_and_by_their_duals_stay_apart():
