@@ -222,7 +222,7 @@ print(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The norm falls, because in most sentences the logit of the opt token must now exceed the logits of fewer other tokens. In some sentences, however, the old opt token has been cut off, so that another token is now the opt token. The new constraints are therefore not a subset of the old ones, and the norm could also have risen.
+# The norm falls, because a sentence now has fewer tokens, so the logit of its opt token must exceed fewer other logits. In some sentences, however, the old opt token has been cut off, so that another token is now the opt token. The new constraints are therefore not a subset of the old ones, and the norm could also have risen.
 #
 # </details>
 

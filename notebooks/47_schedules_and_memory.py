@@ -205,7 +205,7 @@ for iterations in (5, 10):
 # * *The undamped natural gradient* tries to raise all answers by the same amount. So almost the whole step goes to the sample whose answer has saturated most, and the ratio ends near 0.
 # * *Mirror descent in $\ell_3$* heads for the same largest margin as steepest descent in $\ell_3$. But it adds its steps to the mirror image of $W$, so $\lVert W\rVert_3$ grows only like $\sqrt t$, whereas under steepest descent this norm grows like $t$. So under mirror descent both the margins and the ratio grow more slowly.
 #
-# Rules with costly steps run for fewer steps than the map of page 44 says: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rescaled rule stops after 20,000 steps, because its norm grows exponentially. [The protocol](atlas_protocol.md#predictions) states the predictions in full.
+# Rules with costly steps run for fewer steps than the map of page 44 says: Shampoo, the head-wise rules and two natural gradients after 119,378 steps, and AdaGrad with a full matrix after 2,000. The rule with the label "rescaled" is gradient descent that keeps $\lVert W\rVert_F$ at most at a bound and scales $W$ up by 1.2 every 200 steps. It stops after 20,000 steps, because this bound grows exponentially. [The protocol](atlas_protocol.md#predictions) states the predictions in full.
 #
 # </details>
 #

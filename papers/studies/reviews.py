@@ -4,6 +4,7 @@ curves.
 We read the paper's claims from the stored output of its authors' code.
 """
 
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from companion import plots
 from companion.claims import Claim, Table
 from companion.record import Number, finite
+from lib.networks.measures import EDGES
 from lib.training.curves import Curve, Curves
 from papers import pieces, verdicts
 from papers.studies import kept_curves
@@ -838,6 +840,75 @@ def _joined_pairs(ax: Axes, top: float, indices: np.ndarray) -> None:
         ax.plot(pair, [height, height], **line)
         for rule, index in zip(VISION, pair, strict=True):
             ax.plot(index, height, ms=7, **plots.look(rule).mark)
+
+
+def _shares(runs: Sequence[Curve], when: str) -> np.ndarray:
+    """Return which share of the weights lies in each bin, in %, for every run.
+
+    `when` is "start" or "last". The result has the shape (runs, bins).
+    """
+    counts = np.array([run.end[f"{when}.histogram"] for run in runs])
+    return 100 * counts / counts.sum(1, keepdims=True)
+
+
+def small_weights(runs: Sequence[Curve], bound: float = 0.01) -> np.ndarray:
+    """Return the share of weights with a magnitude below `bound` at the end, in %.
+
+    Parameters
+    ----------
+    runs
+        The runs of a rule, which keep histograms of their weights.
+    bound
+        The magnitude. It is moved to the nearest edge of a bin.
+
+    Returns
+    -------
+    ndarray (runs,)
+        The shares.
+    """
+    edge = np.abs(np.log(EDGES / bound)).argmin()
+    return _shares(runs, "last")[:, :edge].sum(1)
+
+
+def vision_weights(runs: Mapping[str, Sequence[Curve]]) -> Figure:
+    """Draw the histogram of the magnitudes of all weights, at the end of training.
+
+    Parameters
+    ----------
+    runs
+        The runs of each rule of VISION, which keep histograms of their weights.
+
+    Returns
+    -------
+    Figure
+        One curve per rule, the mean over its seeds, in a band from the smallest to the
+        largest value of a seed. The grey curve is the start, which the rules share.
+    """
+    figure, (axis,) = plots.panels(1, 1, height=2.8)
+    centres = np.sqrt(EDGES[1:] * EDGES[:-1])
+    start = _shares(runs[VISION[0]], "start").mean(0)
+    axis.plot(centres, start, color=plots.GREY, lw=1.2, ls="--")
+    highest = start.argmax()
+    pieces.beside(axis, centres[highest], start[highest], "start", plots.GREY, (0, 3))
+
+    # The names are written where the two curves are far apart.
+    below, above = 0.02, 0.4
+    places = {"l1.1": (above, (6, 6)), "Adam": (below, (6, -6))}
+    for rule in VISION:
+        look = plots.look(rule)
+        shares = _shares(runs[rule], "last")
+        mean = shares.mean(0)
+        axis.plot(centres, mean, color=look.colour, lw=1.6)
+        band = {"color": look.colour, "alpha": 0.2, "lw": 0}
+        axis.fill_between(centres, shares.min(0), shares.max(0), **band)
+        where, place = places[rule]
+        at = np.abs(np.log(centres / where)).argmin()
+        pieces.beside(axis, centres[at], mean[at], shown(rule), look.colour, place)
+
+    axis.set(xscale="log", xlim=(1e-3, 3), ylim=(0, None))
+    axis.set_xlabel("magnitude of a weight")
+    axis.set_ylabel("share of the weights\nin a tenth of a decade, %")
+    return figure
 
 
 def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
