@@ -49,7 +49,7 @@ import torch
 from companion import record
 from lib.training import MirrorDescent
 from lib.training.studies import DEMO
-from papers.studies import kept_curves, reviews, smoke
+from papers.studies import confirm, judge, kept_curves, reviews, smoke
 
 run = record.start("34_vit_mirror_descent", "C", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -84,6 +84,14 @@ figure
 
 # %%
 reviews.vision_sparsity(kept)
+
+# %% [markdown]
+# The index is one number for all weights of a matrix. The third figure shows the weights themselves, from the six runs with fresh seeds on which page [51](51_fresh_seeds.ipynb) judges the two claims: the share of all weights with a given magnitude, after the last step. The rules start from the same weights. Under which rule are more weights small?
+
+# %%
+fresh = judge.read_runs(confirm.plans()["vit_48000"], confirm.FOLDER)
+of_rule = {rule: fresh.of(rule) for rule in reviews.VISION}
+reviews.vision_weights(of_rule)
 
 # %% [markdown]
 # The next figure shows the accuracy on held-out images for each learning rate that we tried. For each rule, a ring marks the learning rate that we chose. Is this learning rate in the interior of the grid or at its edge?
@@ -137,7 +145,7 @@ print(smoke.last_losses(longer, {"l1.5": 0.05}, rules=own))
 # %% tags=["set-up"]
 # Set-up, no need to read.
 if scale != "demo":  # a demo run redraws what is kept and records nothing
-    numbers = reviews.vision_numbers(kept)
+    numbers = reviews.vision_numbers(kept) | reviews.weight_numbers(of_rule)
     kept_curves.save(
         run, "mirror_vit", "vision experiment", kept, figure, about, verdict, numbers=numbers
     )

@@ -851,8 +851,10 @@ def _shares(runs: Sequence[Curve], when: str) -> np.ndarray:
     return 100 * counts / counts.sum(1, keepdims=True)
 
 
-def small_weights(runs: Sequence[Curve], bound: float = 0.01) -> np.ndarray:
-    """Return the share of weights with a magnitude below `bound` at the end, in %.
+def small_weights(
+    runs: Sequence[Curve], bound: float = 0.01, when: str = "last"
+) -> np.ndarray:
+    """Return the share of weights with a magnitude below `bound`, in %.
 
     Parameters
     ----------
@@ -860,6 +862,8 @@ def small_weights(runs: Sequence[Curve], bound: float = 0.01) -> np.ndarray:
         The runs of a rule, which keep histograms of their weights.
     bound
         The magnitude. It is moved to the nearest edge of a bin.
+    when
+        "start", or "last" for the end of training.
 
     Returns
     -------
@@ -867,7 +871,28 @@ def small_weights(runs: Sequence[Curve], bound: float = 0.01) -> np.ndarray:
         The shares.
     """
     edge = np.abs(np.log(EDGES / bound)).argmin()
-    return _shares(runs, "last")[:, :edge].sum(1)
+    return _shares(runs, when)[:, :edge].sum(1)
+
+
+def weight_numbers(runs: Mapping[str, Sequence[Curve]]) -> dict[str, Number]:
+    """Return the mean share of weights below 0.01 in magnitude, in %.
+
+    Parameters
+    ----------
+    runs
+        The runs of each rule of VISION, which keep histograms of their weights.
+
+    Returns
+    -------
+    dict of str to Number
+        The shares "small_start", "small_adam" and "small_l1_1".
+    """
+    start = small_weights(runs[VISION[0]], when="start").mean()
+    measured = {"small_start": finite(start, 1e-9)}
+    for rule in VISION:
+        name = f"small_{rule.lower().replace('.', '_')}"
+        measured[name] = finite(small_weights(runs[rule]).mean(), 1e-9)
+    return measured
 
 
 def vision_weights(runs: Mapping[str, Sequence[Curve]]) -> Figure:
