@@ -874,8 +874,8 @@ def small_weights(
     return _shares(runs, when)[:, :edge].sum(1)
 
 
-def weight_numbers(runs: Mapping[str, Sequence[Curve]]) -> dict[str, Number]:
-    """Return the mean share of weights below 0.01 in magnitude, in %.
+def fresh_numbers(runs: Mapping[str, Sequence[Curve]]) -> dict[str, Number]:
+    """Return numbers of the runs with fresh seeds at the end of training.
 
     Parameters
     ----------
@@ -885,13 +885,19 @@ def weight_numbers(runs: Mapping[str, Sequence[Curve]]) -> dict[str, Number]:
     Returns
     -------
     dict of str to Number
-        The shares "small_start", "small_adam" and "small_l1_1".
+        Means over the seeds: for each rule the accuracy on all test images, the Hoyer
+        index, and the share of weights below 0.01 in magnitude, in %. "small_start" is
+        this share at the start, which the rules have in common.
     """
     start = small_weights(runs[VISION[0]], when="start").mean()
     measured = {"small_start": finite(start, 1e-9)}
-    for rule in VISION:
-        name = f"small_{rule.lower().replace('.', '_')}"
-        measured[name] = finite(small_weights(runs[rule]).mean(), 1e-9)
+    for rule, of_rule in runs.items():
+        name = rule.lower().replace(".", "_")
+        accuracy = np.mean([run.hits.mean() for run in of_rule])
+        index = np.mean([run.metrics["hoyer"][-1] for run in of_rule])
+        measured[f"fresh_{name}_test_accuracy"] = finite(accuracy, 1e-9)
+        measured[f"fresh_{name}_hoyer"] = finite(index, 1e-9)
+        measured[f"small_{name}"] = finite(small_weights(of_rule).mean(), 1e-9)
     return measured
 
 
