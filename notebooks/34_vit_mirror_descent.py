@@ -86,7 +86,7 @@ figure
 reviews.vision_sparsity(kept)
 
 # %% [markdown]
-# The index is one number for all weights of a matrix. The third figure shows the weights themselves, from the six runs with fresh seeds on which page [51](51_fresh_seeds.ipynb) judges the two claims: the share of all weights with a given magnitude, after the last step. The rules start from the same weights. Under which rule are more weights small?
+# The index is one number for all weights of a matrix. The third figure shows the weights themselves, from the six fresh seeds on which page [51](51_fresh_seeds.ipynb) judges the two claims: the share of all weights with a given magnitude, after the last step, as a mean over the seeds. The rules start from the same weights. Under which rule are more weights small?
 
 # %%
 fresh = judge.read_runs(confirm.plans()["vit_48000"], confirm.FOLDER)

@@ -34,7 +34,7 @@ class Block(NamedTuple):
     claims: Sequence[str]  # how the names of the block's claims begin
     axis: str  # the label of the axis
     zero: float = 0.0  # where the two rules are equal, or nothing grows
-    form: str = "+.3f"  # format of a value
+    form: str = ".3f"  # format of a value
     logarithmic: bool = False
 
 
@@ -121,10 +121,10 @@ SMALLEST_P = math.exp(-30 + 1e-5)
 SAME_QUANTITY = ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.")
 
 ROW = 0.27  # inches
-AXIS = 0.395, 0.225  # left end and width of an axis, as shares of the picture
+AXIS = 0.395, 0.21  # left end and width of an axis, as shares of the picture
 # Where the words beside an axis begin, as shares of its width: where in the papers, the
 # sentence, the estimate with its interval, the verdict, and the number of seeds.
-LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.73, -0.88, 1.04, 1.77, 2.43
+LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.85, -0.94, 1.05, 1.95, 2.63
 
 
 def source(claim: FamilyClaim) -> str:
