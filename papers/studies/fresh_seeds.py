@@ -124,7 +124,7 @@ ROW = 0.27  # inches
 AXIS = 0.395, 0.21  # left end and width of an axis, as shares of the picture
 # Where the words beside an axis begin, as shares of its width: where in the papers, the
 # sentence, the estimate with its interval, the verdict, and the number of seeds.
-LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.85, -0.94, 1.05, 1.95, 2.63
+LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.85, -0.94, 1.03, 1.92, 2.64
 
 
 def source(claim: FamilyClaim) -> str:
