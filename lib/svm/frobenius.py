@@ -25,8 +25,8 @@ from lib.svm import large
 # has to reach slightly more than margin 1.
 BAD = 1e4
 # The required excess over margin 1, divided by the relative length of the constraint.
-# It is about 1e5 times the rounding error.
-MORE = 1e-11
+# It is about 1e4 times the rounding error.
+MORE = 3e-12
 ROUNDING = np.finfo(float).eps
 # The largest relative duality gap and constraint violation that a returned solution may
 # have.

@@ -342,6 +342,38 @@ def verdict(seed):
     )
 
 
+def of_any_shape(seed):
+    """Return tokens number `seed`, with 0.1 to 100 constraints per unknown of W."""
+    rng = np.random.default_rng([seed, 2])
+    n = T = 0
+    while not 1 <= n * T <= 1_000:
+        T, d, d_z = (int(size) for size in rng.integers((2, 1, 1), 9))
+        n = round(10 ** rng.uniform(-1, 2) * d * d_z / (T - 1))
+    X, z = rng.standard_normal((n, T, d)), rng.standard_normal((n, d_z))
+    list(KINDS.values())[seed % len(KINDS)](rng, X, z)
+    return token_set(X, z)
+
+
+def proved(data, error):
+    """Check a proof of infeasibility from the tokens alone."""
+    rows = rows_of(data)
+    weights = error.certificate.ravel().astype(np.longdouble)
+    terms = weights @ np.sqrt((rows**2).sum(1))
+    combination = np.sqrt(((weights @ rows) ** 2).sum())
+    return (weights >= 0).all() and combination <= 2e-10 * terms
+
+
+# The same was run once for 5,000 seeds.
+@pytest.mark.parametrize("kind", range(len(KINDS)), ids=list(KINDS))
+def test_every_shape_has_a_solution_or_a_proof(kind):
+    for seed in range(kind, 20 * len(KINDS), len(KINDS)):
+        data = of_any_shape(seed)
+        try:
+            assert certified(data, svm.token_svm(data)), seed
+        except svm.Infeasible as error:
+            assert proved(data, error), seed
+
+
 @pytest.mark.parametrize(
     "certificate, shown, advice",
     [
