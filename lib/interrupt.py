@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import warnings
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -40,6 +41,8 @@ def end_in_a_sentence() -> None:
             os._exit(STATUS)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        # Other threads still run. They may warn that a child has ended.
+        warnings.simplefilter("ignore")
         _kill_children()
         for clean in CLEAN_UP:
             with contextlib.suppress(Exception):

@@ -137,9 +137,9 @@ def log_ratio(adam, mirror, level):
     return np.log(steps[0] / steps[1])
 
 
-pairs = list(zip(of_rule["Adam"], of_rule["l1.1"]))
+pairs = list(zip(of_rule["Adam"], of_rule["l1.1"], strict=True))
 best = [min(run.metrics["test_accuracy"].max() for run in pair) for pair in pairs]
-early = interval([log_ratio(*pair, level) for pair, level in zip(pairs, best)])
+early = interval([log_ratio(*pair, level) for pair, level in zip(pairs, best, strict=True)])
 print("steps of Adam over those of l1.1 {:.3f} ({:.3f} to {:.3f})".format(*np.exp(early)))
 for level in (0.40, 0.45):
     at = interval([log_ratio(*pair, level) for pair in pairs])
