@@ -3,8 +3,8 @@
 import contextlib
 import os
 import signal
-import warnings
 import sys
+import warnings
 from collections.abc import Callable
 from types import FrameType
 
