@@ -15,6 +15,11 @@ DATA = (".toml", ".json", ".npz", ".csv", ".txt")
 # Committed results that notebooks read: the curves of studies, and the altered copies
 # that the claims of ledgers detect.
 KEPT = ("figures/desk/*.npz", "figures/power/*.json")
+# Which committed results a source reads without naming them on the page.
+READS = {
+    "papers/studies/judge.py": "figures/desk/confirm/*/*.npz",
+    "papers/studies/second_round.py": "figures/desk/verdicts.json",
+}
 
 
 def closure(text: str) -> list[Path]:
@@ -102,9 +107,9 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     dict
         "parameters" has the parameters. "source" is the hash of the .py. "lib" has the
         hashes of the files in the `closure` of the .py, by path. "kept" has the hashes
-        of the committed results that are named in the .py, or in the page's entry of
-        figures/index.toml. "record" is the entry of notebooks/pages.toml for the page's
-        records, if there is one.
+        of the committed results that are named in the .py or in the page's entry of
+        figures/index.toml, or that a source in the closure reads. "record" is the entry
+        of notebooks/pages.toml for the page's records, if there is one.
 
     Raises
     ------
@@ -123,11 +128,15 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
     }
     page = read_table(ROOT / "figures" / "index.toml").get(notebook, {})
     words |= {figure.get("trains") for figure in page.get("figure", ())}
-    kept = sorted(
+    kept = [
         path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words
-    )
+    ]
+    code = closure(text)
+    for reader, pattern in READS.items():
+        if ROOT / reader in code:
+            kept += ROOT.glob(pattern)
     parts = {"source": sha256(text.encode()), "parameters": dict(parameters)}
-    for part, paths in (("lib", closure(text)), ("kept", kept)):
+    for part, paths in (("lib", code), ("kept", sorted(kept))):
         names = [
             path.relative_to(ROOT).as_posix().removeprefix("lib/") for path in paths
         ]

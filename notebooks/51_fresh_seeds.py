@@ -22,7 +22,7 @@
 #
 # **The papers' answer.** On language data, normalised SGD trains faster than SGD, and as we read the figures, so do Polyak's step and Adam. On images, normalised SGD is slower than SGD, and Adam gains nothing. Under $\ell_{1.1}$ mirror descent the weights are sparser than under Adam (images) or $\ell_2$ (film reviews).
 #
-# Pages [14](14_bert.ipynb), [15](15_vit_mnist.ipynb), [16](16_vit_cifar10.ipynb), [33](33_transformer_imdb.ipynb) and [34](34_vit_mirror_descent.ipynb) explain the networks, the rules and the measurements. They show a first round of three seeds per study. This page shows a second round, whose protocol was committed before its first run.
+# Pages [14](14_bert.ipynb), [15](15_vit_mnist.ipynb), [16](16_vit_cifar10.ipynb), [33](33_transformer_imdb.ipynb) and [34](34_vit_mirror_descent.ipynb) explain the networks, the rules and the measurements. There was a first round with three seeds per study. This page judges a second round, whose protocol was committed before its first run. Pages 14, 15 and 34 draw the runs of the second round, and pages 16 and 33 those of the first one, since the second one is not finished there.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.

@@ -26,7 +26,6 @@ from companion import page_table, pages, sources, stored
 from companion.tables import figures
 from lib import files, provenance
 from lib.training.studies import STUDIES
-from papers.studies import fresh_seeds
 
 ROOT = files.ROOT
 FOLDER = ROOT / "notebooks"
@@ -199,15 +198,8 @@ def faults_of_page(path):
         place: saved for place, saved in RECORDS.items() if saved["notebook"] == name
     }
     seen = [word for saved in mine.values() for word in saved.get("words", [])]
-    read_too = [
-        saved
-        for place, saved in RECORDS.items()
-        if "fresh_seeds.recorded(" in text and place.stem == fresh_seeds.RECORD
-    ]
     measured = [
-        v
-        for saved in [*mine.values(), *read_too]
-        for v in figures._quantities(saved).values()
+        v for saved in mine.values() for v in figures._quantities(saved).values()
     ]
     loads = {p.relative_to(ROOT).as_posix() for p in sources.closure(text)}
     trains = any(p.startswith(("lib/training/", "lib/networks/")) for p in loads)
@@ -363,7 +355,7 @@ def test_records_are_of_pages_of_today_and_took_no_more_memory_than_is_said():
 
 READ = (
     r"(lib|companion|papers)/|notebooks/[^/]*\.(py|toml)$"
-    r"|figures/(desk/.*\.npz|power/.*|index\.toml)$"
+    r"|figures/(desk/.*\.npz|desk/verdicts\.json|power/.*|index\.toml)$"
 )
 
 
@@ -471,7 +463,8 @@ def faults_of_entry(entry):
     sentence = entry.sentence
     real = any(row["source"] in ("data_dir", "data", "hub") for row in saved["data"])
     failing = not all(claim["holds"] for claim in saved["claims"])
-    hours = rf"`python -m lib.training {entry.trains}`, \d+\.\d processor hours"
+    program = "papers.studies.confirm" if entry.fresh else "lib.training"
+    hours = rf"`python -m {program} {entry.trains}`, \d+\.\d processor hours"
     return {
         "is of another notebook": page.name != saved["notebook"],
         "is of another paper": saved["paper"] not in page.paper,

@@ -70,6 +70,7 @@ class _Entry:
     finding: str = ""
     failure: str = ""
     trains: str = ""
+    fresh: bool = False
     title: str = ""
     headline: str = ""
     reading: str = ""
@@ -424,7 +425,8 @@ def _expected(value: float | None, tolerance: float) -> str:
 def _hours(entry: _Entry, record: Mapping) -> str:
     """Say how the kept curves of a figure were trained, and in how many hours."""
     hours = record["numbers"]["processor_hours"]["value"]
-    return f"`python -m lib.training {entry.trains}`, {hours:.1f} processor hours"
+    program = "papers.studies.confirm" if entry.fresh else "lib.training"
+    return f"`python -m {program} {entry.trains}`, {hours:.1f} processor hours"
 
 
 def _thumbnail(picture: str, alt: str) -> str:

@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-from companion import claims, plots, record
+from companion import claims, plots
 from companion.claims import Claim, Table
 from companion.record import Number, finite
-from lib import files
 from papers import pieces, verdicts
 from papers.studies import kept_curves, reviews, speed
 from papers.studies.confirm import plans
@@ -182,25 +181,6 @@ def _p_in_words(verdict: Verdict) -> str:
     if verdict.p <= SMALLEST_P:
         return f"below {verdict.holm:.1g}"
     return f"{verdict.holm:.2g}"
-
-
-def recorded(figure: str) -> Table:
-    """Read the committed verdicts on the claims of one figure.
-
-    Parameters
-    ----------
-    figure
-        The beginning of the claims' names, such as "fig4".
-
-    Returns
-    -------
-    Table
-        The claims, as the page on fresh seeds recorded them. The table is empty if
-        their study is not judged yet.
-    """
-    saved = record.read(files.ROOT / "figures" / "desk" / f"{RECORD}.json")
-    rows = [Claim.of(row) for row in saved["claims"]]
-    return Table([row for row in rows if row.id.split(".")[0] == figure])
 
 
 def counts(found: Sequence[Verdict]) -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""Draw every figure and verdict of the real-data studies from their stored curves.
+"""Draw every figure and verdict of the real-data studies from their stored runs.
+
+A study that is judged with fresh seeds is drawn from these, with the verdicts that page
+51 records. The others are drawn from the curves of the first round.
 
 `python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture
 to runs/redrawn/ and prints each study's verdicts in words. It trains nothing. If all
@@ -16,26 +19,46 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from companion import headlines, plots, record
-from companion.claims import Claim
+from companion.claims import Claim, Table
 from lib import files
 from lib.training.curves import Curves
 from papers import verdicts
-from papers.studies import kept_curves, reviews, speed
+from papers.studies import kept_curves, reviews, second_round, speed
+
+
+def _recorded(study: second_round.Study) -> Table:
+    """Return the verdicts that page 51 records on the claims of a study."""
+    return study.claims
+
+
+def _first_round(curves: Curves, name: str) -> Figure:
+    """Draw a study of the first round with its own verdicts."""
+    return speed.draw(curves, speed.first_round_rows(curves, name))
+
 
 # For each picture, by study and then by slug: the function that returns its claims, and
-# the function that draws it.
+# the function that draws it. Both take what `_read` returns.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
-    kept_curves.STUDIES[name]: {
-        f"fastrates_{name}": (
-            partial(speed.table, figure=name),
-            partial(speed.draw, name=name),
-        )
-    }
-    for name in speed.CLAIMED
+    kept_curves.STUDIES[name]: {f"fastrates_{name}": (_recorded, second_round.draw)}
+    for name in second_round.FIGURES
+    if name in speed.CLAIMED
 }
-PICTURES[kept_curves.STUDIES["vit"]] = {
-    "mirror_vit": (reviews.vision_table, reviews.vision_figure)
+# This study is not judged with fresh seeds yet.
+PICTURES[kept_curves.STUDIES["fig7"]] = {
+    "fastrates_fig7": (
+        partial(speed.table, figure="fig7"),
+        partial(_first_round, name="fig7"),
+    )
 }
+PICTURES[kept_curves.STUDIES["vit"]] = {"mirror_vit": (_recorded, second_round.draw)}
+
+
+def _read(study: str) -> Curves | second_round.Study:
+    """Read the runs from which the pictures of a study are drawn."""
+    for figure in second_round.FIGURES:
+        if kept_curves.STUDIES[figure] == study:
+            return second_round.read(figure)
+    return kept_curves.kept(study)
 
 
 def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
@@ -61,15 +84,14 @@ PICTURES["imdb_paper"] = {
 }
 
 # The reduced network's claims on film reviews belong to the family of 24, as its
-# protocol says. The claims on the network of the paper's size form a separate family of
-# seven.
+# protocol says. The claims on the network of the paper's size ("imdb_paper") form a
+# separate family of seven.
 REVIEWS = kept_curves.STUDIES["imdb"]
 REVIEW_TABLES = (
     reviews.accuracy_table,
     reviews.sparsity_table,
     reviews.attention_table,
 )
-OTHER_FAMILY = "imdb_paper"
 # We read paper A's sentence "norms grow" as a claim only after the runs, so that this
 # claim is in no family.
 LATER = "fig7.grows."
@@ -79,18 +101,25 @@ LATER = "fig7.grows."
 GIVEN_UP = ("fig7.adam", "fig7.growth.sps", "vit.end")
 
 
+# The claims of the first round, by study.
+FIRST_ROUND: dict[str, list[Callable]] = {
+    kept_curves.STUDIES[name]: [partial(speed.table, figure=name)]
+    for name in speed.CLAIMED
+}
+FIRST_ROUND[kept_curves.STUDIES["vit"]] = [reviews.vision_table]
+FIRST_ROUND[REVIEWS] = list(REVIEW_TABLES)
+
+
 def _judged() -> dict[str, Claim]:
-    """Return every claim of the studies that has a verdict, by id, except those that
-    belong to another family.
-    """
-    tables = [
-        table(kept_curves.kept(study))
-        for study, pictures in PICTURES.items()
-        for table, _ in pictures.values()
-        if study != OTHER_FAMILY
-    ]
-    tables += [table(kept_curves.kept(REVIEWS)) for table in REVIEW_TABLES]
-    return {claim.id: claim for table in tables for claim in table if claim.verdict}
+    """Return every claim of the first round that has a verdict, by id."""
+    found = {}
+    for study, tables in FIRST_ROUND.items():
+        curves = kept_curves.kept(study)
+        for table in tables:
+            for claim in table(curves):
+                if claim.verdict:
+                    found[claim.id] = claim
+    return found
 
 
 def _family() -> dict[str, tuple[Claim, float]]:
@@ -121,15 +150,15 @@ def _redraw(study: str, out: Path) -> list[str]:
     """Draw the pictures of `study` into the folder `out`, and return lines with their
     names and verdicts.
     """
-    curves = kept_curves.kept(study)
+    runs = _read(study)
     lines = []
     for slug, (table, draw) in PICTURES[study].items():
-        figure = draw(curves)
+        figure = draw(runs)
         path = files.ROOT / "figures" / "desk" / f"{slug}.json"
         if path.exists():  # the record says whether the headline is true
             plots.heading(figure, *headlines.above(slug, record.read(path)))
         figure.savefig(out / f"{slug}.png")
-        lines += [slug, textwrap.indent(table(curves).words(), "  ")]
+        lines += [slug, textwrap.indent(table(runs).words(), "  ")]
     return lines
 
 

@@ -737,16 +737,24 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
             left += len(word) + 1.2
 
 
-def vision_figure(curves: Curves) -> Figure:
+def vision_figure(curves: Curves, verdict: str) -> Figure:
     """Draw the test accuracy over steps.
 
-    A thin line is a run. Black lines join, for each seed, the two points at which the
-    two rules have the same accuracy. These points are computed on the runs shown, so
-    that they lie on the runs' lines.
+    Parameters
+    ----------
+    curves : Curves
+        The runs of the study.
+    verdict : str
+        The verdict on the claim that Adam is ahead early.
+
+    Returns
+    -------
+    Figure
+        A thin line is a run. Black lines join, for each seed, the two points at which
+        the two rules have the same accuracy. These points are computed on the runs
+        shown, so that they lie on the runs' lines.
     """
     figure, (accuracy,) = plots.panels(1, 1, height=3.0)
-    claimed_early, _ = vision_table(curves)
-    verdict = claimed_early.verdict
 
     # The runs. Adam's name is above its line, and the other below.
     lifts = {"Adam": 9}
@@ -758,7 +766,7 @@ def vision_figure(curves: Curves) -> Figure:
             accuracy.plot(steps, measured, color=look.colour, lw=0.9, alpha=0.75)
         last = 100 * _last_accuracy(curves, rule).mean()
         words = f"{shown(rule)}: {last:.0f} %"
-        place = (-1, lifts.get(rule, -16))
+        place = (-1, lifts.get(rule, -30))
         pieces.beside(accuracy, steps[-1], last, words, look.colour, place)
 
     # The numbers of steps of the two rules to the same accuracy.
@@ -770,8 +778,9 @@ def vision_figure(curves: Curves) -> Figure:
     adam, mirror = np.exp(np.log(steps).mean(1))
     words = f"to the same accuracy Adam takes {adam / mirror:.2f} of the steps"
     middle = np.sqrt(steps.min() * steps.max())
-    accuracy.text(middle, levels.max() + 0.8, words, fontsize=9)
-    words = f"paper: Adam is ahead early\n{verdict}, uncorrected"
+    style = {"fontsize": 9, "path_effects": plots.EDGE}
+    accuracy.text(middle, levels.max() + 0.8, words, **style)
+    words = f"paper: Adam is ahead early\n{verdict}"
     right = {"ha": "right", "fontsize": 9, "transform": accuracy.transAxes}
     accuracy.text(0.98, 0.04, words, **right)
 
@@ -782,27 +791,35 @@ def vision_figure(curves: Curves) -> Figure:
     return figure
 
 
-def vision_sparsity(curves: Curves) -> Figure:
+def vision_sparsity(curves: Curves, verdict: str) -> Figure:
     """Draw the sparsity of the weights at equal loss, and after equally many steps.
 
-    A line joins the two rules of a seed. Above, both are at the smallest training loss
-    that both reach.
+    Parameters
+    ----------
+    curves : Curves
+        The runs of the study.
+    verdict : str
+        The verdict on the claim that the weights of l1.1 are sparser at equal loss.
+
+    Returns
+    -------
+    Figure
+        A line joins the two rules of a seed. Above, both are at the smallest training
+        loss that both reach.
     """
-    figure, (sparsity,) = plots.panels(1, 1, height=2.6)
-    _, claimed_sparser = vision_table(curves)
-    verdict = claimed_sparser.verdict
+    seeds = len(curves.seeds())
+    figure, (sparsity,) = plots.panels(1, 1, height=1.4 + 0.4 * seeds)
 
     # The indices of both rules, (rules, seeds), at the smallest loss that both reach,
     # and at the end.
     matched = _matched(curves, VISION, *SPARSER)
     ends = np.array([_at_end(curves, rule, "hoyer") for rule in VISION])
-    seeds = matched.shape[1]
     second = seeds + 1.6  # where the second block begins
     centre = (ends.max() + matched.min()) / 2
 
     # One block of rows for each of the two, and its mean difference below it.
     for top, indices, judged in (
-        (0.0, matched, f"{verdict}, uncorrected"),
+        (0.0, matched, verdict),
         (second, ends, "not judged"),
     ):
         _joined_pairs(sparsity, top, indices)
@@ -874,8 +891,8 @@ def small_weights(
     return _shares(runs, when)[:, :edge].sum(1)
 
 
-def fresh_numbers(runs: Mapping[str, Sequence[Curve]]) -> dict[str, Number]:
-    """Return numbers of the runs with fresh seeds at the end of training.
+def weight_numbers(runs: Mapping[str, Sequence[Curve]]) -> dict[str, Number]:
+    """Return which share of the weights is small, for a record.
 
     Parameters
     ----------
@@ -885,18 +902,14 @@ def fresh_numbers(runs: Mapping[str, Sequence[Curve]]) -> dict[str, Number]:
     Returns
     -------
     dict of str to Number
-        Means over the seeds: for each rule the accuracy on all test images, the Hoyer
-        index, and the share of weights below 0.01 in magnitude, in %. "small_start" is
-        this share at the start, which the rules have in common.
+        Means over the seeds: for each rule the share of weights below 0.01 in
+        magnitude, in %, at the end of training. "small_start" is this share at the
+        start, which the rules have in common.
     """
     start = small_weights(runs[VISION[0]], when="start").mean()
     measured = {"small_start": finite(start, 1e-9)}
     for rule, of_rule in runs.items():
         name = rule.lower().replace(".", "_")
-        accuracy = np.mean([run.hits.mean() for run in of_rule])
-        index = np.mean([run.metrics["hoyer"][-1] for run in of_rule])
-        measured[f"fresh_{name}_test_accuracy"] = finite(accuracy, 1e-9)
-        measured[f"fresh_{name}_hoyer"] = finite(index, 1e-9)
         measured[f"small_{name}"] = finite(small_weights(of_rule).mean(), 1e-9)
     return measured
 

@@ -2,7 +2,7 @@
 a study.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import pieces, verdicts
 from papers.studies import kept_curves
+from papers.studies.family import centred_steps
 from papers.studies.kept_curves import edges, judge, rates_figure
 from papers.studies.run_measures import random_walk_growth, weight_matrices
 from papers.verdicts import SAME, Interval, no_gain
@@ -110,7 +111,7 @@ def _step_error(run: Curve) -> float:
     return float(np.max(np.abs(run.step_size / expected - 1)))
 
 
-def _formulas(curves: Curves) -> list[Claim]:
+def formulas(curves: Curves) -> list[Claim]:
     """Check the code: compare steps with their equations, in the worst run of each
     rule.
     """
@@ -200,7 +201,7 @@ def table(curves: Curves, figure: str) -> Table:
         rules = curves.configuration["rates"]
         rows += [_norms_grow(curves, rule) for rule in rules]
         rows += [_beyond_a_walk(curves, rule) for rule in rules]
-    return Table([*rows, *_formulas(curves)])
+    return Table([*rows, *formulas(curves)])
 
 
 def numbers(curves: Curves) -> dict[str, Number]:
@@ -219,15 +220,19 @@ def numbers(curves: Curves) -> dict[str, Number]:
     return measured
 
 
-def draw(curves: Curves, name: str) -> Figure:
+def draw(curves: Curves, rows: Sequence["Row"], centred: bool = False) -> Figure:
     """Draw the steps to the last target, divided by SGD's, and below it the training.
 
     Parameters
     ----------
     curves : Curves
         The kept curves of the figure's study.
-    name : str
-        "fig1", "fig4", "fig6" or "fig7".
+    rows : sequence of Row
+        The rows of the upper panel, from top to bottom.
+    centred : bool, optional
+        Whether steps are counted to the middle one of the three readings that reach the
+        target, as in the second round. By default they are counted to the last one, as
+        in the first round.
 
     Returns
     -------
@@ -241,8 +246,8 @@ def draw(curves: Curves, name: str) -> Figure:
     figure, _ = plots.panels(1, 1, height=above + below)
     figure.clear()
     upper, lower = figure.subplots(2, 1, height_ratios=(above, below))
-    _ratios(upper, curves, name)
-    _losses(lower, curves)
+    _ratios(upper, rows, curves.configuration["targets"][-1])
+    _losses(lower, curves, centred)
     return figure
 
 
@@ -317,32 +322,52 @@ NEAR_ONE = (0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.4)  # ticks of ratios that are near o
 PALE = 0.4  # opacity of a rule about which the paper says nothing
 
 
-class _Row(NamedTuple):
+class Bar(NamedTuple):
+    """A ratio with its interval at 95 %, and the ratios of the seeds, (seeds,)."""
+
+    estimate: float
+    low: float
+    high: float
+    values: np.ndarray
+
+
+class Row(NamedTuple):
     """A row of `_ratios`.
 
     `ratio` is the rule's number of steps divided by SGD's. `missed` (seeds,) says for
     which seeds the ratio is only a bound, because a run missed the target. `word` gives
     the verdict on what the paper says about the rule; it is None if the paper says
-    nothing.
+    nothing. `corrected` has the ends of the interval at the level of Holm's procedure;
+    it is None if the verdict is not corrected.
     """
 
     rule: str
-    ratio: Interval
+    ratio: Interval | Bar
     missed: np.ndarray
     verdict: str
     word: Callable | None
+    corrected: tuple[float, float] | None = None
 
     @property
     def decided(self) -> bool:
-        """Whether the claim is decided by its own interval alone."""
+        """Whether the claim is decided."""
         return self.verdict in (verdicts.REPRODUCED, verdicts.NOT_REPRODUCED)
 
 
-def _rows(curves: Curves, name: str) -> list[_Row]:
-    """Return the rows of `_ratios` from top to bottom.
+def first_round_rows(curves: Curves, name: str) -> list[Row]:
+    """Return the rows of `draw` for a study of the first round, by its own verdicts.
 
-    Rules that are decided come first, and then those about which the paper says
-    something.
+    Parameters
+    ----------
+    curves : Curves
+        The kept curves of the study.
+    name : str
+        The figure, such as "fig7".
+
+    Returns
+    -------
+    list of Row
+        One row for each rule but SGD, in the order of `ordered`.
     """
     rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
     target = curves.configuration["targets"][-1]
@@ -353,7 +378,7 @@ def _rows(curves: Curves, name: str) -> list[_Row]:
         if rule in CLAIMED[name]:
             verdict = _speed(curves, rule, name).verdict
         missed_by_rule = np.isinf(_steps(curves, rule, target))
-        row = _Row(
+        row = Row(
             rule=rule,
             ratio=_ratio(curves, rule, target),
             missed=missed_by_reference | missed_by_rule,
@@ -361,26 +386,34 @@ def _rows(curves: Curves, name: str) -> list[_Row]:
             word=CLAIMED[name].get(rule),
         )
         rows.append(row)
-    rows.sort(key=lambda row: (not row.decided, row.word is None, row.ratio.estimate))
-    return rows
+    return ordered(rows)
 
 
-def _ratios(ax: Axes, curves: Curves, name: str) -> None:
+def ordered(rows: Sequence[Row]) -> list[Row]:
+    """Sort rows: those that are decided come first, and then those about whose rule the
+    paper says something. Among equals, the smallest ratio comes first.
+    """
+
+    def place(row: Row):
+        return not row.decided, row.word is None, row.ratio.estimate
+
+    return sorted(rows, key=place)
+
+
+def _ratios(ax: Axes, rows: Sequence[Row], target: float) -> None:
     """Draw each rule's steps to the last target divided by SGD's, with the verdicts.
 
     Each dot is one seed. The dot is hollow if the seed's run of the rule or of SGD
     missed the target. A large mark is hollow if the claim is undecided. The shade of a
     row is the side on which the whole bar must lie for the paper's claim to hold. If
     the bar lies where the protocol calls two rules equally fast, the shade is that
-    range.
+    range. A thin line is the corrected interval.
     """
-    rows = _rows(curves, name)
-
     # The ends of the axis, which contain all ratios that are not extreme.
     inside = []
     for row in rows:
         ratio = row.ratio
-        for value in (ratio.low, ratio.high, *ratio.values):
+        for value in (ratio.low, ratio.high, *ratio.values, *(row.corrected or ())):
             if 0.01 < value < 100:
                 inside.append(value)
     left_end = min(0.72, 0.85 * min(inside))
@@ -412,13 +445,12 @@ def _ratios(ax: Axes, curves: Curves, name: str) -> None:
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
-    target = curves.configuration["targets"][-1]
     steps = f"steps to the training loss {target:g}, divided by SGD's"
     faster = "\N{LEFTWARDS ARROW} faster than SGD"
     ax.set_xlabel(f"{faster}      {steps}      slower \N{RIGHTWARDS ARROW}")
 
 
-def _draw_ratio(ax: Axes, height: float, row: _Row, ends: tuple[float, float]) -> None:
+def _draw_ratio(ax: Axes, height: float, row: Row, ends: tuple[float, float]) -> None:
     """Draw the interval of a row, its mean and the seeds."""
     look = plots.look(row.rule)
     ratio = row.ratio
@@ -432,6 +464,10 @@ def _draw_ratio(ax: Axes, height: float, row: _Row, ends: tuple[float, float]) -
     if ratio.high > high:
         ax.plot(high, height, ">", ms=7, clip_on=False, **style)
 
+    if row.corrected:
+        thin = np.clip(row.corrected, *ends)
+        ax.plot(thin, [height, height], lw=1.2, **style)
+
     # The mean.
     face = look.colour if row.decided else plots.PAPER
     mark = {"marker": look.marker, "ms": 8, "mew": 1.6, "mfc": face}
@@ -443,7 +479,7 @@ def _draw_ratio(ax: Axes, height: float, row: _Row, ends: tuple[float, float]) -
         ax.plot(value, height - 0.3, "o", ms=3.5, mfc=face, **style)
 
 
-def _write_ratio(ax: Axes, height: float, row: _Row) -> None:
+def _write_ratio(ax: Axes, height: float, row: Row) -> None:
     """Write the ratio of a row and the verdict on it to the right of the panel."""
     ratio = row.ratio
     right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
@@ -453,7 +489,8 @@ def _write_ratio(ax: Axes, height: float, row: _Row) -> None:
     verdict = row.verdict
     style = {"color": plots.GREY}
     if row.decided:
-        verdict = f"{row.verdict}, uncorrected"
+        if row.corrected is None:
+            verdict = f"{row.verdict}, uncorrected"
         style = {"color": plots.look(row.verdict).colour, "fontweight": "bold"}
     ax.text(1.02, height + 0.2, verdict, **style, **right)
 
@@ -486,17 +523,19 @@ def _tick(ax: Axes, ticks: list[float]) -> None:
     ax.set_xticks([], minor=True)
 
 
+MANY = 5  # more runs of a rule than this are drawn by thinner lines
 LABEL = 0.11  # distance between labels of steps, as a share of the panel's height
 ROUNDING = 1e-9  # rounding error of a tick
 # If the loss falls by a smaller factor than this, its axis has evenly spaced ticks.
 WIDE = 3.0
 
 
-def _losses(ax: Axes, curves: Curves) -> None:
+def _losses(ax: Axes, curves: Curves, centred: bool = False) -> None:
     """Draw the training loss of every run from the first step to the last target.
 
-    A line is the mean of the last readings of the clock, from which the steps are
-    counted, and ends in a dot. The mark on the line of the target is the geometric mean
+    A line is the mean of three readings of the clock, from which the steps are counted,
+    and ends in a dot. It is drawn at the last of the three readings, or at the middle
+    one if `centred`. The mark on the line of the target is the geometric mean
     of the steps of a rule's runs, so that the marks have the ratios of the upper panel.
     """
     target = curves.configuration["targets"][-1]
@@ -505,9 +544,18 @@ def _losses(ax: Axes, curves: Curves) -> None:
     highest = target
     marks = []
     for rule in curves.configuration["rates"]:
+        runs = curves.runs(rule)
         steps = _steps(curves, rule, target)
-        for run, end in zip(curves.runs(rule), steps, strict=True):
-            largest = _loss_until(ax, run, end, plots.look(rule).colour)
+        if centred:
+            steps = np.array([centred_steps(run, target) for run in runs])
+        thin = len(runs) > MANY
+        style = {
+            "color": plots.look(rule).colour,
+            "lw": 0.5 if thin else 0.9,
+            "alpha": 0.45 if thin else 0.7,
+        }
+        for run, end in zip(runs, steps, strict=True):
+            largest = _loss_until(ax, run, end, target, style, centred)
             highest = max(highest, largest)
         middle, words = _mean_steps(curves, steps)
         marks.append((middle, rule, f" {kept_curves.shown(rule)}: {words}"))
@@ -549,18 +597,28 @@ def _losses(ax: Axes, curves: Curves) -> None:
     ax.set(title=f"Training loss, each run up to the target {target:g}", xlabel="step")
 
 
-def _loss_until(ax: Axes, run: Curve, end: float, colour: str) -> float:
-    """Draw the loss of a run up to step `end`, with a dot there unless it is infinite.
+def _loss_until(
+    ax: Axes,
+    run: Curve,
+    end: float,
+    target: float,
+    style: Mapping,
+    centred: bool = False,
+) -> float:
+    """Draw the loss of a run up to step `end`, where it reaches the target, with a dot
+    there unless `end` is infinite.
 
-    The function returns the largest loss of the whole run.
+    Values below the target are drawn on its line. The function returns the largest loss
+    of the whole run.
     """
     at = run.clock["at"]
     loss = _growing_mean(run.clock["loss"])
+    if centred:
+        loss[:-1] = loss[1:]  # the mean that ends one reading later
     is_drawn = at <= end
-    drawn = loss[is_drawn]
-    ax.plot(at[is_drawn], drawn, color=colour, lw=0.9, alpha=0.7)
+    ax.plot(at[is_drawn], np.maximum(loss[is_drawn], target), **style)
     if np.isfinite(end):
-        ax.plot(end, drawn[-1], "o", ms=2.5, color=colour, alpha=0.6)
+        ax.plot(end, target, "o", ms=2.5, color=style["color"], alpha=0.6, zorder=3)
     return loss.max()
 
 

@@ -79,9 +79,9 @@ def one_step(run):
 @pytest.mark.parametrize("change", [all_steps, one_step])
 def test_a_step_off_its_equation_is_seen(change):
     world = race({"SGD": 0.03, "SPS": 0.03, "SNGD": 0.03})
-    assert all(claim.holds for claim in speed._formulas(world))
+    assert all(claim.holds for claim in speed.formulas(world))
     wrong = each(world, lambda run: replace(run, step_size=change(run)))
-    assert not any(claim.holds for claim in speed._formulas(wrong))
+    assert not any(claim.holds for claim in speed.formulas(wrong))
 
 
 def grown(factor, *others):
@@ -105,7 +105,7 @@ def grown(factor, *others):
 
 def test_speed_is_drawn_as_ratios_and_losses():
     curves = grown(2.2)
-    ratios, losses = speed.draw(curves, "fig7").axes
+    ratios, losses = speed.draw(curves, speed.first_round_rows(curves, "fig7")).axes
     assert len(ratios.get_yticks()) == 2  # SNGD and Adam, each divided by SGD
     assert "loss" in losses.get_title()
 
@@ -521,7 +521,7 @@ def test_a_rule_without_a_claim_is_not_shaded():
 def test_the_axis_of_ratios_shows_every_seed_and_the_value_one(fast, slow):
     world = race({"SGD": 0.03, "Adam": fast, "SNGD": slow}, horizon=400)
     _, (ax,) = plots.panels(1, 1)
-    speed._ratios(ax, world, "fig6")
+    speed._ratios(ax, speed.first_round_rows(world, "fig6"), 0.5)
     low, high = ax.get_xlim()
     ratios = [speed._ratio(world, rule, 0.5) for rule in ("Adam", "SNGD")]
     values = [
@@ -572,7 +572,7 @@ def test_losses_are_drawn_to_the_target_above_one_label_for_each_rule(target):
 
 def test_the_vision_figure_has_the_accuracies_in_per_cent():
     world = vision_world(0.0, 0.05, 0.1)
-    (accuracy,) = reviews.vision_figure(world).axes
+    (accuracy,) = reviews.vision_figure(world, "").axes
     drawn = [line for line in accuracy.lines if line.get_linewidth() == 0.9]
     runs = [run for rule in reviews.VISION for run in world.runs(rule)]
     for line, run in zip(drawn, runs, strict=True):

@@ -390,7 +390,7 @@ LONG = each(SEEN, judged_alone(evaluated_four_times))
 
 
 def test_a_rule_of_vision_is_named_at_its_last_step_with_its_accuracy_in_per_cent():
-    (ax,) = reviews.vision_figure(LONG).axes
+    (ax,) = reviews.vision_figure(LONG, "").axes
     for rule, is_above in (("Adam", True), ("l1.1", False)):
         last = 100 * np.mean([run.hits.mean() for run in LONG.runs(rule)])
         (name,) = [
@@ -402,7 +402,7 @@ def test_a_rule_of_vision_is_named_at_its_last_step_with_its_accuracy_in_per_cen
 
 
 def test_accuracies_of_vision_are_drawn_from_the_second_evaluation_on():
-    (ax,) = reviews.vision_figure(LONG).axes
+    (ax,) = reviews.vision_figure(LONG, "").axes
     lines = [line for line in ax.lines if line.get_linewidth() == 0.9]
     run = LONG.runs("Adam")[0]
     assert lines[0].get_xdata().tolist() == [10, 20, 30]
@@ -412,7 +412,7 @@ def test_accuracies_of_vision_are_drawn_from_the_second_evaluation_on():
 
 
 def test_the_words_on_equal_accuracy_are_above_the_middle_of_the_joins():
-    (ax,) = reviews.vision_figure(LONG).axes
+    (ax,) = reviews.vision_figure(LONG, "").axes
     joins = [line for line in ax.lines if line.get_linewidth() == 1.2]
     x = np.concatenate([line.get_xdata() for line in joins])
     y = np.concatenate([line.get_ydata() for line in joins])
@@ -428,7 +428,7 @@ def test_the_words_on_equal_accuracy_are_above_the_middle_of_the_joins():
 
 
 def sparsity_of_vision():
-    (ax,) = reviews.vision_sparsity(SEEN).axes
+    (ax,) = reviews.vision_sparsity(SEEN, "").axes
     joins = [line for line in ax.lines if len(line.get_xdata()) == 2]
     return ax, joins
 

@@ -49,7 +49,7 @@ def test_a_claim_is_about_the_last_of_three_targets():
 def test_a_row_knows_who_missed_the_last_of_three_targets():
     for target, missed in ((0.5, False), (1e-9, True)):
         world = race({"SGD": 0.03, "Adam": 0.03}, targets=[1.5, 1.0, target])
-        (row,) = speed._rows(world, "fig6")
+        (row,) = speed.first_round_rows(world, "fig6")
         assert (row.missed == missed).all() and row.rule == "Adam"
 
 
@@ -80,8 +80,8 @@ def test_one_run_off_its_equation_is_seen_among_five():
         return run
 
     world = race({"SGD": 0.03, "SNGD": 0.03})
-    assert [claim.holds for claim in speed._formulas(world)] == [True]
-    assert [claim.holds for claim in speed._formulas(each(world, wrong))] == [False]
+    assert [claim.holds for claim in speed.formulas(world)] == [True]
+    assert [claim.holds for claim in speed.formulas(each(world, wrong))] == [False]
 
 
 def with_norms(norms, walked, rules=("SGD", "Adam", "SNGD")):
@@ -118,7 +118,8 @@ def test_a_picture_is_taller_by_the_same_height_for_each_further_rule(monkeypatc
     heights = []
     for count in (2, 3, 4):
         curves = SimpleNamespace(configuration={"rates": range(count)})
-        heights.append(speed.draw(curves, "fig1").get_figheight())
+        curves.configuration["targets"] = [0.5]
+        heights.append(speed.draw(curves, []).get_figheight())
     first, second = np.diff(heights)
     assert first == pytest.approx(second) and first > 0
 
@@ -186,7 +187,8 @@ def test_a_step_size_is_the_mean_over_the_window_that_ends_at_its_step():
 
 def test_the_panel_of_ratios_has_room_for_its_rows_alone_and_names_the_last_target():
     ax = panel()
-    speed._ratios(ax, race(THREE, targets=STAIRS), "fig6")
+    world = race(THREE, targets=STAIRS)
+    speed._ratios(ax, speed.first_round_rows(world, "fig6"), STAIRS[-1])
     bottom, top = ax.get_ylim()
     assert 1 < bottom < 2 and -1 < top < -0.3  # the seeds of a row are above its bar
     assert "training loss 0.5" in ax.get_xlabel()
@@ -199,14 +201,14 @@ def test_the_panel_of_ratios_has_room_for_its_rows_alone_and_names_the_last_targ
 def test_ticks_are_fine_where_all_ratios_are_near_one(fast, slow, tick, other):
     world = race({"SGD": 0.03, "Adam": fast, "SNGD": slow}, horizon=400)
     ax = panel()
-    speed._ratios(ax, world, "fig6")
+    speed._ratios(ax, speed.first_round_rows(world, "fig6"), 0.5)
     assert tick in ax.get_xticks() and other not in ax.get_xticks()
 
 
 def row_of(low, high, verdict=verdicts.REPRODUCED):
     values = np.array([low, (low * high) ** 0.5, high])
     ratio = SimpleNamespace(low=low, high=high, estimate=values[1], values=values)
-    return speed._Row("Adam", ratio, np.zeros(3, bool), verdict, verdicts.faster)
+    return speed.Row("Adam", ratio, np.zeros(3, bool), verdict, verdicts.faster)
 
 
 @pytest.mark.parametrize(
@@ -298,21 +300,44 @@ def test_a_growing_mean_is_over_three_readings_at_most():
     np.testing.assert_allclose(found, [4, 3, 2, 8 / 3, 5])
 
 
-def test_a_loss_is_drawn_to_its_end_with_a_dot_on_its_line():
+BLACK = {"color": "black"}
+
+
+def test_a_loss_is_drawn_down_to_its_target_where_it_has_a_dot():
     ax = panel()
-    largest = speed._loss_until(ax, run_of([4.0, 2.0, 0.0, 6.0, 9.0]), 20.0, "black")
+    run = run_of([4.0, 2.0, 0.0, 6.0, 9.0])
+    largest = speed._loss_until(ax, run, 20.0, 2.5, BLACK)
     line, dot = ax.lines
     assert line.get_xdata().tolist() == [0, 10, 20]
-    np.testing.assert_allclose(line.get_ydata(), [4, 3, 2])
-    assert (*dot.get_xdata(), *dot.get_ydata()) == (20.0, 2.0)
+    np.testing.assert_allclose(line.get_ydata(), [4, 3, 2.5])  # the last mean is 2
+    assert (*dot.get_xdata(), *dot.get_ydata()) == (20.0, 2.5)
     assert largest == 5
+
+
+def test_a_centred_mean_is_drawn_at_the_middle_of_its_three_readings():
+    ax = panel()
+    run = run_of([4.0, 2.0, 0.0, 6.0, 9.0])
+    speed._loss_until(ax, run, 10.0, 2.0, BLACK, centred=True)
+    line, dot = ax.lines
+    assert line.get_xdata().tolist() == [0, 10]
+    np.testing.assert_allclose(line.get_ydata(), [3, 2])
+    assert (*dot.get_xdata(), *dot.get_ydata()) == (10.0, 2.0)
 
 
 def test_a_loss_that_misses_its_target_is_drawn_whole_and_has_no_dot():
     ax = panel()
-    speed._loss_until(ax, run_of([4.0, 2.0, 0.0, 6.0]), np.inf, "black")
+    speed._loss_until(ax, run_of([4.0, 2.0, 0.0, 6.0]), np.inf, 0.1, BLACK)
     (line,) = ax.lines
     assert line.get_xdata().tolist() == [0, 10, 20, 30]
+
+
+def test_many_runs_are_drawn_by_thinner_lines():
+    widths = []
+    for seeds in (5, 6):
+        ax = panel()
+        speed._losses(ax, race({"SGD": 0.03}, seeds=seeds))
+        widths.append({line.get_linewidth() for line in ax.lines} & {0.5, 0.9})
+    assert widths == [{0.9}, {0.5}]
 
 
 # Growth.
