@@ -15,9 +15,10 @@ DATA = (".toml", ".json", ".npz", ".csv", ".txt")
 # Committed results that notebooks read: the curves of studies, and the altered copies
 # that the claims of ledgers detect.
 KEPT = ("figures/desk/*.npz", "figures/power/*.json")
-# Which committed results a source reads without naming them on the page.
+# Which committed results a source reads without naming them on the page. A folder
+# counts with all of its files.
 READS = {
-    "papers/studies/judge.py": "figures/desk/confirm/*/*.npz",
+    "papers/studies/judge.py": "figures/desk/confirm/*",
     "papers/studies/second_round.py": "figures/desk/verdicts.json",
 }
 
@@ -91,6 +92,14 @@ def _files(names: Iterable[str]) -> Iterator[Path]:
             )
 
 
+def _content(path: Path) -> bytes:
+    """Return the bytes of a file, or of all files in a folder with their names."""
+    if path.is_file():
+        return path.read_bytes()
+    inside = sorted(each for each in path.iterdir() if each.is_file())
+    return b"".join(each.name.encode() + each.read_bytes() for each in inside)
+
+
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """Return hashes of everything that the results of a page depend on.
 
@@ -141,7 +150,7 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
             path.relative_to(ROOT).as_posix().removeprefix("lib/") for path in paths
         ]
         parts[part] = {
-            name: sha256(path.read_bytes())
+            name: sha256(_content(path))
             for name, path in zip(names, paths, strict=True)
         }
     pages = read_pages()

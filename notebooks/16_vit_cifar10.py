@@ -78,7 +78,7 @@ verdict
 
 # %%
 about = speed.caption(kept, "fig7", verdict)
-figure = kept_curves.captioned(speed.draw(kept, "fig7"), about)
+figure = kept_curves.captioned(speed.draw(kept, speed.first_round_rows(kept, "fig7")), about)
 figure
 
 # %% [markdown]

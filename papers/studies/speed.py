@@ -220,15 +220,18 @@ def numbers(curves: Curves) -> dict[str, Number]:
     return measured
 
 
-def draw(curves: Curves, rows: Sequence["Row"], centred: bool = False) -> Figure:
+def draw(
+    curves: Curves, rows: "Sequence[Row] | None" = None, centred: bool = False
+) -> Figure:
     """Draw the steps to the last target, divided by SGD's, and below it the training.
 
     Parameters
     ----------
     curves : Curves
         The kept curves of the figure's study.
-    rows : sequence of Row
-        The rows of the upper panel, from top to bottom.
+    rows : sequence of Row, optional
+        The rows of the upper panel, from top to bottom. By default there is a row for
+        each rule but SGD, without a verdict.
     centred : bool, optional
         Whether steps are counted to the middle one of the three readings that reach the
         target, as in the second round. By default they are counted to the last one, as
@@ -240,6 +243,8 @@ def draw(curves: Curves, rows: Sequence["Row"], centred: bool = False) -> Figure
         Above, one row per rule with its interval. Below, the training loss of every run
         up to the target.
     """
+    if rows is None:
+        rows = first_round_rows(curves)
     above = 0.75 + 0.52 * (len(curves.configuration["rates"]) - 1)
     below = 2.6
     # The two panels have two heights, so `plots.panels` cannot arrange them.
@@ -353,16 +358,23 @@ class Row(NamedTuple):
         """Whether the claim is decided."""
         return self.verdict in (verdicts.REPRODUCED, verdicts.NOT_REPRODUCED)
 
+    @property
+    def deciding(self) -> Interval | Bar:
+        """The interval by which the claim is decided."""
+        if self.corrected is None:
+            return self.ratio
+        return Bar(self.ratio.estimate, *self.corrected, self.ratio.values)
 
-def first_round_rows(curves: Curves, name: str) -> list[Row]:
+
+def first_round_rows(curves: Curves, name: str = "") -> list[Row]:
     """Return the rows of `draw` for a study of the first round, by its own verdicts.
 
     Parameters
     ----------
     curves : Curves
         The kept curves of the study.
-    name : str
-        The figure, such as "fig7".
+    name : str, optional
+        The figure, such as "fig7". By default the paper says nothing about any rule.
 
     Returns
     -------
@@ -371,11 +383,12 @@ def first_round_rows(curves: Curves, name: str) -> list[Row]:
     """
     rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
     target = curves.configuration["targets"][-1]
+    claimed = CLAIMED.get(name, {})
     missed_by_reference = np.isinf(_steps(curves, REFERENCE, target))
     rows = []
     for rule in rules:
         verdict = "no claim"
-        if rule in CLAIMED[name]:
+        if rule in claimed:
             verdict = _speed(curves, rule, name).verdict
         missed_by_rule = np.isinf(_steps(curves, rule, target))
         row = Row(
@@ -383,7 +396,7 @@ def first_round_rows(curves: Curves, name: str) -> list[Row]:
             ratio=_ratio(curves, rule, target),
             missed=missed_by_reference | missed_by_rule,
             verdict=verdict,
-            word=CLAIMED[name].get(rule),
+            word=claimed.get(rule),
         )
         rows.append(row)
     return ordered(rows)
@@ -422,7 +435,7 @@ def _ratios(ax: Axes, rows: Sequence[Row], target: float) -> None:
 
     # The rows, and the value at which a rule is as fast as SGD.
     for height, row in enumerate(rows):
-        _shade(ax, height, row.ratio, row.word, ends)
+        _shade(ax, height, row.deciding, row.word, ends)
         _draw_ratio(ax, height, row, ends)
         _write_ratio(ax, height, row)
     ax.axvline(1.0, color=plots.BLACK, linewidth=1.2)
@@ -613,8 +626,9 @@ def _loss_until(
     """
     at = run.clock["at"]
     loss = _growing_mean(run.clock["loss"])
-    if centred:
-        loss[:-1] = loss[1:]  # the mean that ends one reading later
+    if centred:  # the mean that ends one reading later
+        loss[:-1] = loss[1:]
+        loss[0] = run.clock["loss"][0]
     is_drawn = at <= end
     ax.plot(at[is_drawn], np.maximum(loss[is_drawn], target), **style)
     if np.isfinite(end):

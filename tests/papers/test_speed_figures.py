@@ -194,6 +194,28 @@ def test_the_panel_of_ratios_has_room_for_its_rows_alone_and_names_the_last_targ
     assert "training loss 0.5" in ax.get_xlabel()
 
 
+def test_without_a_figure_of_the_paper_no_rule_has_a_verdict():
+    upper, _ = speed.draw(race(THREE)).axes
+    words = [text.get_text() for text in upper.texts]
+    assert words.count("no claim") == 2
+    names = [label.get_text() for label in upper.get_yticklabels()]
+    assert sorted(names) == ["Adam", "normalised SGD"]
+
+
+def test_a_corrected_interval_decides_where_a_row_is_shaded():
+    inside = SimpleNamespace(low=1.05, high=1.2, estimate=1.1, values=np.array([1.1]))
+    row = speed.Row("SNGD", inside, np.zeros(1, bool), "undecided", verdicts.slower)
+    assert (row.deciding.low, row.deciding.high) == (1.05, 1.2)
+    wide = row._replace(corrected=(0.95, 1.3))
+    assert (wide.deciding.low, wide.deciding.high) == (0.95, 1.3)
+    for each, shade in ((row, verdicts.SAME), (wide, (1.0, 9.0))):
+        ax = panel()
+        speed._ratios(ax, [each], 0.5)
+        (box,) = [part.get_paths()[0].get_extents() for part in ax.collections]
+        right = min(shade[1], ax.get_xlim()[1])
+        assert (box.x0, box.x1) == pytest.approx((shade[0], right))
+
+
 @pytest.mark.parametrize(
     ("fast", "slow", "tick", "other"),
     [(0.15, 0.012, 0.3, 0.9), (0.032, 0.028, 0.9, 0.5)],
@@ -320,7 +342,7 @@ def test_a_centred_mean_is_drawn_at_the_middle_of_its_three_readings():
     speed._loss_until(ax, run, 10.0, 2.0, BLACK, centred=True)
     line, dot = ax.lines
     assert line.get_xdata().tolist() == [0, 10]
-    np.testing.assert_allclose(line.get_ydata(), [3, 2])
+    np.testing.assert_allclose(line.get_ydata(), [4, 2])  # the first is one reading
     assert (*dot.get_xdata(), *dot.get_ydata()) == (10.0, 2.0)
 
 
