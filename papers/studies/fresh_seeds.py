@@ -41,7 +41,8 @@ BLOCKS = (
     Block(
         r"Speed: steps over SGD's (last row: over $\ell_{1.1}$'s)",
         ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.early"),
-        "fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps (log)",
+        "fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps (log);"
+        " dotted: 0.8 and 1.25",
         zero=1.0,
         form=".2f",
         logarithmic=True,
@@ -67,17 +68,16 @@ BLOCKS = (
         "difference of the share",
     ),
 )
-# Where in the papers a claim is made, by the beginning of its name: in short for the
-# picture, and as the source of a claim.
+# Where in the papers a claim is made, by the beginning of its name, for the picture.
 STUDIED = {
-    "fig1": "A Fig. 1, sentence pairs",
-    "fig4": "A Fig. 4, comments",
-    "fig6": "A Fig. 6, digits",
-    "fig7": "A Fig. 7, CIFAR-10",
-    "vit": "C, CIFAR-10",
-    "imdb": "C, film reviews",
-    "sparsity": "C, film reviews",
-    "attention": "C, film reviews",
+    "fig1": "Paper A, Figure 1, sentence pairs",
+    "fig4": "Paper A, Figure 4, comments",
+    "fig6": "Paper A, Figure 6, digits",
+    "fig7": "Paper A, Figure 7, CIFAR-10",
+    "vit": "Paper C, CIFAR-10",
+    "imdb": "Paper C, film reviews",
+    "sparsity": "Paper C, film reviews",
+    "attention": "Paper C, film reviews",
 }
 # The data of each study, in words.
 DATA = {
@@ -119,11 +119,13 @@ SMALLEST_P = math.exp(-30 + 1e-5)
 # clock.
 SAME_QUANTITY = ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.")
 
-ROW = 0.27  # inches
-AXIS = 0.403, 0.2  # left end and width of an axis, as shares of the picture
-# Where the words beside an axis begin, as shares of its width: where in the papers, the
-# sentence, the estimate with its interval, the verdict, and the number of seeds.
-LEFT, MIDDLE, NUMBER, VERDICT, SEEDS = -1.98, -1.03, 1.04, 2.0, 2.71
+ROW = 0.25  # inches
+HEADING = 0.85  # height of the line that names a study, in rows
+AXIS = 0.235, 0.365  # left end and width of an axis, as shares of the picture
+# Where the words beside an axis begin, as shares of its width: the study, the sentence,
+# the estimate with its interval, the verdict, and the number of seeds.
+LEFT, SENTENCE, NUMBER, VERDICT, SEEDS = -0.62, -0.58, 1.03, 1.54, 1.93
+TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2)  # of ratios
 
 
 def source(claim: FamilyClaim) -> str:
@@ -375,7 +377,7 @@ def forest(found: Sequence[Verdict], earlier: Mapping[str, Claim]) -> Figure:
             rows_of[block] = sorted(rows)
 
     # Heights are in inches. Each block has its rows, its title and its axis.
-    heights = [ROW * (0.2 + len(rows)) for rows in rows_of.values()]
+    heights = [ROW * (0.2 + _places(rows)[1]) for rows in rows_of.values()]
     between = 0.72
     total = sum(heights) + between * len(rows_of) + 0.3
     # A figure without a layout engine gets the layout engine of the style when Jupyter
@@ -411,6 +413,25 @@ def _waiting(by_name: Mapping[str, Verdict]) -> str:
     return f"{len(waiting)} claims wait for their seeds: {', '.join(parts)}."
 
 
+def _places(names: Sequence[str]) -> tuple[dict[str, float], float]:
+    """Return the height of the row of each claim, and the height of all rows.
+
+    Heights are in rows from the top. The first claim of each study leaves room for the
+    name of the study above it.
+    """
+    places = {}
+    height = 0.0
+    said = ""
+    for name in names:
+        study = STUDIED[name.partition(".")[0]]
+        if study != said:
+            height += HEADING
+        said = study
+        places[name] = height
+        height += 1
+    return places, height
+
+
 def _block(
     axis: Axes,
     block: Block,
@@ -418,57 +439,62 @@ def _block(
     by_name: Mapping[str, Verdict],
     earlier: Mapping[str, Claim],
 ) -> None:
-    """Draw the claims with one unit, one per row.
+    """Draw the claims with one unit, one per row, below the names of their studies.
 
     The shade of a row is the range in which the interval must lie for the paper's claim
     to hold.
     """
     right = {"transform": axis.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    places, height = _places(names)
     drawn = [block.zero]
     said = ""
-    for row, name in enumerate(names):
+    for name, row in places.items():
         study = STUDIED[name.partition(".")[0]]
         if study != said:
-            axis.text(LEFT, row, study, **right)
+            above = right | {"color": plots.INKS["shade"]}
+            axis.text(LEFT, row - HEADING - 0.05, study, **above)
         said = study
-        axis.text(MIDDLE, row, sentence(FAMILY[name]), **right)
+        axis.text(SENTENCE, row, sentence(FAMILY[name]), **right)
         if name in earlier and math.isfinite(earlier[name].measured):
             value = earlier[name].measured
-            grey = {"color": plots.GREY, "mfc": plots.PAPER, "ms": 4.5, "zorder": 2}
-            axis.plot(value, row, "D", **grey)
+            grey = {"color": plots.GREY, "mfc": plots.PAPER, "ms": 3.5, "zorder": 5}
+            axis.plot(value, row + 0.27, "D", **grey)
             drawn.append(value)
         if name in by_name:
             drawn += _row(axis, block, row, by_name[name])
         else:
             grey = {"color": plots.INKS["shade"]} | right
-            axis.text(VERDICT, row, "waits for its seeds", **grey)
+            axis.text(VERDICT, row, "waits", **grey)
 
     # The axes.
     axis.axvline(block.zero, color=plots.BLACK, linewidth=1)
-    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_ylim(height - 0.4, -0.6)
     axis.set(yticks=[], xlabel=block.axis)
     axis.tick_params(labelsize=8)
     axis.xaxis.label.set_size(8)
     axis.spines["left"].set_visible(False)
     finite_values = [value for value in drawn if np.isfinite(value) and value != 0]
     if block.logarithmic:
-        ends = (0.85 * min(finite_values), 1.15 * max(finite_values))
+        ends = (0.85 * min(finite_values), 1.15 * max(*finite_values, verdicts.SAME[1]))
         axis.set(xscale="log", xlim=ends)
-        pieces.plain_ticks(axis.xaxis)
+        ticks = [tick for tick in TICKS if ends[0] <= tick <= ends[1]]
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
+        for border in verdicts.SAME:
+            axis.axvline(border, color=plots.GREY, linewidth=0.8, linestyle=":")
     ends = axis.get_xlim()
-    for row, name in enumerate(names):
+    for name, row in places.items():
         side = np.clip(verdicts.SIDES[FAMILY[name].word], *ends)
         box = {"color": plots.FAINT, "alpha": 0.45, "linewidth": 0, "zorder": 0}
-        axis.fill_between(side, row - 0.45, row + 0.45, **box)
+        axis.fill_between(side, row - 0.42, row + 0.42, **box)
     axis.set_xlim(ends)
 
     # The titles of the columns.
     bold = right | {"fontweight": "bold"}
-    axis.text(LEFT, -1.15, block.title, **bold | {"fontsize": 9})
+    axis.text(LEFT, -1.0, block.title, **bold | {"fontsize": 9})
     columns = ((NUMBER, "95 % interval"), (VERDICT, "verdict"), (SEEDS, "seeds"))
     for at, words in columns:
-        axis.text(at, -1.15, words, **bold)
+        axis.text(at, -1.0, words, **bold)
 
 
 def _row(axis: Axes, block: Block, row: float, verdict: Verdict) -> list[float]:
@@ -483,10 +509,10 @@ def _row(axis: Axes, block: Block, row: float, verdict: Verdict) -> list[float]:
         # The corrected interval is thin, and the interval at 95 % is thick.
         thin, thick = verdict.corrected, (verdict.low, verdict.high)
         axis.plot(thin, [row, row], color=colour, linewidth=1.2, zorder=3)
-        wide = {"linewidth": 4.5, "alpha": 0.5, "solid_capstyle": "butt", "zorder": 3}
+        wide = {"linewidth": 5, "alpha": 0.5, "solid_capstyle": "butt", "zorder": 3}
         axis.plot(thick, [row, row], color=colour, **wide)
         face = colour if is_decided else plots.PAPER
-        axis.plot(verdict.estimate, row, "o", color=colour, mfc=face, ms=5.5, zorder=4)
+        axis.plot(verdict.estimate, row, "o", color=colour, mfc=face, ms=4.5, zorder=4)
         ends = [pieces.written(format(end, block.form)) for end in thick]
         number = pieces.written(format(verdict.estimate, block.form))
         words = f"{number} ({ends[0]} to {ends[1]})"

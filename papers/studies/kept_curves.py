@@ -246,7 +246,7 @@ def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> F
             ends.values(),
             marker=look.marker,
             ms=3,
-            label=rule,
+            label=shown(rule),
             **look.line,
         )
         if (chosen := curves.rates().get(rule)) in ends:

@@ -118,13 +118,14 @@ def _result(curves: Curves) -> str:
 def _reading(curves: Curves) -> str:
     """Write how to read the figure, and what the words of its result mean."""
     study = curves.configuration
+    seeds = len(curves.seeds())
     epoch = first_end(curves) * _epochs_per_step(curves)
     return (
         f"Top left: running means of the loss of {study['window']} minibatches. Thin"
-        " lines are runs; a thick line is the mean over seeds, up to the end of the"
-        f" rule's shortest run. Ahead: a smaller loss at epoch {epoch:.2g}, the end of"
-        " the shortest run of all. Most accurate: the 95 % interval over seeds lies"
-        " above all others. No claim is decided by this figure."
+        f" lines are runs; a thick line is the mean over {seeds} seeds, up to the end"
+        f" of the rule's shortest run. Ahead: a smaller loss at epoch {epoch:.2g}, the"
+        " end of the shortest run of all. Most accurate: the 95 % interval over seeds"
+        " lies above all others. No claim is decided by this figure."
     )
 
 

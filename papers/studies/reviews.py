@@ -737,15 +737,15 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
             left += len(word) + 1.2
 
 
-def vision_figure(curves: Curves, verdict: str) -> Figure:
+def vision_figure(curves: Curves, claim: Claim) -> Figure:
     """Draw the test accuracy over steps.
 
     Parameters
     ----------
     curves : Curves
         The runs of the study.
-    verdict : str
-        The verdict on the claim that Adam is ahead early.
+    claim : Claim
+        The judged claim that Adam is ahead early, with its ratio and interval.
 
     Returns
     -------
@@ -766,7 +766,7 @@ def vision_figure(curves: Curves, verdict: str) -> Figure:
             accuracy.plot(steps, measured, color=look.colour, lw=0.9, alpha=0.75)
         last = 100 * _last_accuracy(curves, rule).mean()
         words = f"{shown(rule)}: {last:.0f} %"
-        place = (-1, lifts.get(rule, -30))
+        place = (-1, lifts.get(rule, -26))
         pieces.beside(accuracy, steps[-1], last, words, look.colour, place)
 
     # The numbers of steps of the two rules to the same accuracy.
@@ -775,12 +775,12 @@ def vision_figure(curves: Curves, verdict: str) -> Figure:
     levels = 100 * _matched(curves, VISION, "test_accuracy", "test_accuracy")
     for seed in range(steps.shape[1]):
         accuracy.plot(steps[:, seed], levels[:, seed], **join)
-    adam, mirror = np.exp(np.log(steps).mean(1))
-    words = f"to the same accuracy Adam takes {adam / mirror:.2f} of the steps"
-    middle = np.sqrt(steps.min() * steps.max())
-    style = {"fontsize": 9, "path_effects": plots.EDGE}
-    accuracy.text(middle, levels.max() + 0.8, words, **style)
-    words = f"paper: Adam is ahead early\n{verdict}"
+    low, high = claim.interval
+    words = (
+        "black lines: to the same accuracy Adam takes\n"
+        f"{claim.measured:.2f} ({low:.2f} to {high:.2f}) of the steps\n"
+        f"paper: Adam is ahead early, {claim.verdict}"
+    )
     right = {"ha": "right", "fontsize": 9, "transform": accuracy.transAxes}
     accuracy.text(0.98, 0.04, words, **right)
 

@@ -147,7 +147,7 @@ def draw(study: Study) -> Figure:
     """
     if study.figure == "vit":
         early, _ = study.claims
-        return reviews.vision_figure(study.curves, early.verdict)
+        return reviews.vision_figure(study.curves, early)
     return speed.draw(study.curves, rows(study), centred=True)
 
 

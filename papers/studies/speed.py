@@ -324,6 +324,8 @@ SAYS = {  # what the paper says about a rule, in brief
 }
 RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10)  # ticks of ratios
 NEAR_ONE = (0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.4)  # ticks of ratios that are near one
+NEAR = 0.008  # dots whose ratios differ by less than this share are stacked
+STACK = 0.23  # height of a stack of dots, in rows
 PALE = 0.4  # opacity of a rule about which the paper says nothing
 
 
@@ -486,10 +488,17 @@ def _draw_ratio(ax: Axes, height: float, row: Row, ends: tuple[float, float]) ->
     mark = {"marker": look.marker, "ms": 8, "mew": 1.6, "mfc": face}
     ax.plot(ratio.estimate, height, ls="", color=look.colour, **mark)
 
-    # The seeds.
-    for value, is_bound in zip(ratio.values, row.missed, strict=True):
-        face = "none" if is_bound else look.colour
-        ax.plot(value, height - 0.3, "o", ms=3.5, mfc=face, **style)
+    # The seeds. Dots that would cover each other are stacked, within the row.
+    order = np.argsort(ratio.values)
+    levels: list[int] = []
+    for place, value in enumerate(ratio.values[order]):
+        others = ratio.values[order][:place]
+        levels.append(int(np.sum(value < (1 + NEAR) * others)))
+    step = STACK / max(3, *levels)
+    for level, seed in zip(levels, order, strict=True):
+        face = "none" if row.missed[seed] else look.colour
+        y = height - 0.2 - step * level
+        ax.plot(ratio.values[seed], y, "o", ms=3, mfc=face, mew=0.6, **style)
 
 
 def _write_ratio(ax: Axes, height: float, row: Row) -> None:
@@ -579,7 +588,7 @@ def _losses(ax: Axes, curves: Curves, centred: bool = False) -> None:
     share = LABEL * (len(marks) + 0.3)
     depth = share / (1 - share) * np.log(1.08 * highest / target)
     latest_mark = marks[0][0]
-    right = 1.42 * latest_mark
+    right = 1.55 * latest_mark
     ax.axhline(target, color=plots.BLACK, linewidth=1.2)
     pieces.beside(ax, right, target, f"target {target:g}", place=(-2, 3))
     ax.set(yscale="log", xlim=(0, right), ylim=(target * np.exp(-depth), top))

@@ -572,7 +572,7 @@ def test_losses_are_drawn_to_the_target_above_one_label_for_each_rule(target):
 
 def test_the_vision_figure_has_the_accuracies_in_per_cent():
     world = vision_world(0.0, 0.05, 0.1)
-    (accuracy,) = reviews.vision_figure(world, "").axes
+    (accuracy,) = reviews.vision_figure(world, *reviews.vision_table(world)[:1]).axes
     drawn = [line for line in accuracy.lines if line.get_linewidth() == 0.9]
     runs = [run for rule in reviews.VISION for run in world.runs(rule)]
     for line, run in zip(drawn, runs, strict=True):

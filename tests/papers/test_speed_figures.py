@@ -247,8 +247,31 @@ def test_an_interval_has_an_arrow_where_it_leaves_the_panel(low, high, arrows):
 def test_seeds_are_drawn_above_the_bar_of_their_row():
     ax = panel()
     speed._draw_ratio(ax, 1.0, row_of(0.6, 1.5), (0.5, 2.0))
-    dots = [line.get_ydata()[0] for line in ax.lines if line.get_markersize() == 3.5]
+    dots = [line.get_ydata()[0] for line in ax.lines if line.get_markersize() == 3]
     assert len(dots) == 3 and all(0.5 < y < 1.0 for y in dots)
+
+
+def test_dots_of_equal_ratios_are_stacked():
+    ax = panel()
+    values = np.array([0.9, 0.6, 0.9, 0.9])
+    bar = speed.Bar(0.8, 0.6, 1.0, values)
+    row = speed.Row("Adam", bar, np.zeros(4, bool), "undecided", None)
+    speed._draw_ratio(ax, 1.0, row, (0.5, 2.0))
+    dots = [line for line in ax.lines if line.get_markersize() == 3]
+    places = {(*line.get_xdata(), *line.get_ydata()) for line in dots}
+    assert len(places) == 4
+    heights = sorted(y for x, y in places if x == 0.9)
+    np.testing.assert_allclose(np.diff(heights), speed.STACK / 3)
+
+
+def test_a_high_stack_of_dots_stays_in_its_row():
+    ax = panel()
+    bar = speed.Bar(0.8, 0.6, 1.0, np.full(9, 0.8))
+    row = speed.Row("Adam", bar, np.zeros(9, bool), "undecided", None)
+    speed._draw_ratio(ax, 1.0, row, (0.5, 2.0))
+    dots = [line for line in ax.lines if line.get_markersize() == 3]
+    heights = [line.get_ydata()[0] for line in dots]
+    assert len(set(heights)) == 9 and min(heights) > 0.5
 
 
 def test_a_ratio_is_written_above_its_verdict():

@@ -107,7 +107,7 @@ def test_the_picture_has_a_row_for_every_claim_of_its_blocks(found):
     for word in (REPRODUCED, NOT_REPRODUCED, UNDECIDED):
         expected = sum(verdict.word == word for verdict in found)
         assert words.count(fresh_seeds.WORDS[word]) == expected
-    assert words.count("waits for its seeds") == 5  # Figures 1 (3) and 7, and vit.early
+    assert words.count("waits") == 5  # Figures 1 (3) and 7, and vit.early
     assert words.count("24") == len(found)
     estimate = next(v for v in found if v.claim == "fig4.adam").estimate
     assert any(word.startswith(f"{estimate:.2f} (") for word in words)
