@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Step-size rules on a vision transformer: handwritten digits
 #
-# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end, you will be able to tell an undecided claim from a refuted one, and to say what the fast rules gain on digits.
+# *Side road of page [12](12_joint_training.ipynb) · 8 minutes · [words](words.md).* By the end, you will be able to tell an undecided claim from a refuted one, and say what the fast rules gain on digits.
 #
 # This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), **Figure 6**.
 #

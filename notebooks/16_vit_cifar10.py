@@ -64,7 +64,7 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # %% [markdown]
 # ## The whole network
 #
-# Training takes hours, so this page draws training curves that are stored in the repository. The study fixes three target values of the training loss, and the last and lowest of them decides the claim about speed. We count the steps that a rule takes to reach this last target, and divide this number by the number of steps that SGD takes with the same seed.
+# Training takes hours, so this page draws training curves that are stored in the repository. They are those of a first round with three seeds, which is exploratory: three seeds are too few to decide a claim after a correction for all claims. A second round with new seeds is being run by a [protocol](confirmation.md) that was committed before it began; page [51](51_fresh_seeds.ipynb) says how far it is. The study fixes three target values of the training loss, and the last and lowest of them decides the claim about speed. We count the steps that a rule takes to reach this last target, and divide this number by the number of steps that SGD takes with the same seed.
 #
 # We compute the 95 % confidence interval of this ratio from the seeds, and call two rules equally fast if the interval lies between 0.8 and 1.25. The claim that a rule is slower than SGD is *reproduced* if the whole interval lies above 1. The claim is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25. Otherwise the claim is *undecided*.
 

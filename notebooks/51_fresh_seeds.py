@@ -107,6 +107,7 @@ for n in (3, 6, 12, 16, 28):
 listed = [{"claim": name, "what the paper says": claim.text, "where": fresh_seeds.source(claim)} for name, claim in FAMILY.items()]
 pd.DataFrame(listed).set_index("claim")
 #
+
 # %% [markdown]
 # ## What the seeds decide
 
@@ -123,7 +124,7 @@ figure
 # %% [markdown]
 # Each row is one claim. The upper block is about speed, and the lower one about the sparsity of the weights at equal training loss. The dot is the estimate, the thick bar its 95 % interval, and the thin bar its interval at the level at which Holm's procedure tests the claim. A hollow dot is an undecided claim. A grey diamond is the estimate of the first round from three seeds.
 #
-# * **A claim is reproduced if its thin bar lies inside the grey area.**
+# * A claim is **reproduced** if its thin bar lies inside the grey area.
 # * It is not reproduced if the thin bar lies on the other side of the black line.
 # * Two rules count as equally fast if the thin bar lies between 0.8 and 1.25, the dotted lines. If such a bar contains 1, a claim of "faster" or "slower" is not reproduced.
 # * "Adam gains nothing" has rules of its own: it is reproduced if the thin bar lies between 0.8 and 1.25 or wholly above 1, and not reproduced only if it lies below 0.8.
@@ -167,6 +168,7 @@ for verdict in verdicts:
         print(f"{verdict.claim}: fewer steps in {sum(apart < 0)} of {len(apart)} seeds, as many in {sum(apart == 0)}; p {rank:.1g}")
 
 #
+
 # %% [markdown]
 # ## Does a verdict depend on how we count?
 #

@@ -91,6 +91,8 @@ def test_the_options_of_commands_exist(monkeypatch, capsys):
     ):
         monkeypatch.setattr(sys, "argv", [command, "--help"])
         monkeypatch.delitem(sys.modules, f"{command}.__main__", raising=False)
+        if not hasattr(sys.modules.get(command), "__path__"):  # a module is run anew
+            monkeypatch.delitem(sys.modules, command, raising=False)
         with pytest.raises(SystemExit) as end:
             runpy.run_module(command, run_name="__main__", alter_sys=True)
         assert (
