@@ -153,7 +153,7 @@ shown["multi_nli"][0]
 # * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed; equal dots are stacked. The thick bar is the 95 % interval of the ratio, and the thin bar is the corrected interval. The line at 1 represents SGD. If the paper is right, every thin bar lies to the left of this line.
 # * **Training loss.** Each thin line shows one run, up to the step at which it reaches the target loss. Each large mark shows the geometric mean of the numbers of steps that the runs of one rule need to reach this loss.
 #
-# The next figure shows the step sizes that the rules took in these runs. A line is the median over the runs that have not ended yet, and each small mark is the end of a run. SGD's step size is its learning rate, 0.025. Adam is missing, because each of its coordinates has a step size of its own. At first the other two rules take longer steps than SGD, and after about 300 steps they take slightly shorter ones.
+# The next figure shows the step sizes that the rules took in these runs. A line is the median of running means over 50 steps, over the runs that have not ended yet, and each small mark is the end of a run. SGD's step size is its learning rate, 0.025. Adam is missing, because each of its coordinates has a step size of its own. At first the other two rules take longer steps than SGD, and after about 300 steps they take slightly shorter ones.
 
 # %%
 speed.beside(studies["multi_nli"].curves)

@@ -69,7 +69,7 @@ figure = kept_curves.captioned(second_round.draw(study), about)
 figure
 
 # %% [markdown]
-# The next figure shows the step sizes that the rules took in these runs. A line is the median over the runs that have not ended yet, and each small mark is the end of a run. SGD's step size is its learning rate, 0.4. Adam is missing, because each of its coordinates has a step size of its own. The step size of normalised SGD is its learning rate divided by the length of the gradient; it stays below SGD's in the whole run.
+# The next figure shows the step sizes that the rules took in these runs. A line is the median over the runs that have not ended yet, and each small mark is the end of a run. SGD's step size is its learning rate, 0.4. Adam is missing, because each of its coordinates has a step size of its own. The step size of normalised SGD is its learning rate divided by the length of the gradient; it is drawn as a running mean over 200 steps, which stays below SGD's (single steps can be longer).
 
 # %%
 speed.beside(study.curves)

@@ -44,7 +44,6 @@ BLOCKS = (
         "fewer steps \N{LEFTWARDS ARROW} 1 \N{RIGHTWARDS ARROW} more steps (log);"
         " dotted: 0.8 and 1.25",
         zero=1.0,
-        form=".2f",
         logarithmic=True,
     ),
     Block(
@@ -121,10 +120,10 @@ SAME_QUANTITY = ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.")
 
 ROW = 0.25  # inches
 HEADING = 0.85  # height of the line that names a study, in rows
-AXIS = 0.235, 0.365  # left end and width of an axis, as shares of the picture
+AXIS = 0.235, 0.35  # left end and width of an axis, as shares of the picture
 # Where the words beside an axis begin, as shares of its width: the study, the sentence,
-# the estimate with its interval, the verdict, and the number of seeds.
-LEFT, SENTENCE, NUMBER, VERDICT, SEEDS = -0.62, -0.58, 1.03, 1.54, 1.93
+# the estimate with its corrected interval, the verdict, and the number of seeds.
+LEFT, SENTENCE, NUMBER, VERDICT, SEEDS = -0.645, -0.6, 1.03, 1.6, 2.03
 TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2)  # of ratios
 
 
@@ -370,11 +369,7 @@ def forest(found: Sequence[Verdict], earlier: Mapping[str, Claim]) -> Figure:
         have a row without a bar. A line below counts all claims that wait.
     """
     by_name = {verdict.claim: verdict for verdict in found}
-    rows_of = {}
-    for block in BLOCKS:
-        rows = [name for name in FAMILY if name.startswith(tuple(block.claims))]
-        if any(name in by_name for name in rows):
-            rows_of[block] = sorted(rows)
+    rows_of = _rows_of(by_name)
 
     # Heights are in inches. Each block has its rows, its title and its axis.
     heights = [ROW * (0.2 + _places(rows)[1]) for rows in rows_of.values()]
@@ -405,12 +400,28 @@ def _waiting(by_name: Mapping[str, Verdict]) -> str:
     waiting = [claim for name, claim in FAMILY.items() if name not in by_name]
     if not waiting:
         return ""
+    left_out = sum(len(rows) for rows in _rows_of(by_name, drawn=False).values())
     parts = []
     for study in plans():
         number = sum(claim.study == study for claim in waiting)
         if number:
             parts.append(f"{DATA[study]} ({number})")
-    return f"{len(waiting)} claims wait for their seeds: {', '.join(parts)}."
+    words = f"{len(waiting)} claims wait: {', '.join(parts)}."
+    if left_out:
+        words += f" {left_out} are not drawn."
+    return words
+
+
+def _rows_of(
+    by_name: Mapping[str, Verdict], drawn: bool = True
+) -> dict[Block, list[str]]:
+    """Return the claims of each block that has a verdict, or that has none."""
+    found = {}
+    for block in BLOCKS:
+        rows = [name for name in FAMILY if name.startswith(tuple(block.claims))]
+        if any(name in by_name for name in rows) == drawn:
+            found[block] = sorted(rows)
+    return found
 
 
 def _places(names: Sequence[str]) -> tuple[dict[str, float], float]:
@@ -492,7 +503,7 @@ def _block(
     # The titles of the columns.
     bold = right | {"fontweight": "bold"}
     axis.text(LEFT, -1.0, block.title, **bold | {"fontsize": 9})
-    columns = ((NUMBER, "95 % interval"), (VERDICT, "verdict"), (SEEDS, "seeds"))
+    columns = ((NUMBER, "corrected interval"), (VERDICT, "verdict"), (SEEDS, "seeds"))
     for at, words in columns:
         axis.text(at, -1.0, words, **bold)
 
@@ -513,7 +524,7 @@ def _row(axis: Axes, block: Block, row: float, verdict: Verdict) -> list[float]:
         axis.plot(thick, [row, row], color=colour, **wide)
         face = colour if is_decided else plots.PAPER
         axis.plot(verdict.estimate, row, "o", color=colour, mfc=face, ms=4.5, zorder=4)
-        ends = [pieces.written(format(end, block.form)) for end in thick]
+        ends = [pieces.written(format(end, block.form)) for end in thin]
         number = pieces.written(format(verdict.estimate, block.form))
         words = f"{number} ({ends[0]} to {ends[1]})"
         axis.text(NUMBER, row, words, **right)

@@ -778,7 +778,7 @@ def vision_figure(curves: Curves, claim: Claim) -> Figure:
     low, high = claim.interval
     words = (
         "black lines: to the same accuracy Adam takes\n"
-        f"{claim.measured:.2f} ({low:.2f} to {high:.2f}) of the steps\n"
+        f"{claim.measured:.2f} (95 %: {low:.2f} to {high:.2f}) of the steps\n"
         f"paper: Adam is ahead early, {claim.verdict}"
     )
     right = {"ha": "right", "fontsize": 9, "transform": accuracy.transAxes}

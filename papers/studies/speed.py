@@ -312,7 +312,8 @@ def _step_sizes(ax: Axes, curves: Curves) -> None:
             ]
             kept_curves.medians(ax, lines, rule)
         elif rule == "SGD":
-            ax.axhline(runs[0].rate, label=rule, **plots.look(rule).line)
+            label = f"{rule}: {runs[0].rate:g}"
+            ax.axhline(runs[0].rate, label=label, **plots.look(rule).line)
     ax.set(title="Step size taken", xlabel="Step", yscale="log")
     pieces.plain_ticks(ax.yaxis)
 
@@ -588,7 +589,7 @@ def _losses(ax: Axes, curves: Curves, centred: bool = False) -> None:
     share = LABEL * (len(marks) + 0.3)
     depth = share / (1 - share) * np.log(1.08 * highest / target)
     latest_mark = marks[0][0]
-    right = 1.55 * latest_mark
+    right = 1.7 * latest_mark
     ax.axhline(target, color=plots.BLACK, linewidth=1.2)
     pieces.beside(ax, right, target, f"target {target:g}", place=(-2, 3))
     ax.set(yscale="log", xlim=(0, right), ylim=(target * np.exp(-depth), top))

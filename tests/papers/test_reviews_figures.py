@@ -423,7 +423,7 @@ def test_the_words_on_equal_accuracy_have_the_ratio_of_the_joins():
     steps = np.exp(np.mean([np.log(line.get_xdata()) for line in joins], 0))
     early, _ = reviews.vision_table(LONG)
     low, high = early.interval
-    expected = f"{steps[0] / steps[1]:.2f} ({low:.2f} to {high:.2f}) of the steps"
+    expected = f"{steps[0] / steps[1]:.2f} (95 %: {low:.2f} to {high:.2f}) of the steps"
     assert expected in words.get_text() and early.verdict in words.get_text()
 
 

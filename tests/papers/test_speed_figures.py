@@ -131,7 +131,7 @@ def test_the_panels_beside_are_step_size_and_growth_with_a_name_for_every_rule()
     assert titles == ["Step size taken", "Ours: growth, and a walk's"]
     (legend,) = figure.legends
     named = [text.get_text() for text in legend.get_texts()]
-    assert named == ["SGD", "normalised SGD"]
+    assert named == ["SGD: 0.1", "normalised SGD"]
     named = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
     assert [words.split(":")[0] for words in named] == ["SGD", "Adam", "SNGD"]
 
@@ -178,7 +178,7 @@ def test_a_step_size_is_the_mean_over_the_window_that_ends_at_its_step():
     steps = [run.step_size.astype(float) for run in world.runs("SNGD")]
     by_hand = [np.median([one[x - 5 : x].mean() for one in steps]) for x in at]
     np.testing.assert_allclose(line.get_ydata(), by_hand)
-    level = next(line for line in ax.lines if line.get_label() == "SGD")
+    level = next(line for line in ax.lines if line.get_label() == "SGD: 0.1")
     assert set(level.get_ydata()) == {0.1}
 
 

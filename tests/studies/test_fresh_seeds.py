@@ -110,10 +110,11 @@ def test_the_picture_has_a_row_for_every_claim_of_its_blocks(found):
     assert words.count("waits") == 5  # Figures 1 (3) and 7, and vit.early
     assert words.count("24") == len(found)
     estimate = next(v for v in found if v.claim == "fig4.adam").estimate
-    assert any(word.startswith(f"{estimate:.2f} (") for word in words)
+    assert any(word.startswith(f"{estimate:.3f} (") for word in words)
     (line,) = [text.get_text() for text in figure.texts]
-    assert line.startswith("16 claims wait for their seeds: sentence pairs (3)")
+    assert line.startswith("16 claims wait: sentence pairs (3)")
     assert "film reviews (7)" in line and "comments" not in line
+    assert line.endswith("11 are not drawn.")  # growth, sparsity, accuracy, attention
 
 
 def test_the_bars_of_the_picture_are_the_intervals(found):
