@@ -186,7 +186,6 @@ def numbers(study: Study) -> dict[str, Number]:
     learning rate.
     """
     measured = kept_curves.numbers(study.curves)
-    names = dict(VISION_NUMBERS)
     if study.figure == "vit":
         of_rule = {rule: study.runs.of(rule) for rule in reviews.VISION}
         measured |= reviews.vision_numbers(study.curves)
@@ -199,7 +198,7 @@ def numbers(study: Study) -> dict[str, Number]:
         measured["first_sparser_difference"] = finite(sparser.measured, 1e-9)
     for claim in study.claims:
         rule = FAMILY[claim.id].rules[0]
-        name = names.get(claim.id, f"{rule.lower()}_steps_ratio")
+        name = VISION_NUMBERS.get(claim.id, f"{rule.lower()}_steps_ratio")
         low, high = claim.interval
         corrected_low, corrected_high = study.corrected[claim.id]
         measured[name] = finite(claim.measured, 1e-9)
