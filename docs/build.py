@@ -2,7 +2,8 @@
 
 The pages, notes and pictures are copied to runs/site-source, beside what the templates
 of this folder make of the records. Sphinx makes HTML of them, by conf.py, and fails at
-any warning. Only a site that is finished replaces the one before.
+any warning. Large pictures are then compressed. Only a site that is finished replaces
+the one before.
 """
 
 import re
@@ -17,6 +18,7 @@ if __name__ == "__main__":  # before the imports that take seconds
 
 # isort: split
 import nbformat
+from PIL import Image
 from sphinx.cmd.build import build_main
 
 import lib
@@ -33,6 +35,7 @@ KEPT = re.compile(r"run\.(?:keep|save)\((\w+), \"(\w+)\"")
 # somewhere is written as Markdown first, so that Sphinx checks and moves its target.
 PICTURE = re.compile(r'<a href="([^"]+)">(<img [^>]*>)</a>')
 FIGURE = re.compile(r"(?<!!)(\[[^\]]*\]\([^)]*\b(?:demo|desk)/\w+)\.(?:png|json)\)")
+LARGE = 150_000  # bytes of a picture that is worth compressing
 # A formula, or a sign that Markdown may take for markup.
 MARKUP = re.compile(r"(\$[^$]+\$)|[!-/:-@[-`{-~]")
 
@@ -102,6 +105,20 @@ def collect(folder: Path) -> None:
         path.write_text(FIGURE.sub(r"\1.md)", text), "utf-8")
 
 
+def compress(folder: Path) -> None:
+    """Write the large pictures of a folder anew with fewer bytes.
+
+    The colours stay the same. An alpha channel is dropped if the picture is opaque.
+    """
+    for path in folder.glob("*.png"):
+        if path.stat().st_size < LARGE:
+            continue
+        with Image.open(path) as picture:
+            opaque = picture.getextrema()[-1] == (255, 255)
+            if picture.mode == "RGBA" and opaque:
+                picture.convert("RGB").save(path, optimize=True)
+
+
 def main() -> int:
     """Build the site; the exit status is Sphinx's, or 1 if a page is not whole."""
     source = files.folder("runs") / "site-source"
@@ -116,6 +133,7 @@ def main() -> int:
     options = ["-W", "--keep-going", "-q", "-j2", f"-c{DOCS}", f"-d{source}/doctrees"]
     status = build_main([*options, *sys.argv[1:], str(source), str(fresh)])
     if status == 0:
+        compress(fresh / "_images")
         files.replace_folder(fresh, files.folder("runs") / "site")
     return status
 

@@ -13,7 +13,9 @@ import sys
 
 import bs4
 import nbformat
+import numpy as np
 import pytest
+from PIL import Image
 
 import lib
 from companion.tables import figures
@@ -52,6 +54,23 @@ def test_a_notebook_without_outputs_is_named(tmp_path):
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
     with pytest.raises(ValueError, match="99_empty.ipynb: no stored outputs"):
         build.notebook(path, [])
+
+
+def test_a_compressed_picture_has_the_same_colours(tmp_path):
+    rng = np.random.default_rng(0)
+    colours = rng.integers(0, 256, (300, 300, 4), dtype=np.uint8)
+    colours[..., 3] = 255
+    Image.fromarray(colours).save(tmp_path / "opaque.png", compress_level=0)
+    see_through = colours.copy()
+    see_through[0, 0, 3] = 100
+    Image.fromarray(see_through).save(tmp_path / "see_through.png", compress_level=0)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    build.compress(tmp_path)
+    opaque = tmp_path / "opaque.png"
+    assert opaque.stat().st_size < 0.8 * len(before[opaque])
+    np.testing.assert_array_equal(np.asarray(Image.open(opaque)), colours[..., :3])
+    other = tmp_path / "see_through.png"
+    assert other.read_bytes() == before[other]
 
 
 def test_a_record_without_its_picture_is_named(figure, tmp_path):
