@@ -107,7 +107,6 @@ for n in (3, 6, 12, 16, 28):
 # %%
 listed = [{"claim": name, "what the paper says": claim.text, "where": fresh_seeds.source(claim)} for name, claim in FAMILY.items()]
 pd.DataFrame(listed).set_index("claim")
-#
 
 # %% [markdown]
 # ## What the seeds decide
@@ -167,8 +166,6 @@ for verdict in verdicts:
         apart = np.array([np.log(steps(a, study.targets[-1]) / steps(b, study.targets[-1])) for a, b in both])
         rank = stats.wilcoxon(apart).pvalue
         print(f"{verdict.claim}: fewer steps in {sum(apart < 0)} of {len(apart)} seeds, as many in {sum(apart == 0)}; p {rank:.1g}")
-
-#
 
 # %% [markdown]
 # ## Does a verdict depend on how we count?
