@@ -33,7 +33,6 @@ class Block(NamedTuple):
     claims: Sequence[str]  # how the names of the block's claims begin
     axis: str  # the label of the axis
     zero: float = 0.0  # where the two rules are equal, or nothing grows
-    form: str = ".3f"  # format of a value
     logarithmic: bool = False
 
 
@@ -472,7 +471,7 @@ def _block(
             axis.plot(value, row + 0.27, "D", **grey)
             drawn.append(value)
         if name in by_name:
-            drawn += _row(axis, block, row, by_name[name])
+            drawn += _row(axis, row, by_name[name])
         else:
             grey = {"color": plots.INKS["shade"]} | right
             axis.text(VERDICT, row, "waits", **grey)
@@ -508,7 +507,7 @@ def _block(
         axis.text(at, -1.0, words, **bold)
 
 
-def _row(axis: Axes, block: Block, row: float, verdict: Verdict) -> list[float]:
+def _row(axis: Axes, row: float, verdict: Verdict) -> list[float]:
     """Draw the intervals, the number, the verdict and the seeds of a claim.
 
     The function returns the values that the axis must contain.
@@ -524,8 +523,8 @@ def _row(axis: Axes, block: Block, row: float, verdict: Verdict) -> list[float]:
         axis.plot(thick, [row, row], color=colour, **wide)
         face = colour if is_decided else plots.PAPER
         axis.plot(verdict.estimate, row, "o", color=colour, mfc=face, ms=4.5, zorder=4)
-        ends = [pieces.written(format(end, block.form)) for end in thin]
-        number = pieces.written(format(verdict.estimate, block.form))
+        ends = [pieces.written(format(end, ".3f")) for end in thin]
+        number = pieces.written(format(verdict.estimate, ".3f"))
         words = f"{number} ({ends[0]} to {ends[1]})"
         axis.text(NUMBER, row, words, **right)
     weight = "bold" if is_decided else "normal"

@@ -39,9 +39,8 @@ def _first_round(curves: Curves, name: str) -> Figure:
 # For each picture, by study and then by slug: the function that returns its claims, and
 # the function that draws it. Both take what `_read` returns.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
-    kept_curves.STUDIES[name]: {f"fastrates_{name}": (_recorded, second_round.draw)}
-    for name in second_round.FIGURES
-    if name in speed.CLAIMED
+    kept_curves.STUDIES[name]: {slug: (_recorded, second_round.draw)}
+    for name, slug in second_round.FIGURES.items()
 }
 # This study is not judged with fresh seeds yet.
 PICTURES[kept_curves.STUDIES["fig7"]] = {
@@ -50,7 +49,6 @@ PICTURES[kept_curves.STUDIES["fig7"]] = {
         partial(_first_round, name="fig7"),
     )
 }
-PICTURES[kept_curves.STUDIES["vit"]] = {"mirror_vit": (_recorded, second_round.draw)}
 
 
 def _read(study: str) -> Curves | second_round.Study:

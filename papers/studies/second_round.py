@@ -20,7 +20,13 @@ from lib.training.curves import Curves
 from papers.studies import confirm, fresh_seeds, judge, kept_curves, reviews, speed
 from papers.studies.family import FAMILY, REFERENCE, Runs, centred_steps
 
-FIGURES = ("fig1", "fig4", "fig6", "vit")  # the figures whose studies are judged
+# The figures whose studies are judged, each with the short name of its picture.
+FIGURES = {
+    "fig1": "fastrates_fig1",
+    "fig4": "fastrates_fig4",
+    "fig6": "fastrates_fig6",
+    "vit": "mirror_vit",
+}
 # The numbers of a record that are those of a claim, by the claim's name.
 VISION_NUMBERS = {"vit.early": "early_steps_ratio", "vit.sparser": "sparser_difference"}
 

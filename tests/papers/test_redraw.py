@@ -17,12 +17,7 @@ from tests.companion.test_plots import unreadable
 from tests.papers.worlds import race
 
 KEPT = files.ROOT / "figures" / "desk"
-FRESH = {
-    "fastrates_fig1": "fig1",
-    "fastrates_fig4": "fig4",
-    "fastrates_fig6": "fig6",
-    "mirror_vit": "vit",
-}
+FRESH = {slug: figure for figure, slug in second_round.FIGURES.items()}
 RECORDS = sorted(slug for pictures in redraw.PICTURES.values() for slug in pictures)
 
 

@@ -18,12 +18,6 @@ from papers.studies.family import FAMILY, centred_steps
 from tests.companion.test_plots import unreadable
 
 DESK = files.ROOT / "figures" / "desk"
-SLUGS = {
-    "fastrates_fig1": "fig1",
-    "fastrates_fig4": "fig4",
-    "fastrates_fig6": "fig6",
-    "mirror_vit": "vit",
-}
 SPEED = [figure for figure in second_round.FIGURES if figure != "vit"]
 
 
@@ -106,11 +100,12 @@ def test_a_picture_can_be_read_and_its_caption_says_what_it_is(studies, figure):
     assert ("nearest neighbours" in caption) == (figure == "vit")
 
 
-@pytest.mark.parametrize("slug", SLUGS)
-def test_a_committed_record_has_the_numbers_of_the_committed_verdicts(studies, slug):
+@pytest.mark.parametrize("figure", second_round.FIGURES)
+def test_a_committed_record_has_the_numbers_of_the_committed_verdicts(studies, figure):
     """If another study was judged, the corrected intervals have changed."""
-    record = json.loads((DESK / f"{slug}.json").read_text(encoding="utf-8"))
-    expected = second_round.numbers(studies[SLUGS[slug]])
+    path = DESK / f"{second_round.FIGURES[figure]}.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    expected = second_round.numbers(studies[figure])
     assert set(expected) == set(record["numbers"])
     for name, number in expected.items():
         found = record["numbers"][name]["value"]
