@@ -18,7 +18,7 @@
 #
 # This page is about **paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581), in particular its **vision experiment** on CIFAR-10.
 #
-# **Question.** Does mirror descent reach the accuracy of Adam with sparser weights?
+# **Question.** Is mirror descent slower than Adam at first, and are its weights sparser?
 #
 # **The paper's answer.** Adam and $\ell_{1.1}$ mirror descent (exponent $p=1.1$) end with equal accuracy, between 0.80 and 0.82 after 1,000 epochs. Early in training Adam is more accurate, and **the weights of $\ell_{1.1}$ are sparser**. Our copy of the paper does not contain the experiments, so this answer is our reading of the results that are stored
 # with the authors' code.
@@ -32,7 +32,7 @@
 # | $\ell_p$ mirror descent | $\lvert\theta_{t+1}\rvert^{p-1}\mathrm{sgn}\,\theta_{t+1} = \lvert\theta_t\rvert^{p-1}\mathrm{sgn}\,\theta_t - \eta\, g_t$, entry by entry |
 # | Adam | a step proportional to the running mean of $g_t$ divided by the square root of the running mean of $g_t^2$, entry by entry |
 #
-# The network is a plain vision transformer (ViT). It has neither shifted patches nor locality attention, the two additions for small data sets that we use in notebooks 15 and 16. The images are cropped and mirrored at random. The paper's network has width 512 and depth 6. It reads images of 48 by 48 pixels in patches of 4 by 4 pixels, and it is trained for 1,000 epochs. **Our sizes are smaller.** [protocol.md](protocol.md) lists our sizes under the study `vit_48000`. No theorem of the paper covers such a network, so there are no hypotheses to check.
+# The network is a plain vision transformer (ViT). It has neither shifted patches nor locality attention, the two additions for small data sets that we use on pages 15 and 16. The images are cropped and mirrored at random. The paper's network has width 512 and depth 6. It reads images of 48 by 48 pixels in patches of 4 by 4 pixels, and it is trained for 1,000 epochs. **Our sizes are smaller.** [protocol.md](protocol.md) lists our sizes under the study `vit_48000`. No theorem of the paper covers such a network, so there are no hypotheses to check.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -57,17 +57,17 @@ run = record.start("34_vit_mirror_descent", "C", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
 
 # %% [markdown]
-# [Notebook 33](33_transformer_imdb.ipynb) gives the code of the mirror step. The step is added to the mirror image $|\theta|^{p-1}\mathrm{sgn}\,\theta$ of the parameters. For $p = 1.1$ the map from the mirror image back to $\theta$ raises entries to the tenth power, so small entries become tiny.
+# Page [33](33_transformer_imdb.ipynb) gives the code of the mirror step. The step is added to the mirror image $|\theta|^{p-1}\mathrm{sgn}\,\theta$ of the parameters. For $p = 1.1$ the map from the mirror image back to $\theta$ raises entries to the tenth power, so small entries become tiny.
 #
 # ## What the data decide
 #
 # **The results on this page require no training.** The figures are drawn from runs that are stored in the repository. We trained in two rounds. The first round had three seeds and was exploratory. The second round has six new seeds of each rule, and we committed [its protocol](confirmation.md) before it began. The second round decides the claims; page [51](51_fresh_seeds.ipynb) explains how. All figures but the last one show the second round. (A *claim* is a statement of the paper that can be judged by a measured number. There are two on this page: that Adam is faster early in training, and that the weights of $\ell_{1.1}$ are sparser.) To train the networks again, run `python -m papers.studies.confirm vit_48000` (4.4 processor hours); [REPRODUCING](../REPRODUCING.md) says from which commit and with which folders. This needs the data.
 #
-# How do we compare the two rules? To measure which rule is faster early in training, we count the steps that each rule takes to reach the same test accuracy; the authors' code plots test accuracy over training as well. (Our whole run of eight epochs is early compared with the paper's 1,000.) This accuracy is the best one that both rules reach; in all runs here, it is the best accuracy of $\ell_{1.1}$, which $\ell_{1.1}$ reaches near the end of its run. To measure sparsity, we compare the weights at equal training loss, because the weights keep moving as long as the loss is not zero. Our measure of sparsity is the Hoyer index, which is 0 if all entries of a matrix have the same absolute value, and 1 if only one entry is not zero. For many weights from a normal distribution it is 0.20. We take the median of the index over the weight matrices of the network.
+# How do we compare the two rules? To measure which rule is faster early in training, we count the steps that each rule takes to reach the same test accuracy; the authors' code plots test accuracy over training as well. (Our whole run of eight epochs is early compared with the paper's 1,000.) This accuracy is the highest one that both rules reach. In all runs here $\ell_{1.1}$ is the less accurate rule, so it is the best accuracy of $\ell_{1.1}$, which it reaches near the end of its run. To measure sparsity, we compare the weights at equal training loss. After equally many steps the comparison would not be fair, since the rule with the larger loss is less far in its training. Our measure of sparsity is the Hoyer index, which is 0 if all entries of a matrix have the same absolute value, and 1 if only one entry is not zero. For many weights from a normal distribution it is 0.20. We take the median of the index over the weight matrices of the network.
 #
 # A run is evaluated every 320 steps: the accuracy on 2,000 test images, and the training loss on the first 1,000 training images. Between two evaluations we interpolate linearly.
 #
-# A claim is judged by its confidence interval, which is corrected by Holm's procedure for all 21 claims of the protocol. The next table has the verdicts, with the 95 % intervals and with p-values before the correction, and below it are the corrected intervals.
+# A claim is judged by its confidence interval over the seeds, which is corrected by Holm's procedure for all 21 claims of the protocol. The first claim is *reproduced* if the whole interval of the ratio lies below 1, and the second one if the whole interval of the difference lies above 0. Six seeds are enough, because in the first round both effects were more than four standard deviations, and with six seeds an effect of 2.3 is decided. The next table has the verdicts, with the 95 % intervals. In a row, the number called p belongs to the claim alone, and Holm's p is corrected for all 21 claims. Below the table are the corrected intervals.
 
 # %%
 study = second_round.read("vit")
@@ -100,7 +100,7 @@ of_rule = {rule: study.runs.of(rule) for rule in reviews.VISION}
 reviews.vision_weights(of_rule)
 
 # %% [markdown]
-# How were the learning rates chosen? Before the first round we tried several rates of each rule, with one seed. The next figure shows their accuracies on held-out images, and a ring marks the rates that were used in the first round. Before the second round, the best two rates of each rule were compared on three seeds (the one from before, and two new ones). For $\ell_{1.1}$ the larger one, 0.1, was then slightly more accurate, and it is the rate of the second round.
+# How were the learning rates chosen? Before the first round we tried several rates of each rule, with one seed. The next figure shows their accuracies on held-out images, and a ring marks the rates that were used in the first round. Before the second round, the best two rates of each rule were compared on three seeds (the one from before, and two new ones). For $\ell_{1.1}$ the larger one, 0.1, was then slightly more accurate, and it is the rate of the second round; the ring in the figure is at the first round's rate.
 
 # %%
 first_round = kept_curves.kept("vit")
@@ -150,7 +150,7 @@ print(f"l1.1 takes {min(times):.1f} to {max(times):.1f} times as many steps to t
 #
 # The first number depends on the length of the run, because $\ell_{1.1}$ is at its best near the end. But the cell above shows that Adam is also ahead at fixed accuracies: at 45 % the ratio is about the same, and at 40 % Adam's lead is smaller, but still clear.
 #
-# How much sparser the weights are depends on the learning rate of $\ell_{1.1}$. In the first round it was 0.05. At equal training loss the index was higher by 0.023, but after equally many steps the weights of $\ell_{1.1}$ were not sparser: the index was 0.192 for $\ell_{1.1}$ and 0.195 for Adam. With the rate 0.1 the weights of $\ell_{1.1}$ are sparser after equally many steps, too: the index is 0.246 for $\ell_{1.1}$ and 0.195 for Adam, which is about the index of a normal distribution. As the histogram shows, 11.5 % of all weights are then smaller than 0.01 in magnitude under $\ell_{1.1}$, 7.4 % under Adam, and 9.7 % at the start. So the weights of $\ell_{1.1}$ are sparser, but they are not sparse: few of them are close to zero.
+# How much sparser the weights are depends on the learning rate of $\ell_{1.1}$. In the first round it was 0.05. At equal training loss the index was higher by 0.023, but after equally many steps the weights of $\ell_{1.1}$ were not sparser: the index was 0.192 for $\ell_{1.1}$ and 0.195 for Adam. With the rate 0.1 the weights of $\ell_{1.1}$ are sparser after equally many steps, too: the index is 0.246 for $\ell_{1.1}$ and 0.195 for Adam. It is 0.136 at the start, so both rules make the weights sparser by this measure. Another measure is the share of all weights that are smaller than 0.01 in magnitude. It is 9.7 % at the start; $\ell_{1.1}$ raises it to 11.5 %, and Adam lowers it to 7.4 %. By both measures the weights of $\ell_{1.1}$ are sparser than those of Adam, but they are not sparse: few of them are close to zero.
 #
 # The next cell shows the verdicts of the first round, which are not corrected.
 
@@ -158,13 +158,13 @@ print(f"l1.1 takes {min(times):.1f} to {max(times):.1f} times as many steps to t
 print(reviews.vision_table(first_round).words())
 
 # %% [markdown]
-# In a study before the first round we trained a smaller network on 10,000 images with five seeds. There Adam took 0.42 times as many steps as $\ell_{1.1}$, by a measure that we chose after the runs of that study, and the Hoyer indices differed by 0.085. The verdicts of that study were the same as here.
+# In a study before the first round we trained a smaller network on 10,000 images with five seeds. There Adam took 0.42 times as many steps as $\ell_{1.1}$, by a measure that we chose after the runs of that study, and the Hoyer indices differed by 0.085. By these measures the verdicts of that study were the same as here; by the measure that we had planned for the first claim, it was undecided ([outcomes](outcomes.md)).
 #
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. We take 200 steps rather than 80, because after 80 steps all losses are still near the loss of random guessing, $\log 10 = 2.30$. With one seed we cannot rank two rules whose losses differ by less than 10 %.
+# Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. We take 200 steps rather than 80, because after 80 steps all losses are still near the loss of random guessing, $\log 10 = 2.30$. With one seed we cannot rank two rules whose losses differ by less than about 10 %.
 #
-# 1. Change the mirror exponent. *Hint:* $\ell_2$ is SGD. *Predict:* is $\ell_{1.1}$ slower or faster than $\ell_2$ with the same learning rate?
+# 1. Change the mirror exponent. *Hint:* $\ell_2$ is SGD. *Predict:* with the same learning rate, is the final loss of $\ell_{1.1}$ clearly smaller or larger than that of $\ell_2$?
 
 # %%
 longer = replace(DEMO["vit"], horizon=200)
@@ -173,7 +173,7 @@ print(smoke.last_losses(longer, {"l1.1": 0.05, "l2": 0.05}))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Neither rule is much faster than the other. With this learning rate, the final losses of the two rules differ by about 10 %.
+# Neither. With this learning rate, the final losses of the two rules differ by about 10 %, which one seed cannot tell apart.
 #
 # </details>
 #
@@ -186,7 +186,7 @@ print(smoke.last_losses(longer, {"l1.5": 0.05}, rules=own))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No. Its final loss is larger than both of them, although it exceeds that of $\ell_{1.1}$ by only about 10 %, which is as much as one seed can tell. The mirror map for $p=1.5$ lies between the mirror maps for $p=1.1$ and $p=2$, but its final loss need not lie between their final losses.
+# We cannot tell. In this run its final loss is the largest of the three, but it exceeds that of $\ell_{1.1}$ by only about 10 %, and one seed cannot tell such losses apart. The mirror map for $p=1.5$ lies between the mirror maps for $p=1.1$ and $p=2$, but its final loss need not lie between their final losses.
 #
 # </details>
 

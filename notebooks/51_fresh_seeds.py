@@ -20,9 +20,9 @@
 #
 # **Question.** The papers compare optimisers on real data. Which of their sentences does this companion confirm?
 #
-# **The papers' answer.** On language data, normalised SGD trains faster than SGD, and as we read the figures, so do Polyak's step and Adam. On images, normalised SGD is slower than SGD, and the norms of the weights grow; on digits Adam gains nothing. Under $\ell_{1.1}$ mirror descent the weights are sparser than under Adam (images) or $\ell_2$ (film reviews), and attention is sharper. Adam is ahead of $\ell_{1.1}$ early in training, and $\ell_{1.1}$ is more accurate than $\ell_2$ and $\ell_3$ on film reviews.
+# **The papers' answer.** On language data, normalised SGD trains faster than SGD, and as we read the figures, so do Polyak's step and Adam. On images, normalised SGD is slower than SGD, and the norms of the weights grow; on digits Adam gains nothing. Under $\ell_{1.1}$ mirror descent the weights are sparser than under Adam (images) or $\ell_2$ (film reviews), and attention is sharper. Adam is ahead of $\ell_{1.1}$ early in training, and on film reviews $\ell_{1.1}$ is more accurate than $\ell_3$, and $\ell_3$ more accurate than $\ell_2$. Attention counts as sharper if it uses fewer tokens.
 #
-# Pages [14](14_bert.ipynb), [15](15_vit_mnist.ipynb), [16](16_vit_cifar10.ipynb), [33](33_transformer_imdb.ipynb) and [34](34_vit_mirror_descent.ipynb) explain the networks, the rules and the measurements. There was a first round with three seeds per study. This page judges a second round, whose protocol was committed before its first run. Pages 14, 15 and 34 draw the runs of the second round, and pages 16 and 33 those of the first one, since the second one is not finished there.
+# Pages [14](14_bert.ipynb), [15](15_vit_mnist.ipynb), [16](16_vit_cifar10.ipynb), [33](33_transformer_imdb.ipynb) and [34](34_vit_mirror_descent.ipynb) explain the networks, the rules and the measurements. There was a first round with three seeds per study. This page judges a second round, whose protocol was committed before its first run. Pages 14, 15 and 34 decide their claims by the runs of the second round (and show some runs of the first). Pages 16 and 33 have only the first round, since the second one is not finished there.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -44,7 +44,7 @@ pd.set_option("display.max_colwidth", None)
 run = record.start("51_fresh_seeds", "A", globals(), counted=None)
 
 # %% [markdown]
-# ## Why three seeds decide nothing
+# ## Why three seeds decide almost nothing
 #
 # Two runs with the same seed have the same start and the same batches, and differ in the optimiser. For each seed we divide the number of steps that a rule needs to reach a target loss by the number of steps that SGD needs, and we take the logarithm. Let $m$ be the mean of these logarithms over $n$ seeds, and $s$ their standard deviation. The interval for the true mean is
 #
@@ -54,7 +54,7 @@ run = record.start("51_fresh_seeds", "A", globals(), counted=None)
 #
 # The protocol has 21 claims. If each of them were tested at 5 % and none of the effects existed, about one of them would be decided by chance. Holm's procedure prevents this. It sorts the claims by their p-values and tests the first one at the level 5 % / 21, the second one at 5 % / 20, and so on, until a claim is not decided; all later claims are then undecided, too.
 #
-# The next cell computes two things. The first is how many standard deviations $s$ the mean $m$ must be away from 0 so that the claim is decided. The second is the chance of this if one rule is truly faster by the factor 1.26 and $s=0.2$, which was a typical deviation in the first round.
+# The next cell computes two things. The first is how many standard deviations $s$ the mean $m$ must be away from 0 so that the claim is decided. The second is the chance of this if one rule is truly faster by the factor 1.26 and $s=0.2$, which was a typical deviation of this logarithm in the first round.
 
 # %%
 def least_effect(n, level):
@@ -81,11 +81,11 @@ for n in (3, 6, 12, 16, 28):
 # | date (2026) | commit | what was fixed | seeds of that study in the repository |
 # |---|---|---|---|
 # | 28 November, 12:22 | ea8f95ef | [the protocol](confirmation.md), and the code of the runs | 0 |
-# | 28 November, 12:58 | d029537a | the code that judges; the level at which a corrected verdict is read; the claims of studies that are not judged count with p = 1. The first races were running | 0 |
+# | 28 November, 12:58 | d029537a | the code that judges; the level at which a corrected verdict is read; a claim that cannot be judged counts with p = 1. The first races were running | 0 |
 # | 29 November, 05:47 | ba12e356 | blinded look at digits: 28 seeds | 15 |
 # | 29 November, 19:21 | 01af40e8 | blinded look at sentence pairs: 16 seeds | 6 |
 # | 29 November, 22:03 | 8aed7b57 | blinded look at comments: 28 seeds | 6 |
-# | 30 November, 07:28 | 7cb69225 | studies are judged one after the other | 70 of 72 of the first three studies |
+# | 30 November, 07:28 | 7cb69225 | studies are judged one after the other, and until then their claims count with p = 1 | 70 of 72 of the first three studies |
 # | 30 November, 08:03 | 62472e0e | the last seeds of these three studies; then they were judged | 72 of 72 |
 # | 30 November, 08:34 | c5c9b166 | what the verdicts on digits can still become (see below) | those three studies are judged |
 # | 30 November, 11:23 | 0cf90c01 | nothing: a look that the protocol does not allow (see below) | 5 of 6 of paper C's vision study |
@@ -93,16 +93,16 @@ for n in (3, 6, 12, 16, 28):
 #
 # The protocol fixes the following points:
 #
-# * *Seeds.* They start at 30, and none of them had been run before. The number of seeds of each study was chosen by a simulation from the effects and deviations of the first round.
+# * *Seeds.* They start at 30, and none of them had been run before. The number of seeds of each study was chosen by a simulation from the effects and deviations of the first round. A study has three target losses; [protocol.md](protocol.md) lists them, and the last one decides.
 # * *Learning rates.* For each rule, the first round's rate and the better of its two neighbours in the grid are compared on three seeds: the trial seed of the first round and two new ones. The better rate is used. No choice uses test data.
 # * *One look.* When the seeds 30 to 35 of a study have run, a script computes from them the standard deviation of the logarithm of the steps within each rule, but no ratio. If it is larger than planned, more seeds are run. This raised the numbers for comments and for digits from 24 to 28.
 # * *The family.* The 21 claims, their measurements and the words of the verdicts are listed. A verdict other than "undecided" is given only after Holm's correction for all 21 claims.
 #
 # A study is judged when all its seeds have run. From then on the estimates, intervals and p-values of its claims are final. But Holm's procedure is applied to all 21 claims again whenever another study is judged. The corrected p-values of the earlier claims can then only become smaller. So an undecided claim can become decided. One verdict on digits could even change twice, as we explain below.
 #
-# That no ratio of a study was computed before the commit with its last seed is our word: the files of the seeds lay in the repository from the day on which they had run. Only the races, which choose the learning rates, had to be looked at earlier. But once we looked against the protocol: the histogram of page [34](34_vit_mirror_descent.ipynb) was drawn from five seeds of the vision study before the sixth had run. It shows which share of the weights is small under each rule, which is close to what the claim about sparser weights is about. No run and no rule was changed after this look. The code that judges was tidied after the commit d029537a. If the code of that commit judges today's files, it gives the same estimates, intervals, p-values and verdicts. Forty minutes after the protocol, the commit f7e5cecd changed one entry of `confirm.toml`: the name of the commit whose code makes the runs. The hash of this code, which every file of a seed must have, stayed the same.
+# That no ratio of a study was computed before the commit with its last seed is our word: the files of the seeds lay in the repository from the day on which they had run. Only the races, which choose the learning rates, had to be looked at earlier. But once we looked against the protocol: the histogram of page [34](34_vit_mirror_descent.ipynb) was drawn from five seeds of the vision study before the sixth had run. It shows which share of the weights is small under each rule, which is close to what the claim about sparser weights is about. No run and no rule was changed after this look. The code that judges was tidied after the commit d029537a. If the code of that commit judges today's files, it gives the same estimates, intervals, p-values and verdicts. Forty minutes after the protocol, the commit f7e5cecd changed one entry of `confirm.toml`: the name of the commit whose code makes the runs. The hash of this code, which every file of a seed must have, stayed the same. On 29 November the wording of the protocol was edited throughout; the history of the file shows that no rule and no number was changed.
 #
-# *How the 21 claims were chosen.* They were fixed before the first fresh seed, but after the results of the first round. The first round had 24 claims. Three of them had already been given up there, and we left them out: that Adam gains nothing on CIFAR-10 (paper A does not say how fast Adam is there), that $\ell_{1.1}$ and Adam end equally accurate (our runs are too short for this), and the growth of norms under Polyak's rule, which was not run. The first two had not been reproduced in a study before the first round. The norm of every matrix must now grow, which is our reading of paper A's sentence that it sees growth; in the first round it had to exceed that of a random walk, and two of three such claims were not reproduced. For paper C's film reviews, a network no longer has to beat a bag of words, but has to reach the paper's own accuracy. The next table lists the 21 claims. Some are sentences of the papers, and others are our reading of a figure.
+# *How the 21 claims were chosen.* They were fixed before the first fresh seed, but after the results of the first round. The first round had 24 claims. Three of them had already been given up there, and we left them out: that Adam gains nothing on CIFAR-10 (paper A does not say how fast Adam is there), that $\ell_{1.1}$ and Adam end equally accurate (our runs are too short for this), and the growth of norms under Polyak's rule, which was not run. The first two had not been reproduced in a study before the first round, so leaving them out can only make our record look better. The norm of every matrix must now grow, which is our reading of paper A's sentence that it sees growth; in the first round it had to exceed that of a random walk, and two of three such claims were not reproduced. For paper C's film reviews, a network no longer has to beat a bag of words, but has to reach the paper's own accuracy. The next table lists the 21 claims. Some are sentences of the papers, and others are our reading of a figure.
 
 # %%
 listed = [{"claim": name, "what the paper says": claim.text, "where": fresh_seeds.source(claim)} for name, claim in FAMILY.items()]
@@ -122,7 +122,7 @@ figure = fresh_seeds.forest(verdicts, fresh_seeds.first_round())
 figure
 
 # %% [markdown]
-# Each row is one claim. The upper block is about speed, and the lower one about the sparsity of the weights. The dot is the estimate, the thick bar its 95 % interval, and the thin bar its corrected interval, which is also printed. This is the interval at the level at which Holm's procedure tests the claim, or would test it next if it has stopped at an earlier claim. A hollow dot is an undecided claim. A grey diamond is the estimate of the first round from three seeds.
+# Each row is one claim. The upper block is about speed, and the lower one about the sparsity of the weights. The dot is the estimate, the thick bar its 95 % interval, and the thin bar its corrected interval. The printed numbers are the estimate and the corrected interval. This is the interval at the level at which Holm's procedure tests the claim, or would test it next if it has stopped at an earlier claim. A hollow dot is an undecided claim. A grey diamond is the estimate of the first round from three seeds. The claims on film reviews have no diamond, because they were not judged in the first round.
 #
 # * A claim is **reproduced** if its thin bar lies inside the grey area.
 # * It is not reproduced if the thin bar lies on the other side of the black line.
@@ -170,7 +170,7 @@ for verdict in verdicts:
 # %% [markdown]
 # ## Does a verdict depend on how we count?
 #
-# The protocol asks us to report other measures of speed beside each verdict. The next table has the p-value of the test that the ratio is 1, and then the ratio with its 95 % interval at each of the three target losses. The next two columns change the way of counting: a falling curve is fitted to the readings, or the steps are counted to the last and not to the middle of the three readings, as in the first round. The last column is from the races: both rules have two learning rates there, and it has the smallest and the largest of the four ratios of their median steps, from three seeds. (Two of these ranges have equal ends, because the medians at the two rates are equal on the clock.)
+# The protocol asks us to report other measures of speed beside each verdict. The next table has the p-value of the test that the ratio is 1, and then the ratio with its 95 % interval at each of the three target losses. The next two columns change the way of counting: a falling curve is fitted to the readings (the isotonic fit), or the steps are counted to the last and not to the middle of the three readings, as in the first round. The last column is from the races: both rules have two learning rates there, and it has the smallest and the largest of the four ratios of their median steps, from three seeds. (Two of these ranges have equal ends, because the medians at the two rates are equal on the clock.)
 
 # %%
 pd.DataFrame(fresh_seeds.other_measures(verdicts)).set_index("claim")
@@ -178,18 +178,18 @@ pd.DataFrame(fresh_seeds.other_measures(verdicts)).set_index("claim")
 # %% [markdown]
 # ## What we saw
 #
-# **Here,** all seeds of four studies have run, so 10 of the 21 claims are judged. Eight are reproduced. Two of these are sentences of paper A, those about normalised SGD; the other six are our reading of its figures or of paper C's code. All six claims of paper A about language data are **reproduced** after the correction. On sentence pairs, Adam needs 0.52 times as many steps as SGD, Polyak's rule 0.60 times and normalised SGD 0.65 times as many. On comments, the ratios are 0.35, 0.71 and 0.69. In the first round, three of these six claims were undecided even without a correction. By every measure in the table above, the estimates lie below 1, but how far below depends on the measure: for Adam on comments, the ratio is 0.30 to 0.42, depending on how we count, and up to 0.50 at other learning rates. At the first target, the claim about normalised SGD on comments would be undecided after the correction.
+# **Here,** all seeds of four studies have run, so 10 of the 21 claims are judged. Eight are reproduced. Two of these are sentences of paper A, those about normalised SGD; the other six are our reading of its figures or of paper C's code. All six claims of paper A about language data are **reproduced** after the correction. On sentence pairs, Adam needs 0.52 times as many steps as SGD, Polyak's rule 0.60 times and normalised SGD 0.65 times as many. On comments, the ratios are 0.35, 0.71 and 0.69. In the first round, three of these six claims were undecided even without a correction. For these six claims, the estimates lie below 1 by every measure in the table above, but how far below depends on the measure: for Adam on comments, the ratio is 0.30 to 0.42, depending on how we count, and up to 0.50 at other learning rates. (At the first target on comments, Adam needs 20 steps in every seed. This is the smallest number that the clock can give, so the true ratio may be smaller there than the table says.) At the first target, the claim about normalised SGD on comments would be undecided after the correction.
 #
 # Both claims of paper C about a vision transformer are **reproduced**. To reach the best test accuracy of $\ell_{1.1}$, Adam needs 0.25 times as many steps as $\ell_{1.1}$. This number has three limits. $\ell_{1.1}$ is at its best near the end of its runs, so a longer run would give another number. At fixed accuracies, which page [34](34_vit_mirror_descent.ipynb) adds, Adam needs 0.37 times as many steps to 40 % (0.26 to 0.52) and 0.24 times to 45 % (0.20 to 0.30), so the direction does not depend on this, but the size does. The interval contains no term for the noise of accuracies that are measured on 2,000 images. And the measure itself was chosen after the runs of an earlier study; by the measure before it, the claim was undecided there ([outcomes](outcomes.md)).
 #
 # At equal training loss the Hoyer index of the weights is higher under $\ell_{1.1}$, by 0.072. In the first round it was higher by only 0.023, at half the learning rate of $\ell_{1.1}$. The rate seems to be the reason: in the two new seeds of the race, the difference is 0.016 and 0.024 at the first round's rate, and 0.065 and 0.067 at the new one. So the six seeds decide that the weights are sparser at this rate, but how much sparser they are is a matter of the rate. Page [34](34_vit_mirror_descent.ipynb) draws the weights and recomputes both claims by hand.
 #
-# On digits, both claims are **undecided** by the protocol, for two reasons.
+# On digits, both claims are **undecided** by the protocol, each for a reason of its own.
 #
 # * *Adam gains nothing.* Adam needs 0.70 times as many steps as SGD, and even its corrected interval, 0.59 to 0.82, lies below 1 (p = 2e-7 against a ratio of 1). So here Adam is faster than SGD. But the protocol calls the claim that it gains nothing *not reproduced* only if the interval lies below 0.8, our bound. At 95 % it does; the corrected interval does not.
 # * *Normalised SGD is slower.* It needs 1.11 times as many steps as SGD. At 95 % the interval lies above 1, as the paper says. The corrected interval, 0.989 to 1.254, contains 1, and it also reaches just beyond 1.25. So the claim is neither reproduced nor not reproduced.
 #
-# For this second claim we can ask two questions separately. Is the ratio different from 1? The p-value is 0.008. Do the two rules count as equally fast, so that the claim is *not* reproduced? The p-value is 0.005, and this smaller one stands in the table of verdicts. If more of the other claims are decided, the corrected interval becomes shorter. At first it then lies between 0.8 and 1.25 and still contains 1: *not reproduced*. If it becomes shorter still, it lies above 1: *reproduced*. So the verdict can change twice, and it says more about the number of decided claims than about digits. The next cell lists what the protocol can give. We wrote this down before any other study was judged.
+# The second claim can be decided in two ways, and each has a p-value of its own. The ratio may differ from 1, so that the claim is reproduced: p = 0.008. Or the two rules may count as equally fast, so that the claim is *not* reproduced: p = 0.005. The protocol takes the smaller one, and so the table of verdicts has 0.005, although this number speaks against the claim. If more of the other claims are decided, the corrected interval becomes shorter. At first it then lies between 0.8 and 1.25 and still contains 1: *not reproduced*. If it becomes shorter still, it lies above 1: *reproduced*. So the verdict can change twice, and it says more about the number of decided claims than about digits. The next cell lists what the protocol can give. We wrote this down before any other study was judged.
 
 # %%
 digits = studies["mnist_60000"]
@@ -200,9 +200,9 @@ for name in ("fig6.sngd", "fig6.adam"):
         print(f"{name}: {word} if {min(open_claims)} to {max(open_claims)} of 21 claims are not yet decided")
 
 # %% [markdown]
-# The numbers on digits also depend on the rest of the protocol more than those on language data. To the first two targets, normalised SGD needs 1.49 and 1.32 times as many steps as SGD, and the intervals lie well above 1. Had one of these targets been chosen, the claim would be reproduced; only at the last target, which the protocol chose, do the two rules come close. The smallest ratio of the races, 0.63, compares with SGD at the learning rate 0.8, at which one of two new runs of SGD diverged.
+# On digits the verdicts also depend on the rest of the protocol. To the first two targets, normalised SGD needs 1.49 and 1.32 times as many steps as SGD, and the intervals lie well above 1. Had one of these targets been chosen, the claim would be reproduced; only at the last target, which the protocol chose, do the two rules come close. The smallest ratio of the races, 0.63, compares with SGD at the learning rate 0.8, at which one of two new runs of SGD diverged.
 #
-# So at these learning rates, on these data and networks, the advantage of the fast rules on language data is not an accident of the seeds. On digits, Adam keeps a part of this advantage, and normalised SGD has none: it is slower early in training, and later the difference is small. Each interval holds for one learning rate of each rule; it does not cover the choice of the rate. The other 11 claims wait for their seeds.
+# So at these learning rates, on these data and networks, the advantage of the fast rules on language data is not an accident of the seeds. On digits, Adam keeps a part of this advantage. Normalised SGD shows none: at the first two targets it is slower, and at the last one the difference is small. Each interval holds for one learning rate of each rule; it does not cover the choice of the rate. The other 11 claims wait for their seeds.
 #
 # ## Change this
 #

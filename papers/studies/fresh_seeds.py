@@ -113,6 +113,7 @@ WORDS = {
 }
 # The smallest p that `papers.verdicts.p_value` computes, up to its rounding.
 SMALLEST_P = math.exp(-30 + 1e-5)
+ABOVE_P = 1e-13  # a round number just above it
 # Quantities that the first round measured in the same way, up to one reading of the
 # clock.
 SAME_QUANTITY = ("fig1.", "fig4.", "fig6.", "fig7.sngd", "vit.")
@@ -154,12 +155,17 @@ def table(found: Sequence[Verdict]) -> Table:
     -------
     Table
         One claim per verdict, with its 95 % interval, its own p, and in its statement
-        Holm's p and the judge's notes.
+        Holm's p and the judge's notes. A claim on speed can also be decided because its
+        interval lies between 0.8 and 1.25, or must lie below 0.8. If its p is therefore
+        not that of the test of a ratio of 1, the statement has the p of this test, too.
     """
     rows = []
     for verdict in found:
         claim = FAMILY[verdict.claim]
         words = [verdict.text, f"Holm's p {_p_in_words(verdict)}", *verdict.notes]
+        against = verdict.beside.get("p against 1")
+        if against and not math.isclose(against, verdict.p, rel_tol=0.01):
+            words.append(f"the test of a ratio of 1 has p {against:.1g}")
         row = claims.judged(
             verdict.claim,
             "; ".join(words),
@@ -264,7 +270,7 @@ def other_measures(found: Sequence[Verdict]) -> list[dict[str, str]]:
             continue
         row = {"claim": verdict.claim}
         p = verdict.beside["p against 1"]
-        row["p against 1"] = f"{p:.1g}" if p > SMALLEST_P else f"below {SMALLEST_P:.0g}"
+        row["p against 1"] = f"{p:.1g}" if p > SMALLEST_P else f"below {ABOVE_P:.0g}"
         columns = zip(("first", "second", "last"), targets.values(), strict=True)
         row |= {f"{place} target": _written(ends) for place, ends in columns}
         row["isotonic fit"] = _written(verdict.beside["isotonic fit"])

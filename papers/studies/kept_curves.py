@@ -21,6 +21,8 @@ from papers.verdicts import BOUNDS, UNDECIDED, Interval
 FEWEST = 3  # with fewer seeds there is no verdict
 # An accuracy must exceed a plain classifier's by more than rounding errors.
 LEAD = 1e-9
+# Why a network decides nothing whose accuracy does not.
+NOT_BETTER = "the network is not better than a plain classifier"
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imdb": "IMDb"}
 # For each figure, the study whose curves it draws. The claims of the figure are decided
 # from the same curves.
@@ -105,8 +107,8 @@ def _silent(curves: Curves) -> str:
     name = max(plain, key=plain.get)
     if best - plain[name] < LEAD:
         return (
-            f"too small to speak ({rule} {best:.3f}, {name} {plain[name]:.3f} of "
-            "the test rows)"
+            f"{NOT_BETTER} ({rule} {best:.3f}, {name} {plain[name]:.3f} of the test"
+            " rows)"
         )
     at_edge = edges(curves)
     if at_edge:
@@ -287,7 +289,7 @@ def caption(
             f"{name} {100 * value:.1f} %" for name, value in plain.items()
         )
         if best - max(plain.values()) < LEAD:
-            end = ": too small to speak"
+            end = f": {NOT_BETTER}"
         else:
             end = ""
         words += (

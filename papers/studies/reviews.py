@@ -355,13 +355,15 @@ def vision_table(curves: Curves) -> Table:
 
 
 def vision_numbers(curves: Curves) -> dict[str, Number]:
-    """Return the numbers of `kept_curves`, the Hoyer indices, and the difference of the
-    final accuracies.
+    """Return the numbers of `kept_curves`, the Hoyer indices at the end and their mean
+    at the start, and the difference of the final accuracies.
     """
     measured = kept_curves.numbers(curves)
     for rule in VISION:
         index = _at_end(curves, rule, "hoyer").mean()
         measured[f"{rule.lower().replace('.', '_')}_hoyer"] = finite(index, 1e-9)
+    start = np.mean([run.metrics["hoyer"][0] for run in curves.judged()])
+    measured["start_hoyer"] = finite(start, 1e-9)
     return measured | kept_curves.ends(
         "end_apart", _accuracy_difference(curves, *VISION)
     )
@@ -962,7 +964,7 @@ def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
     study = curves.configuration
     for claim in [claim for claim in table if not claim.interval][:1]:
         reason = claim.statement.partition(": ")[2]
-        marks += f"; not judged: {reason.replace('to speak', 'to decide')}"
+        marks += f"; not judged: {reason}"
     short = any(len(run.loss) < study["horizon"] for run in curves.judged())
     if short:
         early = f"a run ends early at {study['stop']}"

@@ -66,7 +66,7 @@ def test_the_best_plain_classifier_must_be_beaten(shares, reason):
     assert (silent == "") == (reason == "")
     assert reason in silent
     caption = kept_curves.caption("Figure 1", curves, "marks", Table(), ".")
-    assert (": too small to speak" in caption) == bool(reason)
+    assert (f": {kept_curves.NOT_BETTER}" in caption) == bool(reason)
     assert "Test accuracy: Adam 90.0 %" in caption
     assert all(f"{name} {share}.0 %" in caption for name, share in shares.items())
 

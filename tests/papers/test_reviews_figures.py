@@ -480,10 +480,10 @@ def unjudged(*reasons):
 
 
 def test_a_caption_gives_one_reason_why_nothing_is_judged():
-    table = list(unjudged("too small to speak", "another reason"))
+    table = list(unjudged("one reason", "another reason"))
     caption = reviews.caption("Figure 1", WORLD, "marks", table)
     assert caption.count("not judged") == 1
-    assert "marks; not judged: too small to decide." in caption
+    assert "marks; not judged: one reason." in caption
     assert "another reason" not in caption
 
 

@@ -78,6 +78,20 @@ def test_the_record_has_the_judges_verdicts_and_intervals(found):
         assert numbers[f"{claim.id}.target {last}"].value == verdict.estimate
 
 
+def test_a_p_that_is_not_of_the_ratio_1_has_that_p_beside_it(found):
+    """Adam on digits may gain nothing by a ratio other than 1."""
+    said = {
+        claim.id: "a ratio of 1 has p" in claim.statement
+        for claim in fresh_seeds.table(found)
+    }
+    different = {
+        verdict.claim: verdict.p != pytest.approx(verdict.beside["p against 1"])
+        for verdict in found
+    }
+    assert said == different
+    assert said["fig6.adam"] and not said["fig4.adam"]
+
+
 def test_the_verdict_is_that_of_the_corrected_interval(found):
     for verdict in found:
         low, high = verdict.corrected
