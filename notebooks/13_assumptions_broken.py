@@ -218,14 +218,14 @@ for rule in update_rules:
     print(f"{rule:15} d = {dimensions[-1]}: {lowest.min():.0%} to {lowest.max():.0%} of the runs reach W_mm, by spread")
 
 # %% [markdown]
-# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. Each cell of a heat map shows the share of runs that reach $W_{mm}$. It is brightest if all of them do. If the length of the other tokens did not matter, every cell would be bright.
+# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. Each cell of a heat map shows how many of the runs reach $W_{mm}$. It is brightest if all of them do. If the length of the other tokens did not matter, every cell would be bright.
 
 # %%
 figure, panels = plots.panels(1, 3, height=2.9)
 diagram = diagrams["length, other / opt tokens"]
 names = {"NGD": "normalised GD", "GD": "GD", "Polyak, no cap": "Polyak's rule"}
 for panel, rule in zip(panels, names, strict=True):
-    shown = np.char.mod("%.0f", 100 * diagram[rule])
+    shown = np.char.mod("%.0f", seeds * diagram[rule])
     shown[diagram[rule] >= 0.95] = ""
     image = pieces.cells(panel, diagram[rule], ratios, spreads, shown)
     panel.invert_yaxis()
@@ -233,7 +233,7 @@ for panel, rule in zip(panels, names, strict=True):
     if diagram[rule][-1, -1] < 0.95:
         pieces.outline(panel, len(spreads) - 1, len(ratios) - 1)
 panels[0].set_ylabel("runner-up's score / best score")
-bar = dict(label="seeds that reach $W_{mm}$", format=lambda share, _: f"{100 * share:.0f} %")
+bar = dict(label=f"seeds of {seeds} that reach $W_{{mm}}$", format=lambda share, _: f"{seeds * share:.0f}")
 figure.colorbar(image, ax=list(panels), aspect=30, pad=0.01, **bar)
 about = f"Paper A, Theorem 1, its assumptions broken step by step (d={dimensions[1]}) at t={steps:,}; our setting, n={n}, T={T}; synthetic, {seeds} seeds, float64; outlined: the corner, if fewer than 95 % reach it; no number: 95 % and more"
 plots.caption(figure, about)
@@ -241,9 +241,9 @@ plots.caption(figure, about)
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Random data can violate the assumptions quite strongly before training fails, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. If the other tokens are long and their scores nearly tie with those of the opt tokens, GD fails most often, Polyak's rule fails less often, and NGD hardly ever fails.
+# **Answer.** Random data can violate the assumptions quite strongly before training fails, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. If the other tokens are long and their scores nearly tie with those of the opt tokens, most runs of GD do not reach $W_{mm}$ in the 2,000 steps of the figure. Polyak's rule reaches it more often, and NGD nearly always.
 #
-# Why does GD fail? Steps that are too long are not the cause, because the first cell below finds the same share of successful runs with one hundredth of the step size. Instead, the softmax saturates near a wrong token, so the gradient vanishes. The steps of GD vanish with the gradient, whereas the steps of NGD do not.
+# Why does GD not get there? Steps that are too long are not the cause: in the first cell below, one hundredth of the step size and a hundred times as many steps give the same share of successful runs. Instead, GD is late. The softmax nearly saturates at a wrong token, so the gradient becomes small. The steps of GD become small with the gradient, whereas the steps of NGD do not. The second cell below gives GD more steps, and more of its runs get there.
 #
 # ## Change this
 #
@@ -267,11 +267,24 @@ for eta, iterations in ((1.0, steps), (0.1, 10 * steps), (0.01, 100 * steps)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction is wrong. The share of runs that reach $W_{mm}$ is the same even with one hundredth of the step size, so overshooting is not the cause.
+# The prediction is wrong. Each row takes as many steps as it needs so that the step size times the number of steps stays the same. The share of runs that reach $W_{mm}$ stays the same, too, so overshooting is not the cause.
 #
 # </details>
 #
-# 2. Set the spread to zero. *Prediction:* with equal scores Assumption 2 holds, and long tokens alone do no harm.
+# 2. Give GD ten and a hundred times as many steps, at the same step size. *Prediction:* if GD is stuck for good, no more runs will reach $W_{mm}$; if it is only late, more of them will.
+
+# %%
+for iterations in (steps, 10 * steps, 100 * steps):
+    print(f"GD, {iterations:,} steps: {corner(rules.GD(1.0), iterations):.0%} reach W_mm")
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# GD is only late: with more steps, more runs reach $W_{mm}$. But it is very late, since NGD gets there within the first 2,000 steps.
+#
+# </details>
+#
+# 3. Set the spread to zero. *Prediction:* with equal scores Assumption 2 holds, and long tokens alone do no harm.
 
 # %%
 for spread in (0.98, 0.0):
