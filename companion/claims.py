@@ -21,8 +21,8 @@ KINDS = {
     "form": "the paper's sentence, a constant of ours where the text lost it",
     "finding": "ours, beyond the paper",
 }
-# The kind of a claim is the first one in this table of which a word occurs in the
-# claim's source. If there is none, the kind is "statement".
+# The kind of a claim is the first one in this table of which a phrase occurs in the
+# claim's source, as whole words. If there is none, the kind is "statement".
 _WORDS = {
     "form": ("our constant", "our reading", "our bound"),
     "finding": ("ours", "derived", "independent computation"),
@@ -139,7 +139,7 @@ class Claim:
         read = [
             k
             for k, words in _WORDS.items()
-            if any(word in self.source for word in words)
+            if any(re.search(rf"\b{word}\b", self.source) for word in words)
         ]
         object.__setattr__(self, "kind", self.kind or (*read, "statement")[0])
 

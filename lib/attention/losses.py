@@ -74,7 +74,7 @@ def is_logistic(loss: str) -> bool:
 
 
 def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
-    """Compute log l(f), elementwise in the margins f.
+    """Compute log l(f), elementwise in the answers f.
 
     The loss l(f) is
 
@@ -86,7 +86,7 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
     Parameters
     ----------
     f : ndarray of float (...)
-        The margins f_i = y_i u^T X_i^T softmax(X_i W z_i).
+        The answers f_i = y_i u^T X_i^T softmax(X_i W z_i), which contain the label.
     loss : str
         One of ``LOSSES``.
 
@@ -108,7 +108,7 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
     Examples
     --------
-    At a large margin the exponential loss underflows, but its logarithm does not. The
+    At a large answer the exponential loss underflows, but its logarithm does not. The
     tail of the reciprocal loss is much heavier than the tails of the other three
     losses.
 
@@ -135,7 +135,7 @@ def log_loss(f: np.ndarray, loss: str) -> np.ndarray:
 
 
 def log_derivative(f: np.ndarray, loss: str) -> np.ndarray:
-    """Compute log |l'(f)|, elementwise in the margins f (...).
+    """Compute log |l'(f)|, elementwise in the answers f (...).
 
     Raises ValueError unless `loss` is in `LOSSES`.
     """

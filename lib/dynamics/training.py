@@ -26,15 +26,29 @@ ALONG_GRADIENT, IN_MIRROR, COMPILED, OWN = "gradient", "mirror", "compiled", "ow
 def train(
     tokens: TokenSet | coordinates.Minimal,
     rules: Rule,
-    *args: Any,
-    **kwargs: Any,
+    steps: int,
+    record: Sequence[int] | np.ndarray | None = None,
+    start: Start | np.ndarray | None = None,
+    *,
+    targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
+    head: str = "fixed",
+    head_targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
+    loss: str = "exponential",
+    product: str | None = None,
 ) -> History: ...
 @overload
 def train(
     tokens: TokenSet | coordinates.Minimal,
     rules: Mapping[Any, Rule],
-    *args: Any,
-    **kwargs: Any,
+    steps: int | Mapping[Any, int],
+    record: Sequence[int] | np.ndarray | None = None,
+    start: Start | np.ndarray | None = None,
+    *,
+    targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
+    head: str = "fixed",
+    head_targets: Mapping[str, np.ndarray | MaxMargin] | None = None,
+    loss: str = "exponential",
+    product: str | None = None,
 ) -> dict[Any, History]: ...
 def train(
     tokens: TokenSet | coordinates.Minimal,

@@ -346,3 +346,16 @@ def test_rows_that_show_one_number_or_name_each_other_are_one_measurement():
 def test_a_row_that_repeats_a_row_which_is_not_there_is_named():
     with pytest.raises(ValueError, match="lost: same_as names 'gone'"):
         ledger.measurements([_measured("lost", 1.0, same_as="gone")])
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("paper A, Theorem 1", "statement"),
+        ("paper A, Figure 6 (our bound)", "form"),
+        ("ours, beside paper A", "finding"),
+        ("paper A, after 24 hours", "statement"),
+    ],
+)
+def test_the_kind_of_a_claim_is_that_of_whole_words_of_its_source(source, kind):
+    assert claims.Claim("s", "s", source, 1.0, "< 2", True).kind == kind
