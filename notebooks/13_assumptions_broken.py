@@ -14,7 +14,7 @@
 # %% [markdown]
 # # What breaks when the assumptions do?
 #
-# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to break each assumption of the theorem, and prove on four tokens that one is needed.
+# *Side road of page [10](10_fixed_decoder.ipynb) · 20 minutes · [words](words.md).* By the end, you will be able to break each assumption of the theorem, and prove on four tokens that some such assumption is needed.
 #
 # This page is about **paper A** (*Implicit Bias and Fast Convergence Rates for Self-attention*, arXiv 2402.05738), in particular Theorem 1 and its **Assumptions 1 and 2**.
 #
@@ -58,7 +58,7 @@ update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap
 # %% [markdown]
 # ## Four tokens that defeat training
 #
-# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. In both samples the query is $q$, which has length 1 and is orthogonal to $d_1$ and $d_2$. These two differences are linearly independent. With two tokens per sample, Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores exceed those of $q$ by $\Delta = (0.01, 1)$. Let $p_i$ be the softmax weight of the best token, $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$. Then gradient descent moves the two margins $g_i$ along $K c$:
+# With one sample of two tokens nothing can go wrong. So take two samples of two tokens, $\{q, q+d_1\}$ and $\{q, q+d_2\}$. In both samples the query is $q$, which has length 1 and is orthogonal to $d_1$ and $d_2$. These two differences are linearly independent. With two tokens per sample, Assumption 2 holds automatically. The best tokens are $q+d_i$, and their scores exceed those of $q$ by $\Delta = (0.01, 1)$. The loss is the exponential one, the mean of $e^{-f_i}$ over the [answers](words.md) $f_i$. Let $p_i$ be the softmax weight of the best token, $c_i = e^{-f_i} \Delta_i\, p_i (1-p_i)$ and $K_{ij} = d_i^\top d_j$. Then gradient descent moves the two margins $g_i$ along $K c$:
 #
 # $$-\nabla L = \tfrac12 (c_1 d_1 + c_2 d_2)\, q^\top, \qquad
 # \dot g_1 = \tfrac12 (K_{11} c_1 + K_{12} c_2), \qquad \dot g_2 = \tfrac12 (K_{12} c_1 + K_{22} c_2).$$
@@ -69,7 +69,7 @@ update_rules = {"NGD": rules.NGD(ngd_step), "GD": rules.GD(1.0), "Polyak, no cap
 #
 # * $\theta^*=\frac{\lvert K_{12}\rvert-K_{22}}{K_{11}-\lvert K_{12}\rvert}$, the ratio $c_1/c_2$ above which the sum of the two margins grows;
 # * $R_0$, the ratio $c_1/c_2$ at $W=0$;
-# * $R_1$, the value of this ratio that is most favourable to sample 1 as long as sample 1 loses. In $R_1$ we evaluate $\lvert\ell'\rvert$ at the lower score of sample 1 and at the higher score of sample 2.
+# * $R_1$, the largest value that this ratio can take while sample 1 loses. In $R_1$ we evaluate $\lvert\ell'\rvert$ at the lower score of sample 1 and at the higher score of sample 2.
 #
 # We prove the following theorem in [law_of_margins.md](law_of_margins.md). If $\theta^*<R_0$ or $K_{12}\ge0$, gradient flow from zero reaches the direction of $W_{mm}$. If $K_{12}<0$ and $\theta^*\ge R_1$, sample 1 looks at its worse token for ever, whatever the step sizes are, and also with momentum. If $K_{12}<0$ and $R_0\le\theta^*<R_1$, the theorem does not decide what happens.
 
@@ -161,7 +161,7 @@ for size, values in room.items():
     print(f"{size}: smallest room under Assumption 1", values.min(1).round(2))
 
 # %% [markdown]
-# If weights fell because samples share an opt token, the counts would not depend on $d$. But the counts fall to zero as $d$ grows. The cell above also prints the *room*: our sufficient form of Assumption 1 requires one number to be at least as large as another number, and the room is the quotient of these two numbers. So this sufficient condition holds if the room is at least 1. The room grows with the dimension, and with four samples the condition holds in every data set from $d = 1000$ on. (The condition is not necessary: what Lemma 5 says is also true in most data sets that do not satisfy the condition.)
+# If weights fell because samples share an opt token, the counts would not depend on $d$. But the counts fall to zero as $d$ grows. The cell above also prints the *room*. Our sufficient form of Assumption 1 says that $a\ge b$ for two numbers $a$ and $b$ that are computed from the tokens; the room is $a/b$, so the condition holds if the room is at least 1. The room is computed on data of page 10's kind, with four and with twenty samples. It grows with the dimension, and with four samples the condition holds in every data set from $d = 1000$ on.
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))
@@ -189,7 +189,7 @@ dimension_table
 # %% [markdown]
 # ## Break both assumptions step by step
 #
-# We break Assumption 1 by letting the inner products of tokens become large. For this we choose a low dimension $d$, or we make the other tokens longer than the opt tokens. We break Assumption 2 by adding to the head a random vector that is orthogonal to the opt tokens. Then the scores of the other tokens become as large as *spread* times the score of the opt token, which remains the highest. The following two functions generate these data.
+# We break Assumption 1 by letting the inner products of tokens become large. For this we choose a low dimension $d$, or we make the other tokens longer than the opt tokens. We break Assumption 2 by adding to the head a random vector that is orthogonal to the opt tokens. The vector is scaled so that, over all samples of a run, the largest change of another token's score is *spread* times the score of the opt token, which remains the highest. So only one token of a run comes so close to the opt token (or, if its score falls, as far below); the scores of the others change less. The following two functions generate these data.
 
 # %%
 print(*map(inspect.getsource, (phase_diagram.bounded_tokens, phase_diagram.skewed)), sep="\n")
@@ -218,7 +218,7 @@ for rule in update_rules:
     print(f"{rule:15} d = {dimensions[-1]}: {lowest.min():.0%} to {lowest.max():.0%} of the runs reach W_mm, by spread")
 
 # %% [markdown]
-# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and the best of their scores comes closer to the score of the opt token towards the top. Each cell of a heat map shows how many of the runs reach $W_{mm}$. It is brightest if all of them do. If the length of the other tokens did not matter, every cell would be bright.
+# If the other tokens are long, the rules differ. In the next figure, the other tokens become longer towards the right, and their scores spread more towards the top: at 0.98, the one that changes most changes by 0.98 times the score of the opt token. Each cell of a heat map shows how many of the runs reach $W_{mm}$. It is brightest if all of them do. If the length of the other tokens did not matter, every cell would be bright.
 
 # %%
 figure, panels = plots.panels(1, 3, height=2.9)
@@ -241,9 +241,9 @@ plots.caption(figure, about)
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Random data can violate the assumptions quite strongly before training fails, but two samples of two tokens show that some condition like Assumption 1 is needed. In high dimension every run reaches $W_{mm}$, although our sufficient form of Assumption 1 does not hold there. In low dimension the three rules fail about equally often. If the other tokens are long and their scores nearly tie with those of the opt tokens, most runs of GD do not reach $W_{mm}$ in the 2,000 steps of the figure. Polyak's rule reaches it more often, and NGD nearly always.
+# **Answer.** Random data can violate the assumptions quite strongly before training fails, but two samples of two tokens show that some condition like Assumption 1 is needed. In the highest dimension and without spread every run reaches $W_{mm}$. In low dimension the three rules fail about equally often. If the other tokens are long and their scores nearly tie with those of the opt tokens, most runs of GD do not reach $W_{mm}$ in the 2,000 steps of the figure. Polyak's rule reaches it more often, and NGD nearly always.
 #
-# Why does GD not get there? Steps that are too long are not the cause: in the first cell below, one hundredth of the step size and a hundred times as many steps give the same share of successful runs. Instead, GD is late. The softmax nearly saturates at a wrong token, so the gradient becomes small. The steps of GD become small with the gradient, whereas the steps of NGD do not. The second cell below gives GD more steps, and more of its runs get there.
+# Why does GD not get there? Steps that are too long are not the cause: in the first cell below, one hundredth of the step size and a hundred times as many steps give the same share of successful runs. Instead, GD is late, at least in part of the runs: the second cell below gives GD more steps, and more of its runs get there. Our explanation, which this page does not test, is that the softmax nearly saturates at a wrong token. Then the gradient is small, and so are the steps of GD, but not those of NGD.
 #
 # ## Change this
 #
@@ -280,7 +280,7 @@ for iterations in (steps, 10 * steps, 100 * steps):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# GD is only late: with more steps, more runs reach $W_{mm}$. But it is very late, since NGD gets there within the first 2,000 steps.
+# More runs reach $W_{mm}$ with more steps, so GD is late rather than stuck in these runs. It is very late, since NGD gets there within the first 2,000 steps. Whether the remaining runs would get there, too, these runs do not show.
 #
 # </details>
 #
@@ -293,7 +293,7 @@ for spread in (0.98, 0.0):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The prediction is correct: with spread zero every run reaches $W_{mm}$, although the other tokens are 16 times as long as the opt tokens. If the other tokens are 256 times as long, GD does not reach $W_{mm}$ within 2,000 steps, whereas NGD does.
+# The prediction is correct: with spread zero every run reaches $W_{mm}$, although the other tokens are 16 times as long as the opt tokens.
 #
 # </details>
 #

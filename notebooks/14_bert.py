@@ -127,7 +127,7 @@ for name, rule in (("SNGD", sngd), ("SPS", sps)):
 #
 # The comparison should be fair to every rule, so the learning rate of each rule was chosen, too. In the first round we tried four rates or more of each rule. The best one and the better of its neighbours were then compared on three seeds that decide no claim, and the rate with fewer steps was taken. On sentence pairs these are 0.025 for SGD, 0.0001 for Adam and 0.1 for normalised SGD; on comments 0.025, 0.0002 and 0.2. Polyak's rule has no learning rate. For it, the cap was chosen in the same way, 0.2 on both data sets, and normalised SGD has the same cap. A minibatch has 16 rows.
 #
-# We compute two confidence intervals for the ratio. One is the usual 95 % interval. The other one is wider, because the protocol judges 21 claims together: it is corrected by Holm's procedure (page 51), so that with a chance of at least 95 % none of the verdicts is wrong. The paper's claim that a rule is faster than SGD is *reproduced* if the whole corrected interval lies below 1. The claim is *not reproduced* if this interval lies above 1, or if it contains 1 and lies between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise the claim is *undecided*. The next table has the verdicts on sentence pairs, with the 95 % intervals. In a row, the number called p belongs to the claim alone, and Holm's p is corrected for all 21 claims. Below the table are the corrected intervals.
+# We compute two confidence intervals for the ratio. One is the usual 95 % interval. The other one is wider, because the protocol judges 21 claims together: it is corrected by Holm's procedure (page 51), which keeps the chance that any of the verdicts is wrong below 5 %. The paper's claim that a rule is faster than SGD is *reproduced* if the whole corrected interval lies below 1. The claim is *not reproduced* if this interval lies above 1, or if it contains 1 and lies between 0.8 and 1.25, the range in which we call two rules equally fast. Otherwise the claim is *undecided*. The next table has the verdicts on sentence pairs, with the 95 % intervals. In a row, the number called p belongs to the claim alone, and Holm's p is corrected for all 21 claims. Below the table are the corrected intervals.
 
 # %%
 figures = {"multi_nli": "fig1", "civil_comments": "fig4"}
@@ -181,7 +181,7 @@ for claim, (low, high) in studies["civil_comments"].corrected.items():
 shown["civil_comments"][0]
 
 # %% [markdown]
-# On comments the two rules differ in their step sizes. Normalised SGD keeps a step size about twice that of SGD, whereas that of Polyak's rule soon falls below half of SGD's. Nevertheless Polyak's rule reaches the target as early as normalised SGD does: it gains its lead in the first steps, where its step size is large.
+# On comments the two rules differ in their step sizes. Normalised SGD keeps a step size about twice that of SGD, whereas that of Polyak's rule soon falls below half of SGD's. Nevertheless Polyak's rule reaches the target as early as normalised SGD does. So the step size alone does not explain which rule is faster.
 
 # %%
 speed.beside(studies["civil_comments"].curves)
