@@ -153,7 +153,7 @@ def numbers(curves: Curves) -> dict[str, Number]:
     """Return numbers for a record: the accuracy and learning rate of each rule, the
     accuracies of plain classifiers, the number of seeds, and the hours.
     """
-    known = {"seeds": Number(float(len(curves.seeds())), 0.0)}
+    known = {"seeds": Number(float(len(_judged_seeds(curves))), 0.0)}
     for rule, rate in curves.rates().items():
         name = rule.lower().replace(".", "_")
         hits = [r.hits.mean() for r in curves.runs(rule)]
@@ -281,7 +281,7 @@ def caption(
     epochs. `size` compares the network with that of the paper.
     """
     data = _named(curves.configuration["problem"]["data"]).partition(" (")[0]
-    words = f"{number}, {size}: {data}, {len(curves.seeds())} seeds; {marks}."
+    words = f"{number}, {size}: {data}, {_seeds_in_words(curves)}; {marks}."
     words += f" {_setting(curves, stop)}{chosen}"
     if plain := curves.baselines():
         rule, best = _best_rule(curves)
@@ -325,9 +325,27 @@ def _setting(curves: Curves, stop: str) -> str:
         f" {problem['test_rows']:,} test rows; {network}; batch "
         f"{study['batch']}, at most"
         f" {study['horizon']:,} steps ({epochs:.0f} epoch{plural}{stop}), "
-        f"{len(curves.seeds())}"
-        f" seeds; rates {rates}"
+        f"{_seeds_in_words(curves)}; rates {rates}"
     )
+
+
+def _judged_seeds(curves: Curves) -> list[int]:
+    """Return the seeds that some rule has run, in ascending order."""
+    return sorted({run.seed for run in curves.judged()})
+
+
+def _seeds_in_words(curves: Curves) -> str:
+    """Count the seeds, and those of the rules that have run fewer of them."""
+    numbers = {}
+    for run in curves.judged():
+        numbers[run.rule] = numbers.get(run.rule, 0) + 1
+    words = f"{len(_judged_seeds(curves))} seeds"
+    fewer = [
+        f"{rule}: {number}"
+        for rule, number in numbers.items()
+        if number < max(numbers.values())
+    ]
+    return f"{words} ({', '.join(fewer)})" if fewer else words
 
 
 def captioned(figure: Figure, caption: str) -> Figure:
@@ -364,5 +382,5 @@ def save(
         numbers=numbers,
         data=rows,
         dtype="float32",
-        setting={"seeds": curves.seeds()},
+        setting={"seeds": _judged_seeds(curves)},
     )

@@ -3,6 +3,7 @@ words, for paper A's Figure 7.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,11 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from lib.training.curves import Curves
-from papers import verdicts
+from papers import pieces, verdicts
 from papers.studies import kept_curves
 from papers.studies.kept_curves import shown
 from papers.studies.run_measures import weight_matrices
-from papers.studies.speed import REFERENCE, growth
+from papers.studies.speed import REFERENCE, Row, growth
 
 # The matrices outside the blocks of `lib.networks.VisionTransformer`, and those of a
 # block, by their names in the network.
@@ -31,6 +32,10 @@ IN_A_BLOCK = {
     "mlp.3.weight": "MLP, second matrix",
 }
 ROW = 0.19  # height of the row of a matrix in inches
+# The axis of growth is logarithmic, but evenly spaced between this value and its
+# negative, in per cent.
+EVEN = 1.0
+TICKS = (-100, -10, -1, 0, 1, 10, 100, 1000)
 
 
 class Layer(NamedTuple):
@@ -68,45 +73,91 @@ def layers(curves: Curves) -> list[Layer]:
     return [named(parameter) for parameter in weight_matrices(run)]
 
 
-def at_the_end(curves: Curves) -> Figure:
-    """Draw the growth of every weight matrix at the end, and the median over them.
+def at_the_end(curves: Curves, rows: Sequence[Row] = ()) -> Figure:
+    """Draw the growth of every weight matrix at the end, and the smallest one of each
+    seed.
 
     Parameters
     ----------
     curves : Curves
         The kept curves of a study that recorded the norms of weights.
+    rows : sequence of Row, optional
+        For a rule, the claim that norms grow. Its `ratio` is the growth of the matrix
+        that grows least in a seed, in per cent. A rule without a row has a paler panel.
 
     Returns
     -------
     Figure
         One row per matrix and one panel per rule. A ring is a matrix that grows less
-        than a random walk with steps of the same lengths.
+        than a random walk with steps of the same lengths. Below them is a row with the
+        interval that decides the claim.
     """
     rules = list(curves.configuration["rates"])
+    claimed = {row.rule: row for row in rows}
     matrices = layers(curves)
-    height = 1.25 + ROW * len(matrices)
+    height = 1.6 + ROW * (len(matrices) + 2.5)
     figure, axes = plots.panels(1, len(rules), height=height, why="a panel per rule")
-    largest = max(100 * growth(curves, rule)[0].mean(1).max() for rule in rules)
+    ends = _ends(curves, rows)
     for ax, rule in zip(axes, rules, strict=True):
         _dots(ax, curves, rule)
         _separate_blocks(ax, matrices)
-        ax.set(xlim=(-0.05 * largest, 1.08 * largest), ylim=(len(matrices) - 0.4, -1.7))
-        ax.set_yticks(range(len(matrices)), [""] * len(matrices))
+        ax.axhline(len(matrices) - 0.5, color=plots.BLACK, lw=0.8)
+        _deciding(ax, len(matrices) + 0.5, claimed.get(rule))
+        ax.set_xscale("symlog", linthresh=EVEN, linscale=0.6)
+        ax.set(xlim=ends, ylim=(len(matrices) + 2.2, -0.7))
+        ticks = [tick for tick in TICKS if ends[0] <= tick <= ends[1]]
+        ax.set_xticks(ticks, [pieces.written(f"{tick:g}") for tick in ticks])
+        ax.set_xticks([], minor=True)
+        places = [*range(len(matrices)), len(matrices) + 0.5]
+        ax.set_yticks(places, [""] * len(places))
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-    axes[0].set_yticklabels([layer.name for layer in matrices])
-    middle = axes[len(axes) // 2]
-    middle.set_xlabel("Growth at the end, % of the norm at the start")
+    axes[0].set_yticklabels([*(layer.name for layer in matrices), "the smallest"])
+    figure.supxlabel("Growth, % of the norm at the start", fontsize=9)
     reading = (
-        "Dots are means over seeds. An orange ring is a matrix that grows less than a"
-        " random walk with steps of the same lengths. The upright line is the median"
-        " over the matrices, by which we judge the claim that norms grow."
+        "Dots: means over seeds; an orange ring grows less than a random walk with"
+        " steps of the same lengths. Last row: the matrix that grows least, in each"
+        " seed; its thin bar, the corrected interval, decides the claim."
     )
     return plots.heading(figure, _result(curves), reading, on_page=True)
 
 
+def _ends(curves: Curves, rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the ends of the axis of growth in per cent, which contain all marks."""
+    drawn = [0.0]
+    for rule in curves.configuration["rates"]:
+        drawn += [*100 * growth(curves, rule)[0].mean(1)]
+    for row in rows:
+        drawn += [*row.ratio.values, row.ratio.low, row.ratio.high, *row.corrected]
+    return min(-0.1 * EVEN, 1.3 * min(drawn)), 1.5 * max(drawn)
+
+
+def _deciding(ax: Axes, height: float, row: Row | None) -> None:
+    """Draw the growth of the matrix that grows least in every seed, its mean with both
+    intervals, and the verdict below them. Without a row, only "no claim" is written.
+    """
+    below = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    if row is None:
+        ax.text(0.0, height + 1.1, "no claim", color=plots.GREY, **below)
+        return
+    look = plots.look(row.rule)
+    ratio = row.ratio
+    ax.plot(row.corrected, [height, height], lw=1.2, color=look.colour)
+    thick = {"lw": 4, "solid_capstyle": "butt", "color": look.colour}
+    ax.plot([ratio.low, ratio.high], [height, height], **thick)
+    face = look.colour if row.decided else plots.PAPER
+    mark = {"marker": look.marker, "ms": 6, "mew": 1.4, "mfc": face}
+    ax.plot(ratio.estimate, height, ls="", color=look.colour, **mark)
+    above = np.full(len(ratio.values), height - 0.6)
+    ax.plot(ratio.values, above, "o", ms=2.5, color=look.colour)
+    style = {"color": plots.GREY}
+    if row.decided:
+        style = {"color": plots.look(row.verdict).colour, "fontweight": "bold"}
+    ax.text(0.0, height + 1.1, row.verdict, **style, **below)
+
+
 def _dots(ax: Axes, curves: Curves, rule: str) -> None:
-    """Draw the growth of every matrix under a rule in per cent, and their median.
+    """Draw the growth of every matrix under a rule in per cent.
 
     A ring in the colour of failures is a matrix that grows less than a random walk of
     its steps.
@@ -126,21 +177,14 @@ def _dots(ax: Axes, curves: Curves, rule: str) -> None:
         rings = {"ms": 5.5, "mec": fails, "mew": 1.6, "mfc": plots.PAPER}
         ax.plot(grown[is_less], rows[is_less], "o", **rings, clip_on=False)
 
-    # The median over the matrices, and the start.
-    median = 100 * np.median(growths, axis=0).mean()
-    ax.plot([median, median], [-0.6, len(grown) - 0.4], color=colour, lw=1.4, zorder=1)
-    words = f" median {median:+.0f} %".replace("-", "\N{MINUS SIGN}")
-    ax.text(median, -1.1, words, fontsize=8, color=colour, va="center")
     ax.axvline(0.0, color=plots.BLACK, linewidth=1.0)
 
     # The words above the panel.
     growing = (grown > 0).sum()
     ax.set_title(f"{shown(rule)}\n\n", color=colour, loc="left")
     above = [(f"{growing} of {len(grown)} grow", colour, 12)]
-    if fewer > 0:
-        above.append((f"{fewer} less than at random", fails, 1))
-    else:
-        above.append(("none less than at random", plots.GREY, 1))
+    ink = fails if fewer > 0 else plots.GREY
+    above.append((f"{fewer} less than at random", ink, 1))
     for words, ink, points in above:
         corner = {"xycoords": "axes fraction", "textcoords": "offset points"}
         ax.annotate(words, (0, 1), (0, points), color=ink, fontsize=8, **corner)

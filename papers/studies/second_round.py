@@ -18,7 +18,15 @@ from companion.record import Number, finite
 from lib import files
 from lib.training.curves import Curves
 from papers.studies import confirm, fresh_seeds, judge, kept_curves, reviews, speed
-from papers.studies.family import FAMILY, REFERENCE, Runs, centred_steps
+from papers.studies.family import (
+    FAMILY,
+    REFERENCE,
+    Runs,
+    centred_steps,
+    ends,
+    smallest_log_growth,
+    steps_interval,
+)
 
 # The figures whose studies are judged, each with the short name of its picture.
 FIGURES = {
@@ -105,36 +113,139 @@ def rows(study: Study) -> list[speed.Row]:
     Parameters
     ----------
     study
-        The study of "fig1", "fig4" or "fig6".
+        The study of "fig1", "fig4", "fig6" or "fig7".
 
     Returns
     -------
     list of Row
-        One row per claim, in the order of `speed.ordered`.
+        One row per rule but the reference, in the order of `speed.ordered`. A rule
+        about which there is no claim has a row without a verdict.
+    """
+    claimed = {}
+    for claim in study.claims:
+        if claim.id not in growth_claims(study):
+            claimed[FAMILY[claim.id].rules[0]] = claim
+    found = []
+    for rule in study.runs.rates:
+        if rule != REFERENCE:
+            found.append(_row(study, rule, claimed.get(rule)))
+    return speed.ordered(found)
+
+
+def _row(study: Study, rule: str, claim: Claim | None) -> speed.Row:
+    """Return the row of a rule. If no claim is about the rule, the row has its interval
+    at 95 % alone.
+    """
+    horizon = study.runs.plan.horizon
+    steps, reference = _paired_steps(study, rule)
+    missed = np.isinf(steps) | np.isinf(reference)
+    # A run that missed the target counts with the horizon, and its dot is hollow.
+    ratios = np.minimum(steps, horizon) / np.minimum(reference, horizon)
+    if claim is None:
+        clock = study.runs.configuration["clock"]
+        seen = steps_interval(steps, reference, clock, ranked=bool(missed.any()))
+        return speed.Row(
+            rule=rule,
+            ratio=speed.Bar(*ends(seen), ratios),
+            missed=missed,
+            verdict=f"no claim, {len(ratios)} seeds",
+            word=None,
+        )
+    return speed.Row(
+        rule=rule,
+        ratio=speed.Bar(claim.measured, *claim.interval, ratios),
+        missed=missed,
+        verdict=claim.verdict,
+        word=FAMILY[claim.id].word,
+        corrected=study.corrected[claim.id],
+    )
+
+
+def _paired_steps(study: Study, rule: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the steps of a rule and of the reference to the last target, (seeds,), on
+    the seeds that the rule has run. The reference has run all seeds.
     """
     target = study.runs.targets[-1]
-    horizon = study.runs.plan.horizon
-    steps = {}
-    for rule in study.runs.rates:
-        runs = study.curves.runs(rule)
-        steps[rule] = np.array([centred_steps(run, target) for run in runs])
-    reference = steps[REFERENCE]
+    counted = {}
+    for run in study.curves.judged():
+        counted[run.rule, run.seed] = centred_steps(run, target)
+    seeds = [seed for seed in study.runs.seeds if (rule, seed) in counted]
+    steps = np.array([counted[rule, seed] for seed in seeds])
+    reference = np.array([counted[REFERENCE, seed] for seed in seeds])
+    return steps, reference
 
-    found = []
-    for claim in study.claims:
-        rule = FAMILY[claim.id].rules[0]
-        # A run that missed the target counts with the horizon, and its dot is hollow.
-        ratios = np.minimum(steps[rule], horizon) / np.minimum(reference, horizon)
+
+def growth_claims(study: Study) -> dict[str, Claim]:
+    """Return the claims of a study that norms grow, by id. Only Figure 7 has some."""
+    return {claim.id: claim for claim in study.claims if ".growth." in claim.id}
+
+
+def grown(study: Study) -> Curves:
+    """Return the runs in which the growth of norms is measured, with their norms up to
+    the step at which it is measured.
+
+    Parameters
+    ----------
+    study
+        The study of "fig7".
+
+    Returns
+    -------
+    Curves
+        The runs of the first seeds, in which every rule goes on up to this step. They
+        may end later, so their later norms are left out.
+    """
+    plan = study.runs.plan
+    kept = []
+    for run in study.curves.judged():
+        if plan.grows(run.seed):
+            early = run.evaluated_at <= plan.stop_from
+            norms = {name: each[early] for name, each in run.weight_norms.items()}
+            walked = {name: each[early] for name, each in run.walked.items()}
+            at = run.evaluated_at[early]
+            cut = replace(run, weight_norms=norms, walked=walked, evaluated_at=at)
+            kept.append(cut)
+    return Curves(study.curves.configuration, tuple(kept))
+
+
+def smallest(study: Study) -> list[speed.Row]:
+    """Return a row for each claim that norms grow, for `layers.at_the_end`.
+
+    Parameters
+    ----------
+    study
+        The study of "fig7".
+
+    Returns
+    -------
+    list of Row
+        In a row, "ratio" is the growth of the matrix that grows least in a seed, in per
+        cent of its norm at the start. The claims are about its logarithm.
+    """
+    step = study.runs.plan.stop_from
+    rows = []
+    for name, claim in growth_claims(study).items():
+        rule = FAMILY[name].rules[0]
+        of_seeds = []
+        for run in study.runs.of(rule):
+            if study.runs.plan.grows(run.seed):
+                of_seeds.append(smallest_log_growth(run, step))
+        bar = [_per_cent(value) for value in (claim.measured, *claim.interval)]
         row = speed.Row(
             rule=rule,
-            ratio=speed.Bar(claim.measured, *claim.interval, ratios),
-            missed=np.isinf(steps[rule]) | np.isinf(reference),
+            ratio=speed.Bar(*bar, _per_cent(np.array(of_seeds))),
+            missed=np.zeros(len(of_seeds), bool),
             verdict=claim.verdict,
-            word=FAMILY[claim.id].word,
-            corrected=study.corrected[claim.id],
+            word=FAMILY[name].word,
+            corrected=tuple(_per_cent(end) for end in study.corrected[name]),
         )
-        found.append(row)
-    return speed.ordered(found)
+        rows.append(row)
+    return rows
+
+
+def _per_cent(logarithm: float | np.ndarray) -> float | np.ndarray:
+    """Turn the logarithm of a growth factor into a growth in per cent."""
+    return 100 * np.expm1(logarithm)
 
 
 def draw(study: Study) -> Figure:
@@ -176,6 +287,9 @@ def caption(study: Study) -> str:
         " a line for each run, and geometric means"
     )
     stop = study.curves.configuration["stop"]
+    given = [rule for rule, rates in study.runs.plan.rates.items() if len(rates) == 1]
+    if given:
+        raced += f", but for {kept_curves.listed(given)}, which was given"
     chosen = (
         f" ({raced}; stop: {stop}; {seeds}). Hollow dots: the run missed the target."
     )
@@ -202,9 +316,20 @@ def numbers(study: Study) -> dict[str, Number]:
                 measured[f"first_{name}"] = number
         _, sparser = reviews.vision_table(earlier)
         measured["first_sparser_difference"] = finite(sparser.measured, 1e-9)
+    for row in rows(study) if study.runs.plan.speed else []:
+        if row.word is None:
+            name = f"{row.rule.lower()}_steps_ratio"
+            measured[name] = finite(row.ratio.estimate, 1e-9)
+            measured[f"{name}_low"] = finite(row.ratio.low, 1e-6)
+            measured[f"{name}_high"] = finite(row.ratio.high, 1e-6)
+    if growth_claims(study):
+        measured |= _growth_numbers(study)
     for claim in study.claims:
-        rule = FAMILY[claim.id].rules[0]
-        name = VISION_NUMBERS.get(claim.id, f"{rule.lower()}_steps_ratio")
+        rule = FAMILY[claim.id].rules[0].lower()
+        if claim.id in growth_claims(study):
+            name = f"{rule}_smallest_log_growth"
+        else:
+            name = VISION_NUMBERS.get(claim.id, f"{rule}_steps_ratio")
         low, high = claim.interval
         corrected_low, corrected_high = study.corrected[claim.id]
         measured[name] = finite(claim.measured, 1e-9)
@@ -212,6 +337,24 @@ def numbers(study: Study) -> dict[str, Number]:
         measured[f"{name}_high"] = finite(high, 1e-6)
         measured[f"{name}_corrected_low"] = finite(corrected_low, 1e-6)
         measured[f"{name}_corrected_high"] = finite(corrected_high, 1e-6)
+    return measured
+
+
+def _growth_numbers(study: Study) -> dict[str, Number]:
+    """Return the growth of matrices under each rule: the smallest one and the median,
+    in the mean over seeds, and how many matrices grow, and how many less than a random
+    walk with steps of the same lengths.
+    """
+    curves = grown(study)
+    measured = {}
+    for rule in study.runs.rates:
+        grows, walks = (each.mean(1) for each in speed.growth(curves, rule))
+        name = rule.lower()
+        measured[f"{name}_least_growth"] = finite(grows.min(), 1e-9)
+        measured[f"{name}_median_growth"] = finite(np.median(grows), 1e-9)
+        measured[f"{name}_matrices_grow"] = finite((grows > 0).sum(), 0.0)
+        measured[f"{name}_below_walk"] = finite((grows <= walks).sum(), 0.0)
+    measured["matrices"] = finite(len(grows), 0.0)
     return measured
 
 

@@ -507,6 +507,7 @@ def _write_ratio(ax: Axes, height: float, row: Row) -> None:
     ratio = row.ratio
     right = {"transform": ax.get_yaxis_transform(), "fontsize": 9, "va": "center"}
     number = f"{ratio.estimate:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    number = number.replace("inf", "\N{INFINITY}")
     colour = plots.BLACK if row.word else plots.GREY
     ax.text(1.02, height - 0.18, number, color=colour, **right)
     verdict = row.verdict
@@ -559,18 +560,23 @@ def _losses(ax: Axes, curves: Curves, centred: bool = False) -> None:
     A line is the mean of three readings of the clock, from which the steps are counted,
     and ends in a dot. It is drawn at the last of the three readings, or at the middle
     one if `centred`. The mark on the line of the target is the geometric mean
-    of the steps of a rule's runs, so that the marks have the ratios of the upper panel.
+    of the steps of a rule's runs, so that the marks of rules with the same seeds have
+    the ratios of the upper panel.
     """
     target = curves.configuration["targets"][-1]
 
     # The runs, up to the target.
     highest = target
     marks = []
-    for rule in curves.configuration["rates"]:
-        runs = curves.runs(rule)
-        steps = _steps(curves, rule, target)
-        if centred:
-            steps = np.array([centred_steps(run, target) for run in runs])
+    rules = curves.configuration["rates"]
+    # A study may have run some of its rules on fewer seeds than others.
+    runs_of = {
+        rule: [run for run in curves.judged() if run.rule == rule] for rule in rules
+    }
+    most = max(map(len, runs_of.values()))
+    count = centred_steps if centred else Curve.steps_to
+    for rule, runs in runs_of.items():
+        steps = np.array([count(run, target) for run in runs])
         thin = len(runs) > MANY
         style = {
             "color": plots.look(rule).colour,
@@ -581,6 +587,8 @@ def _losses(ax: Axes, curves: Curves, centred: bool = False) -> None:
             largest = _loss_until(ax, run, end, target, style, centred)
             highest = max(highest, largest)
         middle, words = _mean_steps(curves, steps)
+        if len(runs) < most and np.isfinite(steps).all():
+            words += f" ({len(runs)} seeds)"
         marks.append((middle, rule, f" {kept_curves.shown(rule)}: {words}"))
     marks.sort(reverse=True)
 

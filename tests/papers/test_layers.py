@@ -11,8 +11,10 @@ import pytest
 from companion import plots
 from lib.networks import VisionTransformer
 from lib.training.curves import Curve
-from papers.studies import kept_curves, layers
+from papers import verdicts
+from papers.studies import kept_curves, layers, speed
 from papers.studies.run_measures import weight_matrices
+from papers.verdicts import REPRODUCED, UNDECIDED
 from tests.papers.worlds import race
 
 RULES = ("SGD", "Adam", "SNGD")
@@ -110,7 +112,7 @@ def rings_in(ax):
 
 def test_a_growth_of_half_a_per_cent_is_growth_and_one_just_above_a_walk_is_not_less():
     ax = dots_of(GROWN, WALKED)
-    assert words_in(ax, "3 of 3 grow") and words_in(ax, "none less than at random")
+    assert words_in(ax, "3 of 3 grow") and words_in(ax, "0 less than at random")
     assert not rings_in(ax)
     (dots,) = [line for line in ax.lines if line.get_marker() == "o"]
     np.testing.assert_allclose(dots.get_xdata(), [0.5, 60, 100.5])
@@ -129,12 +131,34 @@ def test_a_shrinking_matrix_does_not_count_as_growing():
     assert words_in(ax, "2 of 3 grow")
 
 
-def test_the_median_growth_is_an_upright_line_with_its_number():
-    ax = dots_of(GROWN, WALKED)
-    upright = [line.get_xdata() for line in ax.lines if line.get_marker() == "None"]
-    assert [60, 60] in [np.round(x, 6).tolist() for x in upright]
-    (text,) = words_in(ax, "median +60 %")
-    assert text.get_position()[0] == pytest.approx(60)
+def smallest_row(rule, verdict):
+    """Return a claim that norms grow, with a growth of 1 to 3 % in three seeds."""
+    values = np.array([1.0, 2.0, 3.0])
+    bar = speed.Bar(2.0, 0.5, 3.5, values)
+    missed = np.zeros(3, bool)
+    return speed.Row(rule, bar, missed, verdict, verdicts.above, (-1.5, 5.5))
+
+
+def test_the_row_that_decides_has_the_seeds_both_intervals_and_the_verdict():
+    rows = [smallest_row("Adam", REPRODUCED), smallest_row("SNGD", UNDECIDED)]
+    figure = layers.at_the_end(with_norms(GROWN, WALKED), rows)
+    plain, decided, undecided = figure.axes
+    assert words_in(plain, "no claim")
+    assert not words_in(plain, "reproduced")
+    for ax, verdict in ((decided, REPRODUCED), (undecided, UNDECIDED)):
+        below = [line for line in ax.lines if min(line.get_ydata(), default=0) > 2.6]
+        drawn = [tuple(line.get_xdata()) for line in below]
+        assert {(1, 2, 3), (2,), (0.5, 3.5), (-1.5, 5.5)} <= {*drawn}
+        assert words_in(ax, verdict)
+        assert ax.get_xlim()[0] < -1.5
+
+
+def test_the_mark_of_an_undecided_claim_is_hollow():
+    rows = [smallest_row("Adam", REPRODUCED), smallest_row("SNGD", UNDECIDED)]
+    _, decided, undecided = layers.at_the_end(with_norms(GROWN, WALKED), rows).axes
+    for ax, hollow in ((decided, False), (undecided, True)):
+        (mark,) = [line for line in ax.lines if list(line.get_xdata()) == [2.0]]
+        assert (mark.get_markerfacecolor() == plots.PAPER) == hollow
 
 
 def test_a_rule_has_a_panel_and_a_matrix_a_row_with_its_name():
@@ -144,12 +168,13 @@ def test_a_rule_has_a_panel_and_a_matrix_a_row_with_its_name():
     titles = [ax.get_title("left").strip() for ax in figure.axes]
     assert titles == ["SGD", "Adam", "normalised SGD"]
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == ["classification head", "block 1: MLP, first matrix"]
+    expected = ["classification head", "block 1: MLP, first matrix", "the smallest"]
+    assert names == expected
     for ax in figure.axes:
         assert ax.get_xlim() == figure.axes[0].get_xlim()
-        assert ax.get_xlim()[0] < 0 and 200 < ax.get_xlim()[1] < 240
+        assert ax.get_xlim()[0] < 0 and 200 < ax.get_xlim()[1]
         bottom, top = ax.get_ylim()
-        assert top < 0 and 1 < bottom < 2
+        assert top < 0 and 3 < bottom
 
 
 def test_the_headline_names_the_matrix_that_grows_most_under_each_rule():
