@@ -38,7 +38,7 @@ from torch.nn.functional import cross_entropy
 
 from companion import record
 from lib.training.studies import DEMO
-from papers.studies import kept_curves, layers, paper_form, smoke, speed
+from papers.studies import kept_curves, layers, paper_form, second_round, smoke, speed
 
 run = record.start("16_vit_cifar10", "A", globals(), None)
 torch.set_num_threads(threads)  # sums are split over threads, and another split rounds differently
@@ -64,48 +64,60 @@ print(f"growth {grown:.3f}; of a random walk {by_chance:.3f}")
 # %% [markdown]
 # ## The whole network
 #
-# Training takes hours, so this page draws training curves that are stored in the repository. They are those of a first round with three seeds, which is exploratory: three seeds are too few to decide a claim after a correction for all claims. A second round with new seeds is being run by a [protocol](confirmation.md) that was committed before it began; page [51](51_fresh_seeds.ipynb) says how far it is. The study fixes three target values of the training loss, and the last and lowest of them decides the claim about speed. We count the steps that a rule takes to reach this last target, and divide this number by the number of steps that SGD takes with the same seed.
+# Training takes hours, so this page draws runs that are stored in the repository. We trained in two rounds. The first round had three seeds and was exploratory. The second round decides the claims, and we committed [its protocol](confirmation.md) before it began. It has 14 new seeds of SGD and normalised SGD, and on the first six of them also Adam and Polyak's rule (page [14](14_bert.ipynb) gives the formulas). Page [51](51_fresh_seeds.ipynb) explains how the claims are decided.
 #
-# We compute the 95 % confidence interval of this ratio from the seeds, and call two rules equally fast if the interval lies between 0.8 and 1.25. The claim that a rule is slower than SGD is *reproduced* if the whole interval lies above 1. The claim is *not reproduced* if the interval lies below 1, or between 0.8 and 1.25. Otherwise the claim is *undecided*.
+# **Speed.** The protocol fixes three target values of the training loss, and the last and lowest of them decides the claim. The loss is that of 512 fixed training images, read every 20 steps. The target is reached when the mean of three successive readings lies below it. We count the steps that a rule takes to reach this last target, and divide this number by the number of steps that SGD takes with the same seed.
+#
+# **Norms.** On the first six seeds, all rules are trained for at least 4,800 steps, that is, six epochs. After these steps we take, in every seed, the weight matrix that has grown least. The claim that norms grow is about this matrix: if it has grown, all matrices have. We judge the logarithm of the factor by which its norm has grown, which is 0 if the norm has not changed.
+#
+# For each claim we compute two confidence intervals from the seeds: the usual 95 % interval, and a wider one, which is corrected by Holm's procedure for all 21 claims of the protocol. The corrected interval decides. The claim that normalised SGD is slower than SGD is *reproduced* if the whole interval of the ratio lies above 1. It is *not reproduced* if the interval lies below 1, or if it contains 1 and lies between 0.8 and 1.25, which we call equally fast. The claim that norms grow is reproduced if the interval of the logarithm lies above 0, and not reproduced if it lies below 0. In all other cases a claim is *undecided*. The next table has the verdicts, with the 95 % intervals and with p-values before the correction, and below it are the corrected intervals.
 
 # %%
-kept = kept_curves.kept("fig7")
-verdict = speed.table(kept, "fig7")
-verdict
+study = second_round.read("fig7")
+study.claims
+
+# %%
+for claim, (low, high) in study.corrected.items():
+    print(f"{claim}: corrected interval {low:.4f} to {high:.4f}")
 
 # %% [markdown]
-# The first figure decides the claim about speed. Its upper part shows the number of steps that each rule takes to reach the target, divided by the number of steps that SGD takes. Each dot shows this ratio for one seed, and a hollow dot means that a run missed the target. Each bar shows the 95 % interval of the ratio, and the vertical line at 1 stands for SGD. If the paper is right, the bar of normalised SGD (SNGD) lies to the right of this line. In fact the bar lies inside the grey area, in which we call two rules equally fast. In the lower part of the figure, each line shows the training loss of one run.
+# The next figure decides the claim about speed:
+#
+# * **Steps to the training loss, divided by SGD's.** Each dot shows the ratio for one seed; a hollow dot means that a run missed the target. The thick bar is the 95 % interval of the ratio, the thin bar is the corrected interval, and the number beside them is the mean ratio. The vertical line at 1 stands for SGD. If the paper is right, the thin bar of normalised SGD lies to the right of this line. The paper says nothing about Adam and Polyak's rule here, so their rows are pale and have no verdict.
+# * **Training loss.** Each thin line shows the loss of one run, up to the step at which it reaches the target loss. Each large mark belongs to one rule. Its horizontal position is the number of steps that the runs of this rule take to reach the target loss (the geometric mean over the runs).
 
 # %%
-about = speed.caption(kept, "fig7", verdict)
-figure = kept_curves.captioned(speed.draw(kept, speed.first_round_rows(kept, "fig7")), about)
+about = second_round.caption(study)
+figure = kept_curves.captioned(second_round.draw(study), about)
 figure
 
 # %% [markdown]
-# The next figure has the form of the paper's Figure 7, and no claim is decided by it. It shows the training loss of the minibatches and the test accuracy, both over epochs. The loss and the accuracy of normalised SGD can hardly be told from those of SGD, whereas Adam has a smaller loss and a higher accuracy. The 95 % intervals of the accuracy are over the seeds, and leave out the error that is due to the choice of the test images.
+# The next figure has the form of the paper's Figure 7, and no claim is decided by it. Its runs are those of the first round, in which we also measured the test accuracy during training. The figure shows the training loss of the minibatches and the test accuracy, both over epochs. The loss and the accuracy of normalised SGD can hardly be told from those of SGD, whereas Adam has a smaller loss and a higher accuracy. The 95 % intervals of the accuracy are over the seeds, and leave out the error that is due to the choice of the test images.
 
 # %%
-paper_form.figure(kept)
+first_round = kept_curves.kept("fig7")
+paper_form.figure(first_round)
 
 # %% [markdown]
 # ## Which layers grow?
 #
-# The next figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix, and the upright line marks the median growth over the matrices. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths. In each block, one matrix contains the weights of the queries, keys and values.
+# The next figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix after 4,800 steps, in the mean over six seeds. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths. In each block, one matrix contains the weights of the queries, keys and values. The last row has, for every seed, the growth of the matrix that grows least, and its two intervals: the thin one decides the claim. The axis is logarithmic above 1 %.
 
 # %%
-layers.at_the_end(kept)
+grown = second_round.grown(study)
+layers.at_the_end(grown, second_round.smallest(study))
 
 # %% [markdown]
-# The paper draws the norms of layers during training, and so does the next figure. Under every rule, nearly all norms are still growing when the training ends. SGD lengthens the patch embedding and the classification head more than Adam does, whereas Adam lengthens all matrices in the blocks more than SGD does. No claim is decided by this figure.
+# The paper draws the norms of layers during training, and so does the next figure, from the runs of the first round. Under every rule, nearly all norms are still growing when the training ends. SGD lengthens the patch embedding and the classification head more than Adam does, whereas Adam lengthens all matrices in the blocks more than SGD does. No claim is decided by this figure.
 
 # %%
-layers.over_training(kept)
+layers.over_training(first_round)
 
 # %% [markdown]
-# The last figure goes further than the paper. Its left panel shows the step sizes. In its right panel, each mark shows one layer at the end of training. The layers above the thin line grew more than a random walk with steps of the same lengths. The layers below this line grew less, and their marks are hollow.
+# The last figure goes further than the paper. Its left panel shows the step sizes in the runs of the second round. In its right panel, each mark shows one layer after 4,800 steps. The layers above the thin line grew more than a random walk with steps of the same lengths. The layers below this line grew less, and their marks are hollow.
 
 # %%
-speed.beside(kept)
+speed.beside(grown)
 
 # %% [markdown]
 # ## What we saw
@@ -154,5 +166,6 @@ for rule in found.rates():
 # %% tags=["set-up"]
 # Set-up, no need to read.
 if scale != "demo":  # a demo run redraws what is kept and records nothing
-    numbers = speed.numbers(kept)
-    kept_curves.save(run, "fastrates_fig7", "Figure 7", kept, figure, about, verdict, numbers=numbers)
+    made = study.curves, figure, about, second_round.table(study)
+    numbers = second_round.numbers(study)
+    kept_curves.save(run, "fastrates_fig7", "Figure 7", *made, numbers=numbers)
