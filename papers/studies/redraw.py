@@ -31,23 +31,11 @@ def _recorded(study: second_round.Study) -> Table:
     return study.claims
 
 
-def _first_round(curves: Curves, name: str) -> Figure:
-    """Draw a study of the first round with its own verdicts."""
-    return speed.draw(curves, speed.first_round_rows(curves, name))
-
-
 # For each picture, by study and then by slug: the function that returns its claims, and
 # the function that draws it. Both take what `_read` returns.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
     kept_curves.STUDIES[name]: {slug: (_recorded, second_round.draw)}
     for name, slug in second_round.FIGURES.items()
-}
-# This study is not judged with fresh seeds yet.
-PICTURES[kept_curves.STUDIES["fig7"]] = {
-    "fastrates_fig7": (
-        partial(speed.table, figure="fig7"),
-        partial(_first_round, name="fig7"),
-    )
 }
 
 

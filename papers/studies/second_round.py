@@ -1,5 +1,5 @@
-"""The pictures of the second round: paper A's Figures 1, 4 and 6 and paper C's vision
-study, drawn from fresh seeds.
+"""The pictures of the second round: paper A's Figures 1, 4, 6 and 7 and paper C's
+vision study, drawn from fresh seeds.
 
 Page 51 records the verdicts of the judge (see `papers.studies.judge`). Here they are
 drawn beside the runs from which they are decided.
@@ -33,6 +33,7 @@ FIGURES = {
     "fig1": "fastrates_fig1",
     "fig4": "fastrates_fig4",
     "fig6": "fastrates_fig6",
+    "fig7": "fastrates_fig7",
     "vit": "mirror_vit",
 }
 # The numbers of a record that are those of a claim, by the claim's name.

@@ -12,13 +12,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from companion import claims, plots
 from companion.claims import Claim, Table
-from companion.record import Number, finite
 from lib.training.curves import Curve, Curves
 from lib.training.rules import STEP_SIZED
 from papers import pieces, verdicts
 from papers.studies import kept_curves
 from papers.studies.family import centred_steps
-from papers.studies.kept_curves import edges, judge, rates_figure
+from papers.studies.kept_curves import judge, rates_figure
 from papers.studies.run_measures import random_walk_growth, weight_matrices
 from papers.verdicts import SAME, Interval, no_gain
 
@@ -204,22 +203,6 @@ def table(curves: Curves, figure: str) -> Table:
     return Table([*rows, *formulas(curves)])
 
 
-def numbers(curves: Curves) -> dict[str, Number]:
-    """Return the numbers of `kept_curves`, and for every rule the median last loss and
-    the ratio of steps.
-    """
-    study = curves.configuration
-    measured = kept_curves.numbers(curves)
-    for rule in study["rates"]:
-        name = rule.lower()
-        last = [r.smooth(study["window"])[-1] for r in curves.runs(rule)]
-        measured[f"{name}_training_loss"] = finite(np.median(last), 1e-6)
-        if rule != REFERENCE:
-            interval = _ratio(curves, rule, study["targets"][-1])
-            measured |= kept_curves.ends(f"{name}_steps_ratio", interval)
-    return measured
-
-
 def draw(
     curves: Curves, rows: "Sequence[Row] | None" = None, centred: bool = False
 ) -> Figure:
@@ -244,7 +227,7 @@ def draw(
         up to the target.
     """
     if rows is None:
-        rows = first_round_rows(curves)
+        rows = plain_rows(curves)
     above = 0.75 + 0.52 * (len(curves.configuration["rates"]) - 1)
     below = 2.6
     # The two panels have two heights, so `plots.panels` cannot arrange them.
@@ -369,15 +352,13 @@ class Row(NamedTuple):
         return Bar(self.ratio.estimate, *self.corrected, self.ratio.values)
 
 
-def first_round_rows(curves: Curves, name: str = "") -> list[Row]:
-    """Return the rows of `draw` for a study of the first round, by its own verdicts.
+def plain_rows(curves: Curves) -> list[Row]:
+    """Return the rows of `draw` without verdicts.
 
     Parameters
     ----------
     curves : Curves
-        The kept curves of the study.
-    name : str, optional
-        The figure, such as "fig7". By default the paper says nothing about any rule.
+        The kept curves of a study.
 
     Returns
     -------
@@ -386,20 +367,16 @@ def first_round_rows(curves: Curves, name: str = "") -> list[Row]:
     """
     rules = [rule for rule in curves.configuration["rates"] if rule != REFERENCE]
     target = curves.configuration["targets"][-1]
-    claimed = CLAIMED.get(name, {})
     missed_by_reference = np.isinf(_steps(curves, REFERENCE, target))
     rows = []
     for rule in rules:
-        verdict = "no claim"
-        if rule in claimed:
-            verdict = _speed(curves, rule, name).verdict
         missed_by_rule = np.isinf(_steps(curves, rule, target))
         row = Row(
             rule=rule,
             ratio=_ratio(curves, rule, target),
             missed=missed_by_reference | missed_by_rule,
-            verdict=verdict,
-            word=claimed.get(rule),
+            verdict="no claim",
+            word=None,
         )
         rows.append(row)
     return ordered(rows)
@@ -513,8 +490,6 @@ def _write_ratio(ax: Axes, height: float, row: Row) -> None:
     verdict = row.verdict
     style = {"color": plots.GREY}
     if row.decided:
-        if row.corrected is None:
-            verdict = f"{row.verdict}, uncorrected"
         style = {"color": plots.look(row.verdict).colour, "fontweight": "bold"}
     ax.text(1.02, height + 0.2, verdict, **style, **right)
 
@@ -709,30 +684,3 @@ def _growth(ax: Axes, curves: Curves) -> None:
     # This panel also has rules that the panel of step sizes lacks, so its legend is its
     # own.
     ax.legend(loc="lower right", fontsize="x-small", handletextpad=0.2)
-
-
-def caption(curves: Curves, name: str, table: Table) -> str:
-    """Write the caption of figure `name`: what the marks mean, the setting, learning
-    rates and verdicts.
-    """
-    study = curves.configuration
-    at_edge = edges(curves)
-    top = curves.rates().get("SPS") == max(
-        (t.rate for t in curves.trials("SPS")), default=0
-    )
-    inside = (
-        "inside the rates tried"
-        + ", but for SPS, whose cap binds in under 1 % of steps" * top
-    )
-    if at_edge:
-        chosen = f"at the edge of the rates tried: {at_edge}"
-    else:
-        chosen = inside
-    if not any(map(curves.trials, study["rates"])):
-        chosen = "given, not chosen by trials"
-    marks = "bars: 95 %, dots: seeds; below: a line for each run, and geometric means"
-    rest = (
-        f" ({chosen}; stop: {study['stop']}). Hollow dots: the run missed the target."
-    )
-    number = f"Paper A, Figure {name.removeprefix('fig')}"
-    return kept_curves.caption(number, curves, marks, table, rest)

@@ -98,17 +98,19 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(
     monkeypatch.setattr(files, "ROOT", tmp_path)
     desk = tmp_path / "figures" / "desk"
     desk.mkdir(parents=True)
-    shutil.copy(KEPT / "cifar10_50000.npz", desk)
+    for name in ("vit_48000.npz", "verdicts.json"):
+        shutil.copy(KEPT / name, desk)
+    shutil.copytree(KEPT / "confirm" / "vit_48000", desk / "confirm" / "vit_48000")
     (desk / "imdb_paper.npz").write_bytes((KEPT / "imdb_paper.npz").read_bytes()[:5000])
     out = tmp_path / "out"
     monkeypatch.setattr(confirm, "FOLDER", desk / "confirm")
-    asked = ["multi_nli_200", "imdb_paper", "cifar10_50000", "--out", str(out)]
+    asked = ["multi_nli_200", "imdb_paper", "vit_48000", "--out", str(out)]
     assert redraw.main(asked) == 1
     printed = capsys.readouterr().out
     assert "multi_nli_200: not redrawn: multi_nli_200 is not full" in printed
     assert "imdb_paper: not redrawn" in printed
-    assert "fastrates_fig7\n  not reproduced: SNGD slower" in printed
-    assert [path.name for path in out.iterdir()] == ["fastrates_fig7.png"]
+    assert "mirror_vit\n  reproduced: Adam ahead early" in printed
+    assert [path.name for path in out.iterdir()] == ["mirror_vit.png"]
     with pytest.raises(SystemExit, match="2"):
         redraw.main(["wikitext"])
     assert (
