@@ -370,8 +370,8 @@ def forest(found: Sequence[Verdict], earlier: Mapping[str, Claim]) -> Figure:
     Returns
     -------
     Figure
-        The blocks that have a verdict. Claims of such a block that wait for their seeds
-        have a row without a bar. A line below counts all claims that wait.
+        The blocks that have a verdict. Claims that wait for their seeds are not drawn;
+        a line below counts them.
     """
     by_name = {verdict.claim: verdict for verdict in found}
     rows_of = _rows_of(by_name)
@@ -403,28 +403,24 @@ def forest(found: Sequence[Verdict], earlier: Mapping[str, Claim]) -> Figure:
 def _waiting(by_name: Mapping[str, Verdict]) -> str:
     """Write how many claims wait for their seeds, by study, or "" if none does."""
     waiting = [claim for name, claim in FAMILY.items() if name not in by_name]
-    if not waiting:
-        return ""
-    left_out = sum(len(rows) for rows in _rows_of(by_name, drawn=False).values())
     parts = []
     for study in plans():
         number = sum(claim.study == study for claim in waiting)
         if number:
             parts.append(f"{DATA[study]} ({number})")
-    words = f"{len(waiting)} claims wait: {', '.join(parts)}."
-    if left_out:
-        words += f" {left_out} are not drawn."
-    return words
+    if not parts:
+        return ""
+    return f"Not drawn: {len(waiting)} claims that wait, on {', '.join(parts)}."
 
 
-def _rows_of(
-    by_name: Mapping[str, Verdict], drawn: bool = True
-) -> dict[Block, list[str]]:
-    """Return the claims of each block that has a verdict, or that has none."""
+def _rows_of(by_name: Mapping[str, Verdict]) -> dict[Block, list[str]]:
+    """Return the claims with a verdict by their blocks, without blocks that have
+    none.
+    """
     found = {}
     for block in BLOCKS:
-        rows = [name for name in FAMILY if name.startswith(tuple(block.claims))]
-        if any(name in by_name for name in rows) == drawn:
+        rows = [name for name in by_name if name.startswith(tuple(block.claims))]
+        if rows:
             found[block] = sorted(rows)
     return found
 
@@ -476,11 +472,7 @@ def _block(
             grey = {"color": plots.GREY, "mfc": plots.PAPER, "ms": 3.5, "zorder": 5}
             axis.plot(value, row + 0.27, "D", **grey)
             drawn.append(value)
-        if name in by_name:
-            drawn += _row(axis, row, by_name[name])
-        else:
-            grey = {"color": plots.INKS["shade"]} | right
-            axis.text(VERDICT, row, "waits", **grey)
+        drawn += _row(axis, row, by_name[name])
 
     # The axes.
     axis.axvline(block.zero, color=plots.BLACK, linewidth=1)
