@@ -159,10 +159,10 @@ for verdict in verdicts:
 
 # %%
 for verdict in verdicts:
-    rule, rival = FAMILY[verdict.claim].rules
-    if rival == "SGD":
+    rule, *rival = FAMILY[verdict.claim].rules
+    if rival == ["SGD"]:
         study = studies[verdict.study]
-        both = zip(study.of(rule), study.of(rival), strict=True)
+        both = zip(study.of(rule), study.of("SGD"), strict=True)
         apart = np.array([np.log(steps(a, study.targets[-1]) / steps(b, study.targets[-1])) for a, b in both])
         rank = stats.wilcoxon(apart).pvalue
         print(f"{verdict.claim}: fewer steps in {sum(apart < 0)} of {len(apart)} seeds, as many in {sum(apart == 0)}; p {rank:.1g}")
