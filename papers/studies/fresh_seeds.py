@@ -5,7 +5,7 @@ and drawn. A study is shown as soon as all of its seeds have run.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,13 @@ from papers.verdicts import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 RECORD = "verdicts"  # the name of the record and of the picture
 
 
+def growth_in_per_cent(logarithm: float) -> float:
+    """Turn the logarithm of the factor by which a norm grows into a growth in per
+    cent.
+    """
+    return 100 * math.expm1(logarithm)
+
+
 class Block(NamedTuple):
     """The claims that share one unit in the picture, and how their axis is drawn."""
 
@@ -34,6 +41,8 @@ class Block(NamedTuple):
     axis: str  # the label of the axis
     zero: float = 0.0  # where the two rules are equal, or nothing grows
     logarithmic: bool = False
+    digits: int = 3  # after the point
+    shown: Callable = float  # from the quantity of a claim to the one that is drawn
 
 
 BLOCKS = (
@@ -46,9 +55,11 @@ BLOCKS = (
         logarithmic=True,
     ),
     Block(
-        "Norms: growth of the matrix that grows least",
+        "Norms: growth of the matrix that grows least, %",
         ("fig7.growth",),
-        "logarithm of the growth",
+        "growth of the norm after six epochs, %",
+        digits=2,
+        shown=growth_in_per_cent,
     ),
     Block(
         "Sparsity: difference of the Hoyer index",
@@ -472,7 +483,7 @@ def _block(
             grey = {"color": plots.GREY, "mfc": plots.PAPER, "ms": 3.5, "zorder": 5}
             axis.plot(value, row + 0.27, "D", **grey)
             drawn.append(value)
-        drawn += _row(axis, row, by_name[name])
+        drawn += _row(axis, row, by_name[name], block)
 
     # The axes.
     axis.axvline(block.zero, color=plots.BLACK, linewidth=1)
@@ -490,6 +501,8 @@ def _block(
         axis.minorticks_off()
         for border in verdicts.SAME:
             axis.axvline(border, color=plots.GREY, linewidth=0.8, linestyle=":")
+    else:
+        axis.margins(x=0.07)
     ends = axis.get_xlim()
     for name, row in places.items():
         side = np.clip(verdicts.SIDES[FAMILY[name].word], *ends)
@@ -505,7 +518,7 @@ def _block(
         axis.text(at, -1.0, words, **bold)
 
 
-def _row(axis: Axes, row: float, verdict: Verdict) -> list[float]:
+def _row(axis: Axes, row: float, verdict: Verdict, block: Block) -> list[float]:
     """Draw the intervals, the number, the verdict and the seeds of a claim.
 
     The function returns the values that the axis must contain.
@@ -513,23 +526,26 @@ def _row(axis: Axes, row: float, verdict: Verdict) -> list[float]:
     right = {"transform": axis.get_yaxis_transform(), "va": "center", "fontsize": 8}
     colour = plots.look(verdict.word).colour
     is_decided = verdict.word != UNDECIDED
-    if math.isfinite(verdict.estimate):
+    values = [verdict.estimate, verdict.low, verdict.high, *verdict.corrected]
+    estimate, low, high, *thin = map(block.shown, values)
+    if math.isfinite(estimate):
         # The corrected interval is thin, and the interval at 95 % is thick.
-        thin, thick = verdict.corrected, (verdict.low, verdict.high)
+        thick = (low, high)
         axis.plot(thin, [row, row], color=colour, linewidth=1.2, zorder=3)
         wide = {"linewidth": 5, "alpha": 0.5, "solid_capstyle": "butt", "zorder": 3}
         axis.plot(thick, [row, row], color=colour, **wide)
         face = colour if is_decided else plots.PAPER
-        axis.plot(verdict.estimate, row, "o", color=colour, mfc=face, ms=4.5, zorder=4)
-        ends = [pieces.written(format(end, ".3f")) for end in thin]
-        number = pieces.written(format(verdict.estimate, ".3f"))
+        axis.plot(estimate, row, "o", color=colour, mfc=face, ms=4.5, zorder=4)
+        number, *ends = (
+            pieces.written(f"{value:.{block.digits}f}") for value in (estimate, *thin)
+        )
         words = f"{number} ({ends[0]} to {ends[1]})"
         axis.text(NUMBER, row, words, **right)
     weight = "bold" if is_decided else "normal"
     style = {"color": colour, "fontweight": weight} | right
     axis.text(VERDICT, row, WORDS[verdict.word], **style)
     axis.text(SEEDS, row, str(verdict.seeds), **right)
-    return [verdict.estimate, verdict.low, verdict.high, *verdict.corrected]
+    return [estimate, low, high, *thin]
 
 
 def sentence(claim: FamilyClaim) -> str:

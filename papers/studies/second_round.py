@@ -27,6 +27,7 @@ from papers.studies.family import (
     smallest_log_growth,
     steps_interval,
 )
+from papers.studies.fresh_seeds import growth_in_per_cent
 
 # The figures whose studies are judged, each with the short name of its picture.
 FIGURES = {
@@ -231,22 +232,18 @@ def smallest(study: Study) -> list[speed.Row]:
         for run in study.runs.of(rule):
             if study.runs.plan.grows(run.seed):
                 of_seeds.append(smallest_log_growth(run, step))
-        bar = [_per_cent(value) for value in (claim.measured, *claim.interval)]
+        bar = map(growth_in_per_cent, (claim.measured, *claim.interval))
+        values = np.array([*map(growth_in_per_cent, of_seeds)])
         row = speed.Row(
             rule=rule,
-            ratio=speed.Bar(*bar, _per_cent(np.array(of_seeds))),
+            ratio=speed.Bar(*bar, values),
             missed=np.zeros(len(of_seeds), bool),
             verdict=claim.verdict,
             word=FAMILY[name].word,
-            corrected=tuple(_per_cent(end) for end in study.corrected[name]),
+            corrected=tuple(map(growth_in_per_cent, study.corrected[name])),
         )
         rows.append(row)
     return rows
-
-
-def _per_cent(logarithm: float | np.ndarray) -> float | np.ndarray:
-    """Turn the logarithm of a growth factor into a growth in per cent."""
-    return 100 * np.expm1(logarithm)
 
 
 def draw(study: Study) -> Figure:

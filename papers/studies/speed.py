@@ -572,7 +572,8 @@ def _losses(ax: Axes, curves: Curves, centred: bool = False) -> None:
     share = LABEL * (len(marks) + 0.3)
     depth = share / (1 - share) * np.log(1.08 * highest / target)
     latest_mark = marks[0][0]
-    right = 1.7 * latest_mark
+    is_long = any(words.endswith(" seeds)") for *_, words in marks)
+    right = (1.95 if is_long else 1.7) * latest_mark
     ax.axhline(target, color=plots.BLACK, linewidth=1.2)
     pieces.beside(ax, right, target, f"target {target:g}", place=(-2, 3))
     ax.set(yscale="log", xlim=(0, right), ylim=(target * np.exp(-depth), top))
