@@ -20,6 +20,7 @@ from papers import verdicts
 from papers.studies.confirm import Plan, raced_runs
 from papers.studies.intervals import (
     MeanInterval,
+    NotMeasurable,
     RankInterval,
     difference_interval,
     rank_interval,
@@ -80,6 +81,29 @@ class Runs:
         """Return the runs of `rule` in the order of the seeds that it has run."""
         mine = self.curves.get(rule, {})
         return [mine[seed] for seed in self.seeds if seed in mine]
+
+    def pairs(self, first: str, second: str) -> list[tuple[Curve, Curve]]:
+        """Return the runs of two rules, paired by seed.
+
+        Parameters
+        ----------
+        first, second
+            The rules. They must have run the same seeds.
+
+        Returns
+        -------
+        list of pairs of Curve
+            A pair for each seed.
+
+        Raises
+        ------
+        ValueError
+            If one of the rules has run a seed that the other one has not.
+        """
+        pairs = list(zip(self.of(first), self.of(second), strict=True))
+        if any(mine.seed != theirs.seed for mine, theirs in pairs):
+            raise ValueError(f"{first} and {second} have run different seeds")
+        return pairs
 
     @property
     def targets(self) -> list[float]:
@@ -350,11 +374,11 @@ def _norms(run: Curve, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, for every weight matrix, the norm at the start, the norm after `step`
     steps, and the sum of the squared steps until then, as three arrays (matrices,).
 
-    The function raises ValueError if the run was not evaluated after `step` steps.
+    The function raises NotMeasurable if the run was not evaluated after `step` steps.
     """
     found = np.flatnonzero(np.asarray(run.evaluated_at) == step)
     if len(found) == 0:
-        raise ValueError(
+        raise NotMeasurable(
             f"{run.rule} of seed {run.seed} was not evaluated after {step} steps"
         )
     at = int(found[0])
@@ -430,7 +454,7 @@ def _matched(runs: Runs, rules: tuple[str, str], name: str, along: str) -> np.nd
 
     The result has the shape (2, seeds).
     """
-    pairs = zip(runs.of(rules[0]), runs.of(rules[1]), strict=True)
+    pairs = runs.pairs(*rules)
     return np.transpose([at_common_level(pair, name, along) for pair in pairs])
 
 
@@ -458,7 +482,7 @@ def _row_variance(apart: np.ndarray) -> float:
 
 
 def _order(better: str, worse: str, runs: Runs) -> list[Interval]:
-    pairs = list(zip(runs.of(better), runs.of(worse), strict=True))
+    pairs = runs.pairs(better, worse)
     apart = [late_accuracy(first) - late_accuracy(second) for first, second in pairs]
     rows = [first.hits.astype(float) - second.hits for first, second in pairs]
     return [difference_interval(apart, _row_variance(np.stack(rows)))]

@@ -16,6 +16,10 @@ from scipy import special
 LEVEL = 0.95
 
 
+class NotMeasurable(ValueError):
+    """The runs of a study do not give the interval of a claim."""
+
+
 @dataclass(frozen=True)
 class MeanInterval:
     """The t interval of a mean over seeds, from its mean, variance and number of seeds.
@@ -128,7 +132,7 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
     """
     quotients = np.asarray(ratios, dtype=float)
     if (quotients <= 0).any():
-        raise ValueError(f"ratios must be positive, got {quotients}")
+        raise NotMeasurable(f"ratios must be positive, got {quotients}")
     logs = _checked(np.log(quotients))
     variance = float(logs.var(ddof=1)) + log_variance
     return MeanInterval(
@@ -143,11 +147,11 @@ def _checked(values: ArrayLike) -> np.ndarray:
     """
     checked = np.asarray(values, dtype=float)
     if checked.ndim != 1 or len(checked) < 2:
-        raise ValueError(
+        raise NotMeasurable(
             f"an interval needs two seeds or more, got shape {checked.shape}"
         )
     if not np.isfinite(checked).all():
-        raise ValueError(f"an interval of means needs finite values, got {checked}")
+        raise NotMeasurable(f"an interval of means needs finite values, got {checked}")
     return checked
 
 
@@ -268,7 +272,7 @@ def rank_interval(logs: ArrayLike) -> RankInterval:
     """
     values = np.asarray(logs, dtype=float)
     if values.ndim != 1 or len(values) < 2:
-        raise ValueError(
+        raise NotMeasurable(
             f"an interval needs two seeds or more, got shape {values.shape}"
         )
     first, second = np.triu_indices(len(values))

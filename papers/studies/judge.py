@@ -34,6 +34,7 @@ from papers.studies.family import (
     ends,
     gate_on_reviews,
 )
+from papers.studies.intervals import NotMeasurable
 from papers.verdicts import SAME, UNDECIDED
 
 FEWEST = 2  # fewest seeds from which an interval can be computed
@@ -333,7 +334,7 @@ def _measured(claim: FamilyClaim, runs: Runs | None) -> tuple[list, str]:
         return [], f"the gate is not passed: {reason}"
     try:
         return claim.measure(runs), ""
-    except ValueError as error:
+    except NotMeasurable as error:
         return [], f"cannot be measured: {error}"
 
 

@@ -285,6 +285,8 @@ def caption(study: Study) -> str:
         " a line for each run, and geometric means"
     )
     stop = study.curves.configuration["stop"]
+    if study.runs.plan.grown:
+        stop += f" in the first {study.runs.plan.grown} seeds"
     given = [rule for rule, rates in study.runs.plan.rates.items() if len(rates) == 1]
     if given:
         raced += f", but for {kept_curves.listed(given)}, which was given"

@@ -353,6 +353,17 @@ def test_a_claim_that_cannot_be_measured_counts_with_p_1():
     assert found["imdb.l3>l2"].p < 1.0
 
 
+def test_a_fault_of_the_code_is_no_verdict():
+    """Only NotMeasurable means that a claim cannot be measured."""
+    runs = reviews_of({"l1.1": 0.86, "l2": 0.84, "l3": 0.83})
+    fewer = dict(runs.curves["l2"])
+    fewer[99] = replace(fewer.pop(30), seed=99)
+    seeds = [*runs.seeds, 99]
+    other = replace(runs, curves=dict(runs.curves) | {"l2": fewer}, seeds=seeds)
+    with pytest.raises(ValueError, match="have run different seeds"):
+        judge.judge({"imdb_256": other})
+
+
 def test_growth_has_the_seeds_that_measure_it():
     plan = confirm.plans()["cifar10_50000"]
     claims = {
