@@ -143,9 +143,10 @@ def _client(workers: int, asked: Namespace):
     try:
         return future.result()
     except (OSError, ValueError) as error:
-        asked.refuse(
-            f"no Dask scheduler answers at {asked.scheduler} ({type(error).__name__})"
-        )
+        kind = type(error).__name__
+        if asked.scheduler:
+            asked.refuse(f"no Dask scheduler answers at {asked.scheduler} ({kind})")
+        asked.refuse(f"the processes of this batch cannot be started ({kind}: {error})")
     finally:
         starter.shutdown()
 
@@ -236,7 +237,7 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
         ),
         "PYTHONHASHSEED": 0,
         "TOKENIZERS_PARALLELISM": "false",
-        "TQDM_DISABLE": 1,
+        "TQDM_DISABLE": 1,  # no progress bars in the stored notebook
         # Threads that wait actively take cores away from each other.
         "OMP_WAIT_POLICY": "PASSIVE",
         # Otherwise glibc returns memory pages to the system and requests them again at
@@ -246,7 +247,6 @@ def _surroundings(job: Job, threads: int | None) -> Generator[None]:
     }
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         changes[name] = threads
-    changes["TQDM_DISABLE"] = 1  # no progress bars in the stored notebook
     changes |= _data_folder()
     streams = {number: os.dup(number) for number in (1, 2)}
     with open(job.work / "kernel.log", "wb") as log:

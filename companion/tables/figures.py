@@ -87,7 +87,7 @@ class _Entry:
         else:
             scale = f"SCALE={self.scale} "
         real = self.notebook.real_data and scale and not self.trains
-        folder = " DATA_DIR=..." * bool(real)
+        folder = " DATA_DIR=..." if real else ""
         return f"make figures {scale}ARGS={self.notebook.name[:2]}{folder}"
 
 

@@ -458,9 +458,11 @@ def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
         axis.plot(ours.mean(), row, ms=9, **look.mark)
         axis.plot(paper, row, "|", ms=10, mew=1.6, color=plots.GREY)
         right = 1 if ours.mean() > paper else -1
-        words = f"{'ours ' * (row == 0)}{ours.mean():.1f} %"
+        # The first row says which number is whose.
+        whose, theirs = ("ours ", "paper ") if row == 0 else ("", "")
+        words = f"{whose}{ours.mean():.1f} %"
         pieces.beside(axis, ours.mean(), row, words, look.colour, (9 * right, 0))
-        words = f"{'paper ' * (row == 0)}{paper:.1f} %"
+        words = f"{theirs}{paper:.1f} %"
         pieces.beside(axis, paper, row, words, plots.GREY, (-5 * right, 0))
     plain = curves.baselines()
     if plain:
