@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from lib import files, seeds
-from lib.training.curves import load
+from lib.training.curves import Curve, load
 from lib.training.studies import STUDIES
 from lib.training.study import TUNING_SEED, Study
 from lib.training.work import OutOfTime, Run, Work
@@ -47,7 +47,8 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
         help="set a field of the study, or an entry as rates.SGD or options.rows; "
         "separate the values of a list by commas",
     )
-    parser.add_argument(
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
         "--one",
         nargs=3,
         metavar=("RULE", "RATE", "SEED"),
@@ -59,7 +60,7 @@ def _options(arguments: list[str] | None = None) -> argparse.Namespace:
         default=math.inf,
         help="stop after this many minutes and save; rerun to continue",
     )
-    parser.add_argument(
+    either.add_argument(
         "--keep",
         type=Path,
         metavar="DIR",
@@ -143,12 +144,37 @@ def _one(study: Study, words: list[str]) -> Run:
     return Run.of("one", rule, float(rate), study.cap, seed)
 
 
+def _keep(work: Work, path: Path) -> str:
+    """Store the curves so far in a file, and return how far the study has come.
+
+    Raises ValueError if the file is of another study, or if it has runs that the folder
+    of the study lacks: these would be lost.
+    """
+    collected = work.collected()
+    if path.exists():
+        stored = load(path)
+        if stored.configuration != work.configuration:
+            raise ValueError(f"{path} is of another study: move it away")
+        lost = {*map(_key, stored.curves)} - {*map(_key, collected.curves)}
+        if lost:
+            raise ValueError(
+                f"{path} has {len(lost)} runs that are not in {work.folder} and would "
+                "be lost: move it away"
+            )
+    collected.save(path)
+    return f"{path}: {work.left()}"
+
+
+def _key(run: Curve) -> tuple:
+    """Return what distinguishes a run from the other runs of its study."""
+    return run.part, run.rule, run.rate, run.cap, run.seed
+
+
 def _run(chosen: argparse.Namespace) -> str:
     """Do what the command line requests, and return the message to print at the end.
 
     The function trains one run (--one), only stores the curves so far (--keep), or
-    trains the study. If both options are given, --keep is ignored. Raises OutOfTime if
-    the minutes are used up first.
+    trains the study. Raises OutOfTime if the minutes are used up first.
     """
     if chosen.study not in STUDIES:
         raise ValueError(
@@ -162,11 +188,7 @@ def _run(chosen: argparse.Namespace) -> str:
         ends = [f", {name} {values[-1]:.4f}" for name, values in curve.metrics.items()]
         return f"{curve.status}{''.join(ends)}; in {work.folder}"
     if chosen.keep:
-        path = chosen.keep / f"{study.name}.npz"
-        if path.exists() and load(path).configuration != work.configuration:
-            raise ValueError(f"{path} is of another study: move it away")
-        work.collected().save(path)
-        return f"{path}: {work.left()}"
+        return _keep(work, chosen.keep / f"{study.name}.npz")
     work.run()
     return f"{study.name}: {work.left()}, in {work.folder}"
 

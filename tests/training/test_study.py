@@ -285,6 +285,16 @@ def test_the_command_keeps_curves_and_says_what_is_left(whole, tmp_path, capsys)
     assert "points.npz is of another study" in capsys.readouterr().err
 
 
+def test_stored_curves_are_not_replaced_by_fewer(whole, tmp_path, capsys):
+    kept = tmp_path / "kept"
+    whole.save(kept / "points.npz")
+    assert main(tmp_path / "empty", "--keep", str(kept)) == 1
+    assert "would be lost: move it away" in capsys.readouterr().err
+    same(whole, load(kept / "points.npz"))
+    with pytest.raises(SystemExit, match="2"):
+        main(tmp_path, "--keep", str(kept), "--one", "SGD", "0.1", "1")
+
+
 def test_one_run_alone_is_the_trial_or_the_judged_run(whole, tmp_path, capsys):
     for seed, expected in ((100, whole.trials("SGD")[1]), (1, whole.runs("SGD")[1])):
         rate = expected.rate
