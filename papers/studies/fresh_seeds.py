@@ -502,7 +502,7 @@ def _block(
         for border in verdicts.SAME:
             axis.axvline(border, color=plots.GREY, linewidth=0.8, linestyle=":")
     else:
-        axis.margins(x=0.07)
+        axis.margins(x=0.12)
     ends = axis.get_xlim()
     for name, row in places.items():
         side = np.clip(verdicts.SIDES[FAMILY[name].word], *ends)
