@@ -129,7 +129,7 @@ def _ends(curves: Curves, rows: Sequence[Row]) -> tuple[float, float]:
         drawn += [*100 * growth(curves, rule)[0].mean(1)]
     for row in rows:
         drawn += [*row.ratio.values, row.ratio.low, row.ratio.high, *row.corrected]
-    return min(-0.1 * EVEN, 1.3 * min(drawn)), 1.5 * max(drawn)
+    return min(-0.4 * EVEN, 1.3 * min(drawn)), 1.5 * max(drawn)
 
 
 def _deciding(ax: Axes, height: float, row: Row | None) -> None:
