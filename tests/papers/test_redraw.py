@@ -74,7 +74,7 @@ def test_kept_runs_give_the_committed_verdicts_and_seeds(redrawn, slug):
     assert {row["source"] for row in record["data"]} == {"kept"}
     (study,) = [name for name, pictures in redraw.PICTURES.items() if slug in pictures]
     if slug in FRESH:
-        assert record["seeds"] == second_round.read(FRESH[slug]).curves.seeds()
+        assert record["seeds"] == second_round.read(FRESH[slug]).runs.seeds
     else:
         assert record["seeds"] == kept_curves.kept(study).seeds()
 

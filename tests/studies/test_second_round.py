@@ -33,16 +33,19 @@ def studies():
 def test_a_row_has_the_ratios_of_its_seeds_and_the_recorded_verdict(studies, figure):
     study = studies[figure]
     rows = {row.rule: row for row in second_round.rows(study)}
-    assert {FAMILY[claim.id].rules[0] for claim in study.claims} == set(rows)
+    assert set(rows) == set(study.runs.rates) - {"SGD"}
     target = study.runs.targets[-1]
+    about_growth = second_round.growth_claims(study)
     for claim in study.claims:
+        if claim.id in about_growth:
+            continue
         row = rows[FAMILY[claim.id].rules[0]]
         assert len(row.ratio.values) == claim.seeds and not row.missed.any()
         assert stats.gmean(row.ratio.values) == pytest.approx(claim.measured)
         seed = 31
         both = (study.runs.curves[rule][seed] for rule in (row.rule, "SGD"))
         steps, reference = (centred_steps(run, target) for run in both)
-        place = study.curves.seeds().index(seed)
+        place = study.runs.seeds.index(seed)
         assert row.ratio.values[place] == pytest.approx(steps / reference)
         assert (row.ratio.low, row.ratio.high) == claim.interval
         assert row.verdict == claim.verdict
