@@ -143,10 +143,10 @@ def _deciding(ax: Axes, height: float, row: Row | None) -> None:
     look = plots.look(row.rule)
     ratio = row.ratio
     ax.plot(row.corrected, [height, height], lw=1.2, color=look.colour)
-    thick = {"lw": 4, "solid_capstyle": "butt", "color": look.colour}
+    thick = {"lw": 6, "solid_capstyle": "butt", "color": look.colour}
     ax.plot([ratio.low, ratio.high], [height, height], **thick)
     face = look.colour if row.decided else plots.PAPER
-    mark = {"marker": look.marker, "ms": 6, "mew": 1.4, "mfc": face}
+    mark = {"marker": look.marker, "ms": 3, "mew": 1.0, "mfc": face, "zorder": 4}
     ax.plot(ratio.estimate, height, ls="", color=look.colour, **mark)
     above = np.full(len(ratio.values), height - 0.6)
     ax.plot(ratio.values, above, "o", ms=2.5, color=look.colour)
