@@ -101,7 +101,7 @@ paper_form.figure(first_round)
 # %% [markdown]
 # ## Which layers grow?
 #
-# The next figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix after 4,800 steps, in the mean over six seeds. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths. In each block, one matrix contains the weights of the queries, keys and values. The last row has, for every seed, the growth of the matrix that grows least, and its two intervals: the thin one decides the claim. The axis is logarithmic above 1 %.
+# The next figure decides the claims about norms. Each dot shows the growth $\|W_t\|/\|W_0\|-1$ of one weight matrix after 4,800 steps, in the mean over six seeds. An orange ring marks a matrix that grows less than a random walk with steps of the same lengths. In each block, one matrix contains the weights of the queries, keys and values. The last row has, for every seed, the growth of the matrix that grows least, and its two intervals, of which the thin one decides the claim. (On this axis they are so short that the marks hide them; the table above has their ends.) The axis is logarithmic above 1 %.
 
 # %%
 grown = second_round.grown(study)
