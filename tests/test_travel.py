@@ -26,6 +26,7 @@ from lib.regression import manifold
 from lib.representation import Shapes
 from lib.training import curves, work
 from papers.law import margin_law, prediction
+from papers.studies import intervals
 
 DATA = attention.unit_tokens([0, 1], n=3, T=4, d=5)
 CONTRADICTS = attention.token_set(
@@ -168,6 +169,7 @@ ERRORS = {
         False, "independent", 0.1, "two rows agree", run=3
     ),
     work.OutOfTime: lambda: raised(work.OutOfTime("3 of 4 runs")),
+    intervals.NotMeasurable: lambda: intervals.difference_interval([1.0]),
 }
 
 
