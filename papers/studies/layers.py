@@ -83,7 +83,8 @@ def at_the_end(curves: Curves, rows: Sequence[Row] = ()) -> Figure:
         The kept curves of a study that recorded the norms of weights.
     rows : sequence of Row, optional
         For a rule, the claim that norms grow. Its `ratio` is the growth of the matrix
-        that grows least in a seed, in per cent. A rule without a row has a paler panel.
+        that grows least in a seed, in per cent, and it has a corrected interval. Below
+        the panel of a rule without a row stands "no claim".
 
     Returns
     -------
