@@ -279,7 +279,7 @@ class Bar(NamedTuple):
     written to the right of the bar, by default the verdict. The single values `points`
     are drawn above the bar. `hollow` says which of these points are only bounds. By
     default the `look` is that of the verdict. If the value is NaN, the line stays
-    empty.
+    empty. `corrected` has the ends of a second, longer interval, which is drawn thin.
     """
 
     label: str
@@ -292,6 +292,7 @@ class Bar(NamedTuple):
     hollow: Sequence[bool] = ()
     look: str = ""
     words: str = ""
+    corrected: Sequence[float] = ()
 
 
 def forest(
@@ -307,6 +308,9 @@ def forest(
     for row, bar in named.items():
         like = look(bar.look or bar.verdict)
         low, high = np.clip([bar.low, bar.high], *ends)
+        if len(bar.corrected):
+            thin = np.clip(bar.corrected, *ends)
+            ax.plot(thin, [row, row], color=like.colour, linewidth=1)
         ax.plot(
             [low, high],
             [row, row],

@@ -235,6 +235,7 @@ def numbers(found: Sequence[Verdict]) -> dict[str, int | Number]:
         known[f"{name}.high"] = finite(verdict.high, 1e-6)
         known[f"{name}.corrected_low"] = finite(verdict.corrected[0], 1e-6)
         known[f"{name}.corrected_high"] = finite(verdict.corrected[1], 1e-6)
+        known[f"{name}.level"] = finite(verdict.level, 1e-9)
         known[f"{name}.holm"] = finite(verdict.holm, 1e-6)
         known[f"{name}.seeds"] = verdict.seeds
         if "p against 1" in verdict.beside:

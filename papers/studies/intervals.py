@@ -6,7 +6,8 @@ Each kind has `estimate`, `low`, `high` and `level`, so that the functions of
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -43,6 +44,8 @@ class MeanInterval:
         ratios.
     level
         The probability with which the interval covers the true value.
+    values
+        The values of the seeds, for pictures; for ratios they are ratios.
     """
 
     mean: float
@@ -51,6 +54,7 @@ class MeanInterval:
     other_variance: float = 0.0
     geometric: bool = False
     level: float = LEVEL
+    values: Sequence[float] = field(default=(), compare=False, repr=False)
 
     @property
     def estimate(self) -> float:
@@ -106,6 +110,7 @@ def difference_interval(values: ArrayLike, other_variance: float = 0.0) -> MeanI
         variance=float(values.var(ddof=1)),
         seeds=len(values),
         other_variance=other_variance,
+        values=tuple(values),
     )
 
 
@@ -136,7 +141,11 @@ def ratio_interval(ratios: ArrayLike, log_variance: float = 0.0) -> MeanInterval
     logs = _checked(np.log(quotients))
     variance = float(logs.var(ddof=1)) + log_variance
     return MeanInterval(
-        mean=float(logs.mean()), variance=variance, seeds=len(logs), geometric=True
+        mean=float(logs.mean()),
+        variance=variance,
+        seeds=len(logs),
+        geometric=True,
+        values=tuple(quotients),
     )
 
 

@@ -62,6 +62,8 @@ class Verdict:
         The two ends of the claim's interval at the level at which Holm's rule tests the
         claim. The verdict is the one of this interval. The ends are NaN if the claim
         cannot be decided.
+    level
+        This level.
     seeds, planned
         From how many seeds the claim is decided, and how many were planned for it.
     notes
@@ -82,6 +84,7 @@ class Verdict:
     holm: float
     word: str
     corrected: tuple[float, float]
+    level: float
     seeds: int
     planned: int
     notes: tuple[str, ...] = ()
@@ -369,6 +372,7 @@ def _verdict(
         holm=decision.holm,
         word=decision.word,
         corrected=corrected,
+        level=decision.level,
         seeds=counted,
         planned=planned,
         notes=tuple(notes),

@@ -287,14 +287,6 @@ def numbers(curves: Curves) -> dict[str, Number]:
     return measured
 
 
-def numbers_beside(curves: Curves, reduced: Curves) -> dict[str, Number]:
-    """Return the `numbers` of a study, and those of the `reduced` study with "reduced_"
-    before their names.
-    """
-    smaller = {f"reduced_{name}": number for name, number in numbers(reduced).items()}
-    return numbers(curves) | smaller
-
-
 def _early(curves: Curves) -> Claim:
     """Check that Adam needs fewer steps than l1.1 to the best accuracy that each of the
     two rules reaches.
@@ -429,57 +421,73 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
-def accuracy_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+def draw_accuracies(axis: Axes, networks: Mapping[str, Curves]) -> None:
     """Draw the last test accuracy of each norm, beside the accuracies of the paper and
     of a bag of words.
 
     Parameters
     ----------
-    curves : Curves
-        The kept curves of the study.
-    reduced : Curves, optional
-        A smaller study. It is not drawn here, because its bag of words reads fewer
-        words; its accuracies are in the record.
-
-    Returns
-    -------
-    Figure
-        One row per norm, in the paper's order. A small dot is a seed, a large mark
-        their mean, a grey tick the paper's accuracy. The shade ends at the bag of
-        words.
+    axis : Axes
+        An empty panel.
+    networks : mapping of str to Curves
+        The runs of each network, by what it is called. Each network gets a block, with
+        one row per norm in the paper's order. A small dot is a seed, a large mark their
+        mean, a grey tick the paper's accuracy, a black line the bag of words.
     """
-    figure, (axis,) = plots.panels(1, 1, height=2.5)
     order = sorted(PAPER, key=PAPER.__getitem__, reverse=True)
-    for row, rule in enumerate(order):
-        look = plots.look(rule)
-        ours = 100 * _last_accuracy(curves, rule)
-        paper = 100 * PAPER[rule]
-        axis.plot(ours, [row - 0.22] * len(ours), "o", ms=3.5, color=look.colour)
-        axis.plot(ours.mean(), row, ms=9, **look.mark)
-        axis.plot(paper, row, "|", ms=10, mew=1.6, color=plots.GREY)
-        right = 1 if ours.mean() > paper else -1
-        # The first row says which number is whose.
-        whose, theirs = ("ours ", "paper ") if row == 0 else ("", "")
-        words = f"{whose}{ours.mean():.1f} %"
-        pieces.beside(axis, ours.mean(), row, words, look.colour, (9 * right, 0))
-        words = f"{theirs}{paper:.1f} %"
-        pieces.beside(axis, paper, row, words, plots.GREY, (-5 * right, 0))
-    plain = curves.baselines()
+    rows: dict[float, str] = {}
+    top = 0.0
+    for name, curves in networks.items():
+        _heading(axis, top, name)
+        for row, rule in enumerate(order, start=0):
+            _accuracies(axis, top + row, curves, rule, named=top + row == 0)
+            rows[top + row] = shown(rule)
+        _bag_of_words(axis, top, top + len(order) - 1, curves.baselines())
+        top += len(order) + 0.9
+    axis.margins(x=0.1)
+    axis.set_yticks([*rows], [*rows.values()])
+    axis.set(ylim=(top - 1.4, -1.0), xlabel="test accuracy at the end, %")
+    axis.tick_params(axis="y", length=0)
+    axis.grid(False, axis="y")
+
+
+def _heading(axis: Axes, row: float, words: str) -> None:
+    """Write the name of a network above the first `row` of its block."""
+    bold = dict(fontsize=8, fontweight="bold", va="center")
+    axis.text(0.01, row - 0.7, words, transform=axis.get_yaxis_transform(), **bold)
+
+
+def _accuracies(
+    axis: Axes, row: float, curves: Curves, rule: str, *, named: bool
+) -> None:
+    """Draw a row of `draw_accuracies`. If it is `named`, it says which number is
+    whose.
+    """
+    look = plots.look(rule)
+    ours = 100 * _last_accuracy(curves, rule)
+    paper = 100 * PAPER[rule]
+    axis.plot(ours, [row - 0.22] * len(ours), "o", ms=3.5, color=look.colour)
+    axis.plot(ours.mean(), row, ms=9, **look.mark)
+    axis.plot(paper, row, "|", ms=10, mew=1.6, color=plots.GREY)
+    right = 1 if ours.mean() > paper else -1
+    whose, theirs = ("ours ", "paper ") if named else ("", "")
+    words = f"{whose}{ours.mean():.1f} %"
+    pieces.beside(axis, ours.mean(), row, words, look.colour, (9 * right, 0))
+    words = f"{theirs}{paper:.1f} %"
+    pieces.beside(axis, paper, row, words, plots.GREY, (-5 * right, 0))
+
+
+def _bag_of_words(
+    axis: Axes, first: float, last: float, plain: Mapping[str, float]
+) -> None:
+    """Draw the best plain classifier as a line beside the rows `first` to `last`."""
     if plain:
         best = max(plain, key=plain.__getitem__)
         level = 100 * plain[best]
-        axis.axvline(level, color=plots.BLACK, linewidth=1.4)
-        pieces.beside(axis, level, 1, f"{best}\n{level:.1f} %", place=(5, 0))
-        low, high = axis.get_xlim()[0] - 0.6, level + 1.6
-        axis.axvspan(low, level, color=plots.FAINT, alpha=0.4, lw=0, zorder=0)
-        axis.set_xlim(low, high)
-        words = "below the bag of words: nothing is judged"
-        pieces.note(axis, words, 0.01, 0.97, "top", plots.INKS["shade"])
-    axis.set_yticks(range(len(order)), [shown(rule) for rule in order])
-    axis.set(ylim=(len(order) - 0.5, -0.95), xlabel="test accuracy at the end, %")
-    axis.tick_params(axis="y", length=0)
-    axis.grid(False, axis="y")
-    return figure
+        ends = [first - 0.4, last + 0.4]
+        axis.plot([level, level], ends, color=plots.BLACK, linewidth=1.4)
+        words = f"{best}\n{level:.1f} %"
+        pieces.beside(axis, level, (first + last) / 2, words, place=(5, 0))
 
 
 def difference_figure(curves: Curves) -> Figure:
@@ -535,25 +543,19 @@ def count_rows(curves: Curves) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+def draw_counts(axis: Axes, curves: Curves) -> None:
     """Draw by how much fewer entries of keys, queries and values are above THRESHOLD
     under l1.1 than under l2, beside the paper's counts.
 
     Parameters
     ----------
+    axis : Axes
+        An empty panel.
     curves : Curves
-        The kept curves of the study.
-    reduced : Curves, optional
-        A smaller study. It is not drawn here, because it has another number of entries;
-        `index_figure` shows the two studies.
-
-    Returns
-    -------
-    Figure
-        One row for each of keys, queries and values. A dot is a seed, in per cent of
-        its count under l2; a diamond is the paper's difference.
+        The runs of a network. There is one row for each of keys, queries and values. A
+        dot is a seed, in per cent of its count under l2; a diamond is the paper's
+        difference.
     """
-    figure, (axis,) = plots.panels(1, 1, height=2.5)
     like = plots.look("measured")
     right = {"transform": axis.get_yaxis_transform(), "fontsize": 9, "va": "center"}
     for row, part in enumerate(PARTS):
@@ -583,18 +585,15 @@ def sparsity_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
     )
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
-    return figure
 
 
-def index_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+def index_figure(networks: Mapping[str, Curves]) -> Figure:
     """Draw the Hoyer index of keys, queries and values under each norm.
 
     Parameters
     ----------
-    curves : Curves
-        The kept curves of the study.
-    reduced : Curves, optional
-        A smaller study, drawn in a block of its own.
+    networks : mapping of str to Curves
+        The runs of each network, by what it is called.
 
     Returns
     -------
@@ -603,15 +602,10 @@ def index_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
         line is the index at the start of training.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.1)
-    blocks = {"paper's size": curves}
-    if reduced is not None:
-        blocks["reduced network"] = reduced
     row = 0.0
     rows = {}
-    for name, one in blocks.items():
-        bold = dict(fontsize=8, fontweight="bold", va="center")
-        right = axis.get_yaxis_transform()
-        axis.text(0.01, row - 0.7, name, transform=right, **bold)
+    for name, one in networks.items():
+        _heading(axis, row, name)
         for part in PARTS:
             means = {
                 rule: _at_end(one, rule, f"hoyer.{part}").mean() for rule in one.rates()
@@ -626,8 +620,8 @@ def index_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
             for rule, mean in means.items():
                 look = plots.look(rule)
                 axis.plot(mean, row, ms=6, **look.mark)
-                # The names are written in the first row of the last block.
-                if one is list(blocks.values())[-1] and part == PARTS[0]:
+                # The names are written in the first row.
+                if row == 0:
                     pieces.beside(axis, mean, row, shown(rule), look.colour, (0, 6))
             rows[row] = {"K": "keys", "Q": "queries", "V": "values"}[part]
             row += 1.0
@@ -655,26 +649,18 @@ def sparsity_differences(curves: Curves) -> Figure:
     return figure
 
 
-def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
+def draw_tokens_used(axis: Axes, networks: Mapping[str, Curves]) -> None:
     """Draw the share of tokens that the last layer uses.
 
     Parameters
     ----------
-    curves : Curves
-        The kept curves of the study.
-    reduced : Curves, optional
-        A smaller study, with a row of its own.
-
-    Returns
-    -------
-    Figure
-        A row for each network and a mark for each norm.
+    axis : Axes
+        An empty panel.
+    networks : mapping of str to Curves
+        The runs of each network, by what it is called. Each network gets a row, with a
+        large mark for each norm.
     """
-    figure, (axis,) = plots.panels(1, 1, height=2.4)
-    studies = {"paper's size": curves}
-    if reduced is not None:
-        studies["reduced network"] = reduced
-    for row, one in enumerate(studies.values()):
+    for row, one in enumerate(networks.values()):
         for rule in one.rates():
             look = plots.look(rule)
             values = 100 * _tokens_used(one, rule)[..., -1].mean(1)
@@ -683,14 +669,13 @@ def attention_figure(curves: Curves, reduced: Curves | None = None) -> Figure:
             words = f"{shown(rule)}\n{values.mean():.0f} %"
             style = {"color": look.colour, "fontsize": 9, "ha": "center"}
             axis.text(values.mean(), row - 0.16, words, va="bottom", **style)
-    axis.set_yticks(range(len(studies)), studies)
-    axis.set(xlim=(0, 75), ylim=(len(studies) - 0.6, -0.7))
+    axis.set_yticks(range(len(networks)), networks)
+    axis.set(xlim=(0, 75), ylim=(len(networks) - 0.6, -0.7))
     axis.set_xlabel(
         "\N{LEFTWARDS ARROW} sharper     tokens that the last layer uses, % of a review"
     )
     axis.tick_params(axis="y", length=0)
     axis.grid(False, axis="y")
-    return figure
 
 
 def words_figure(curves: Curves) -> Figure:
@@ -957,27 +942,3 @@ def vision_weights(runs: Mapping[str, Sequence[Curve]]) -> Figure:
     axis.set_xlabel("magnitude of a weight")
     axis.set_ylabel("share of the weights\nin a tenth of a decade, %")
     return figure
-
-
-def caption(number: str, curves: Curves, marks: str, table: Table) -> str:
-    """Write the caption of figure `number`: what the marks mean, why it has no verdict
-    if it has none, setting and verdicts.
-    """
-    study = curves.configuration
-    for claim in [claim for claim in table if not claim.interval][:1]:
-        reason = claim.statement.partition(": ")[2]
-        marks += f"; not judged: {reason}"
-    short = any(len(run.loss) < study["horizon"] for run in curves.judged())
-    if short:
-        early = f"a run ends early at {study['stop']}"
-    else:
-        early = "no run ended early"
-    chosen = ", chosen by held-out accuracy."
-    if not any(map(curves.trials, curves.rates())):
-        chosen = ", given by the authors' code and not chosen by us."
-    if study["name"] == "imdb_paper":
-        size = "at the paper's size 3"
-    else:
-        size = "reduced"
-    number = f"Paper C, {number}"
-    return kept_curves.caption(number, curves, marks, table, chosen, f"; {early}", size)

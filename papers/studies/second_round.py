@@ -59,6 +59,8 @@ class Study(NamedTuple):
     corrected
         {claim: (low, high)}, the interval of each claim at the level of Holm's
         procedure.
+    levels
+        {claim: level}, this level.
     """
 
     figure: str
@@ -66,6 +68,7 @@ class Study(NamedTuple):
     curves: Curves
     claims: Table
     corrected: Mapping[str, tuple[float, float]]
+    levels: Mapping[str, float]
 
 
 def read(figure: str) -> Study:
@@ -99,14 +102,16 @@ def read(figure: str) -> Study:
     saved = record.read(path)
     claims = []
     corrected = {}
+    levels = {}
     for row in saved["claims"]:
         claim = Claim.of(row)
-        if claim.id.split(".")[0] == figure:
+        if FAMILY[claim.id].study == name:
             claims.append(claim)
             ends = [f"{claim.id}.corrected_{end}" for end in ("low", "high")]
             low, high = (saved["numbers"][end]["value"] for end in ends)
             corrected[claim.id] = (low, high)
-    return Study(figure, runs, curves, Table(claims), corrected)
+            levels[claim.id] = saved["numbers"][f"{claim.id}.level"]["value"]
+    return Study(figure, runs, curves, Table(claims), corrected, levels)
 
 
 def rows(study: Study) -> list[speed.Row]:
@@ -330,14 +335,26 @@ def numbers(study: Study) -> dict[str, Number]:
             name = f"{rule}_smallest_log_growth"
         else:
             name = VISION_NUMBERS.get(claim.id, f"{rule}_steps_ratio")
-        low, high = claim.interval
-        corrected_low, corrected_high = study.corrected[claim.id]
-        measured[name] = finite(claim.measured, 1e-9)
-        measured[f"{name}_low"] = finite(low, 1e-6)
-        measured[f"{name}_high"] = finite(high, 1e-6)
-        measured[f"{name}_corrected_low"] = finite(corrected_low, 1e-6)
-        measured[f"{name}_corrected_high"] = finite(corrected_high, 1e-6)
+        measured |= claim_numbers(study, claim, name)
     return measured
+
+
+def claim_numbers(study: Study, claim: Claim, name: str) -> dict[str, Number]:
+    """Return the estimate of a claim as `name`, and the ends of its two intervals.
+
+    A claim that was not judged has no numbers.
+    """
+    if claim.interval is None:
+        return {}
+    low, high = claim.interval
+    corrected_low, corrected_high = study.corrected[claim.id]
+    return {
+        name: finite(claim.measured, 1e-9),
+        f"{name}_low": finite(low, 1e-6),
+        f"{name}_high": finite(high, 1e-6),
+        f"{name}_corrected_low": finite(corrected_low, 1e-6),
+        f"{name}_corrected_high": finite(corrected_high, 1e-6),
+    }
 
 
 def _growth_numbers(study: Study) -> dict[str, Number]:

@@ -4,13 +4,11 @@ A failure means that a picture shows something else than its words say.
 """
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from companion import plots
-from companion.claims import Table
 from lib.training.curves import Curve
 from papers import pieces
 from papers.studies import reviews
@@ -98,8 +96,8 @@ def test_held_out_accuracies_are_in_per_cent():
 
 
 def accuracies(gap=0.02, **plain):
-    """Return the axis of accuracies beside plain classifiers with these shares of a
-    hundred.
+    """Return a world and the axis of its accuracies, beside plain classifiers with
+    these shares of a hundred. The world is drawn as two networks.
     """
     world = reviews_world(gap=gap)
     runs = [run for run in world.curves if run.part != "baseline"]
@@ -107,7 +105,8 @@ def accuracies(gap=0.02, **plain):
         end = answers(np.arange(100) < share)
         runs.append(Curve("finished", part="baseline", rule=name, end=end))
     world = replace(world, curves=tuple(runs))
-    (ax,) = reviews.accuracy_figure(world).axes
+    ax = panel()
+    reviews.draw_accuracies(ax, {"first": world, "second": world})
     return world, ax
 
 
@@ -116,13 +115,14 @@ def test_accuracies_of_seeds_their_means_and_the_papers_are_in_per_cent():
     order = ("l1.1", "l3", "l2")  # the paper's
     seeds, means = dots_of(ax, 3.5), dots_of(ax, 9)
     paper = [line for line in ax.lines if line.get_marker() == "|"]
-    for row, rule in enumerate(order):
+    for k, row in enumerate(ax.get_yticks()):
+        rule = order[k % 3]
         values = [100 * run.hits.mean() for run in world.runs(rule)]
-        np.testing.assert_allclose(seeds[row].get_xdata(), values)
-        assert all(row - 0.5 < y < row for y in seeds[row].get_ydata())
-        mean = *means[row].get_xdata(), *means[row].get_ydata()
+        np.testing.assert_allclose(seeds[k].get_xdata(), values)
+        assert all(row - 0.5 < y < row for y in seeds[k].get_ydata())
+        mean = *means[k].get_xdata(), *means[k].get_ydata()
         assert mean == pytest.approx((np.mean(values), row))
-        known = *paper[row].get_xdata(), *paper[row].get_ydata()
+        known = *paper[k].get_xdata(), *paper[k].get_ydata()
         assert known == pytest.approx((100 * reviews.PAPER[rule], row))
 
 
@@ -133,27 +133,33 @@ def test_words_are_on_the_far_sides_of_our_accuracy_and_the_papers(gap):
     for text in words_in(ax, " %"):
         if not text.get_text().startswith("words"):
             (papers if len(ours) > len(papers) else ours).append(text)
-    assert len(ours) == len(papers) == 3
+    assert len(ours) == len(papers) == 6
     for mine, theirs in zip(ours, papers, strict=True):
         side = np.sign(mine.xy[0] - theirs.xy[0])
         assert np.sign(mine.xyann[0]) == side == -np.sign(theirs.xyann[0])
 
 
-def test_the_shade_of_accuracies_ends_at_the_best_plain_classifier():
-    world, ax = accuracies(words=83, nearest=82)
-    assert words_in(ax, "words\n83.0 %")
-    (box,) = ax.patches
-    low, high = ax.get_xlim()
-    left, right = box.get_x(), box.get_x() + box.get_width()
-    assert left == low and right == pytest.approx(83)
-    least = min(100 * run.hits.mean() for run in world.judged())
-    assert low < least and 83 < high < 88
+def test_the_best_plain_classifier_is_a_line_beside_the_rows_of_its_network():
+    _, ax = accuracies(words=83, nearest=82)
+    rows = ax.get_yticks()
+    lines = [line for line in ax.lines if list(line.get_xdata()) == [83.0, 83.0]]
+    for line, words, first in zip(
+        lines, words_in(ax, "words\n83.0 %"), (0, 3), strict=True
+    ):
+        low, high = line.get_ydata()
+        assert low < rows[first] and rows[first + 2] < high
+        assert words.xy[1] == rows[first + 1]
+    assert len(lines) == 2 and not words_in(ax, "nearest")
 
 
-def test_the_panel_of_accuracies_has_room_for_its_rows_alone():
+def test_the_panel_of_accuracies_has_room_for_its_rows_and_headings_alone():
     _, ax = accuracies(words=83)
     bottom, top = ax.get_ylim()
-    assert 2 < bottom < 3 and -1.5 < top < -0.5
+    rows = ax.get_yticks()
+    assert rows[-1] < bottom < rows[-1] + 1 and -1.5 < top < -0.7
+    for words, first in (("first", rows[0]), ("second", rows[3])):
+        (heading,) = words_in(ax, words)
+        assert first - 1 < heading.get_position()[1] < first - 0.5
 
 
 def test_the_papers_differences_are_stars_beside_ours_in_points():
@@ -222,7 +228,8 @@ def test_rows_of_counts_have_the_differences_of_means_and_of_the_paper():
 
 
 def test_the_picture_of_counts_shows_how_many_fewer_in_per_cent():
-    (ax,) = reviews.sparsity_figure(WORLD).axes
+    ax = panel()
+    reviews.draw_counts(ax, WORLD)
     diamonds = [line for line in ax.lines if line.get_marker() == "D"]
     by_hand = [100 * (27_224 - 18_206) / 27_224, 100 * (14_654 - 13_964) / 14_654]
     assert diamonds[0].get_xdata()[0] == pytest.approx(by_hand[0])
@@ -238,7 +245,8 @@ def test_the_picture_of_counts_shows_how_many_fewer_in_per_cent():
 
 
 def test_the_panel_of_counts_has_room_for_its_rows_zero_and_its_heading():
-    (ax,) = reviews.sparsity_figure(WORLD).axes
+    ax = panel()
+    reviews.draw_counts(ax, WORLD)
     left, right = ax.get_xlim()
     assert left < 0 < 33.2 < right  # the paper's largest difference is 33.1 %
     bottom, top = ax.get_ylim()
@@ -248,7 +256,8 @@ def test_the_panel_of_counts_has_room_for_its_rows_zero_and_its_heading():
 
 
 def indices(*worlds):
-    (ax,) = reviews.index_figure(*worlds).axes
+    networks = {f"network {k}": world for k, world in enumerate(worlds)}
+    (ax,) = reviews.index_figure(networks).axes
     return ax
 
 
@@ -273,12 +282,11 @@ def test_the_picture_of_indices_joins_the_least_and_the_largest_of_each_row(worl
 
 
 @pytest.mark.parametrize("worlds", [(WORLD,), (replace(WORLD), WORLD)])
-def test_the_rules_are_named_once_in_the_first_row_of_the_last_network(worlds):
+def test_the_rules_are_named_once_in_the_first_row(worlds):
     ax = indices(*worlds)
-    first = ax.get_yticks()[-3]
     for rule in WORLD.rates():
         (name,) = words_in(ax, shown(rule))
-        assert name.xy[1] == first
+        assert name.xy[1] == 0
 
 
 @pytest.mark.parametrize("worlds", [(WORLD,), (replace(WORLD), WORLD)])
@@ -286,8 +294,8 @@ def test_the_panel_of_indices_has_room_for_its_rows_and_headings_alone(worlds):
     ax = indices(*worlds)
     bottom, top = ax.get_ylim()
     assert ax.get_yticks()[-1] < bottom < ax.get_yticks()[-1] + 1 and -1.5 < top < -0.7
-    for k, words in enumerate(("paper's size", "reduced network")[: len(worlds)]):
-        (heading,) = words_in(ax, words)
+    for k in range(len(worlds)):
+        (heading,) = words_in(ax, f"network {k}")
         first = ax.get_yticks()[3 * k]
         assert first - 1 < heading.get_position()[1] < first - 0.5
     (start,) = words_in(ax, "untrained: 0.134")
@@ -297,9 +305,11 @@ def test_the_panel_of_indices_has_room_for_its_rows_and_headings_alone(worlds):
 # Attention.
 
 
-@pytest.mark.parametrize("worlds", [(DEEP,), (DEEP, DEEP)])
+@pytest.mark.parametrize("worlds", [(DEEP,), (DEEP, replace(DEEP))])
 def test_the_picture_of_attention_has_the_share_of_the_last_layer_in_per_cent(worlds):
-    (ax,) = reviews.attention_figure(*worlds).axes
+    ax = panel()
+    networks = {f"network {k}": world for k, world in enumerate(worlds)}
+    reviews.draw_tokens_used(ax, networks)
     dots = dots_of(ax, 3)
     k = 0
     for row in range(len(worlds)):
@@ -465,32 +475,3 @@ def test_the_panel_of_sparsity_has_room_for_its_words_alone():
     for rule in reviews.VISION:
         (name,) = [text for text in ax.texts if text.get_text() == shown(rule)]
         assert top < name.get_position()[1] < 0
-
-
-# Words.
-
-
-def unjudged(*reasons):
-    return Table(
-        [
-            SimpleNamespace(interval=None, statement=f"a: {each}", verdict="undecided")
-            for each in reasons
-        ]
-    )
-
-
-def test_a_caption_gives_one_reason_why_nothing_is_judged():
-    table = list(unjudged("one reason", "another reason"))
-    caption = reviews.caption("Figure 1", WORLD, "marks", table)
-    assert caption.count("not judged") == 1
-    assert "marks; not judged: one reason." in caption
-    assert "another reason" not in caption
-
-
-@pytest.mark.parametrize(
-    ("horizon", "words"),
-    [(20, "no run ended early"), (21, "a run ends early at never")],
-)
-def test_a_caption_says_whether_a_run_ended_before_the_horizon(horizon, words):
-    world = replace(WORLD, configuration=WORLD.configuration | {"horizon": horizon})
-    assert words in reviews.caption("Figure 1", world, "marks", [])

@@ -171,6 +171,7 @@ def seventh(tmp_path_factory):
         Curves(configuration, tuple(judged)),
         fresh_seeds.table(found),
         {verdict.claim: verdict.corrected for verdict in found},
+        {verdict.claim: verdict.level for verdict in found},
     )
 
 
