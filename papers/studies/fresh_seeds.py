@@ -6,6 +6,7 @@ and drawn. A study is shown as soon as all of its seeds have run.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -187,8 +188,22 @@ def table(found: Sequence[Verdict]) -> Table:
             seeds=verdict.seeds,
             p=verdict.p,
         )
-        rows.append(row)
+        rows.append(replace(row, remark=_why(verdict)))
     return Table(rows)
+
+
+def _why(verdict: Verdict) -> str:
+    """Write by which rule of the protocol a claim is not reproduced, or ""."""
+    if verdict.word != NOT_REPRODUCED:
+        return ""
+    low, high = verdict.corrected
+    least, most = verdicts.SAME
+    if least <= low < 1 < high <= most:
+        return (
+            f"the corrected interval contains 1 and lies within {least:g} to {most:g},"
+            " so by the protocol the two rules count as equally fast"
+        )
+    return "the corrected interval lies wholly on the other side"
 
 
 def _p_in_words(verdict: Verdict) -> str:

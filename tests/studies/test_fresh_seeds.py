@@ -5,6 +5,7 @@ judge.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -99,6 +100,20 @@ def test_the_verdict_is_that_of_the_corrected_interval(found):
         side = verdicts.SIDES[FAMILY[verdict.claim].word]
         inside = side[0] <= low and high <= side[1]
         assert inside == (verdict.word == REPRODUCED), verdict.claim
+
+
+def test_a_claim_that_is_not_reproduced_says_by_which_rule(found):
+    verdict = next(each for each in found if each.claim == "fig4.adam")
+    for corrected, words in (
+        ((0.9, 1.2), "count as equally fast"),
+        ((1.1, 1.4), "on the other side"),
+        ((1.05, 1.2), "on the other side"),
+    ):
+        other = replace(verdict, word=NOT_REPRODUCED, corrected=corrected)
+        (claim,) = fresh_seeds.table([other])
+        assert words in claim.remark
+    (claim,) = fresh_seeds.table([verdict])
+    assert verdict.word == REPRODUCED and claim.remark == ""
 
 
 def test_a_source_says_what_is_our_reading():
