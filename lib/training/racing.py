@@ -166,17 +166,21 @@ class Race:
     def _winner(self) -> float:
         """Return the best rate of all trials so far, by rule 5.
 
-        Raises ValueError if the best rate belongs to a trial that diverged.
+        Raises ValueError if every trial diverged.
         """
-        scores = {
-            rate: self.study.score(trial) for rate, trial in self.outcomes.items()
-        }
-        best = min(scores, key=lambda rate: (scores[rate], -rate))
+
+        def order(rate: float) -> tuple[bool, tuple[float, float], float]:
+            trial = self.outcomes[rate]
+            # A trial that was dropped before its third reading has an infinite score,
+            # too, but comes before the trials that diverged.
+            return trial.diverged, self.study.score(trial), -rate
+
+        best = min(self.outcomes, key=order)
         if self.outcomes[best].diverged:
             dead = ", ".join(f"{rate:g}" for rate in sorted(self.outcomes))
             raise ValueError(
-                f"{self.study.name}: every rate of {self.rule} diverged that was not "
-                f"dropped: {dead}; give the study lower rates"
+                f"{self.study.name}: every rate of {self.rule} diverged: {dead}; give "
+                "the study lower rates"
             )
         return best
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from lib import files, seeds
-from lib.training.curves import Curve
+from lib.training.curves import READINGS, Curve
 from lib.training.problem import Problem
 from lib.training.rules import RULES, Rule, identity, maker, optimiser
 
@@ -65,7 +65,9 @@ class Study:
         key of the field `rules`, one of the papers' rules (`rules.RULES`), or the name
         of an optimiser of torch.
     horizon : int
-        The largest number of steps of a run.
+        The largest number of steps of a run, at least `ROUNDS`. If the criterion is
+        speed, it is at least twice `clock`, so that a trial has the three readings by
+        whose mean it is judged.
     batch : int
         Number of rows per batch.
     window : int
@@ -206,6 +208,13 @@ class Study:
                 )
         for name, minimum in WHOLE.items():
             seeds.whole_number(name, getattr(self, name), minimum)
+        shortest = (READINGS - 1) * self.clock
+        if self.criterion == "speed" and self.horizon < shortest:
+            raise ValueError(
+                f"horizon = {self.horizon!r}; with a clock of {self.clock} steps it "
+                f"must be at least {shortest}, since trials are compared by the mean "
+                f"of {READINGS} readings"
+            )
         for name, value in self.options.items():
             if type(value) is int:
                 seeds.whole_number(f"options.{name}", value, 1)

@@ -518,6 +518,10 @@ def test_what_is_no_rule_is_refused(rules, error, sentence):
         ({"targets": ()}, "targets is empty; .* give at least one training loss"),
         ({"rates": {"SGD": ()}}, r"rates\['SGD'\] = \(\); it must be a list"),
         ({"rates": {"SGD": 0.1}}, r"rates\['SGD'\] = 0.1; it must be a list"),
+        (
+            {"clock": 21},
+            "horizon = 40; with a clock of 21 steps it must be at least 42",
+        ),
     ],
 )
 def test_a_study_without_what_its_trials_need_is_refused(change, words):
