@@ -496,10 +496,11 @@ def identity(rule: Rule) -> str:
     -------
     str
         The dotted name of the rule, a hash of its source, the arguments of a partial,
-        and the values that a function takes from the enclosing function. A rule without
-        a source file, such as a function typed into a console, gets a new identity at
-        each call, so that its runs are never resumed. If one of these values is itself
-        a function, the identity changes from process to process.
+        the values that a function takes from the enclosing function, and the defaults
+        of its parameters. A rule without a source file, such as a function typed into a
+        console, gets a new identity at each call, so that its runs are never resumed.
+        If one of these values is itself a function, the identity changes from process
+        to process.
 
     Raises
     ------
@@ -517,10 +518,14 @@ def identity(rule: Rule) -> str:
     if isinstance(rule, functools.partial):
         arguments = f" {rule.args} {rule.keywords}"
         rule = rule.func
-    if inspect.isfunction(rule) and rule.__closure__:
+    if inspect.isfunction(rule):
         # If a function makes several rules, say with different momenta, they share one
-        # source.
-        arguments += f" {inspect.getclosurevars(rule).nonlocals}"
+        # source. They differ in the values that they take from this function, or in
+        # the defaults of their parameters.
+        if rule.__closure__:
+            arguments += f" {inspect.getclosurevars(rule).nonlocals}"
+        if rule.__defaults__ or rule.__kwdefaults__:
+            arguments += f" {rule.__defaults__} {rule.__kwdefaults__}"
     if not isinstance(rule, type) and not inspect.isfunction(rule):
         raise TypeError(
             "a rule is a class of torch optimisers or a function of (dict of "

@@ -460,6 +460,29 @@ def test_runs_of_a_changed_rule_are_not_taken_up(tmp_path):
     faster = functools.partial(torch.optim.SGD, momentum=0.9)
     slower = functools.partial(torch.optim.SGD, momentum=0.8)
     assert folder(faster) != folder(slower)
+
+    # Rules of one source differ in what they take from the function that makes them,
+    # and in the defaults of their parameters.
+    def enclosed(momentum):
+        return lambda parameters, rate: torch.optim.SGD(
+            parameters.values(), rate, momentum=momentum
+        )
+
+    def default(value):
+        def rule(parameters, rate, momentum=value):
+            return torch.optim.SGD(parameters.values(), rate, momentum=momentum)
+
+        return rule
+
+    def keyword(value):
+        def rule(parameters, rate, *, momentum=value):
+            return torch.optim.SGD(parameters.values(), rate, momentum=momentum)
+
+        return rule
+
+    for make in (enclosed, default, keyword):
+        assert folder(make(0.9)) == folder(make(0.9))
+        assert folder(make(0.9)) != folder(make(0.0))
     # What was typed into a console has no source to compare.
     typed = {}
     exec(compile("def rule(parameters, rate): ...", "<typed>", "exec"), typed)
