@@ -538,6 +538,8 @@ def race(
 ) -> Curves:
     """Compare update rules for a network, each at its best candidate learning rate.
 
+    During the call, torch uses one thread in this process.
+
     Parameters
     ----------
     study : Study
@@ -597,7 +599,11 @@ def race(
     if rules is not None:
         changes["rules"] = {**study.rules, **rules}
     changed = replace(study, **changes)
-    if folder is not None:
-        return Work(changed, folder, say=say).run()
-    with tempfile.TemporaryDirectory() as temporary:
-        return Work(changed, Path(temporary), say=say).run()
+    threads = torch.get_num_threads()
+    try:
+        if folder is not None:
+            return Work(changed, folder, say=say).run()
+        with tempfile.TemporaryDirectory() as temporary:
+            return Work(changed, Path(temporary), say=say).run()
+    finally:
+        torch.set_num_threads(threads)  # a Work sets them to one

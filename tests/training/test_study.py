@@ -3,6 +3,7 @@
 A failure means that a kill, a second process or a typing error spoils its curves.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -441,6 +442,22 @@ def test_an_own_rule_races_beside_those_of_the_papers():
     # The first step of momentum is that of SGD.
     assert with_momentum.loss[1] == momentum.loss[1]
     assert with_momentum.loss[2] != momentum.loss[2]
+
+
+def failing(parameters, rate):
+    raise ValueError("no such rate")
+
+
+@pytest.mark.parametrize("rule", [sign, failing])
+def test_a_race_leaves_the_number_of_threads_as_it_was(rule):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with contextlib.suppress(ValueError):
+            race(STUDY, {"mine": [0.1]}, rules={"mine": rule}, seeds=1, horizon=8)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_runs_of_a_changed_rule_are_not_taken_up(tmp_path):
