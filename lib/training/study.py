@@ -186,7 +186,10 @@ class Study:
                 raise ValueError("put SPS before SNGD, whose cap is the rate of SPS")
 
     def _check_numbers(self) -> None:
-        """Raise ValueError if a number is outside its range."""
+        """Raise ValueError if a number is outside its range.
+
+        Whole numbers are stored as ints, even if they were given as floats.
+        """
         if self.criterion == "speed" and not len(self.targets):
             raise ValueError(
                 "targets is empty; trials race to the last of them, so give at least "
@@ -207,7 +210,8 @@ class Study:
                     f"rates, targets, cap, stop_at are finite and above 0, not {x!r}"
                 )
         for name, minimum in WHOLE.items():
-            seeds.whole_number(name, getattr(self, name), minimum)
+            number = seeds.whole_number(name, getattr(self, name), minimum)
+            object.__setattr__(self, name, number)
         shortest = (READINGS - 1) * self.clock
         if self.criterion == "speed" and self.horizon < shortest:
             raise ValueError(

@@ -552,6 +552,22 @@ def test_what_is_no_rule_is_refused(rules, error, sentence):
         race(STUDY, {name: [0.1]}, rules=rules, say=lambda sentence: None)
 
 
+def test_a_whole_float_is_the_same_setting_as_its_int(tmp_path):
+    settings = dict(horizon=16, batch=8, seeds=2, first_seed=1, evaluations=4, clock=2)
+    studies = [
+        dataclasses.replace(
+            STUDY, **{name: kind(value) for name, value in settings.items()}
+        )
+        for kind in (int, float, np.int64)
+    ]
+    folders = {work(study, tmp_path).folder for study in studies}
+    assert studies[0] == studies[1] == studies[2] and len(folders) == 1
+    for study in studies:
+        assert study.rounds == [2, 4, 6, 8, 10, 12, 14, 16]
+        assert study.points.tolist() == [0, 4, 8, 12, 16]
+        assert list(study.judged_seeds) == [1, 2]
+
+
 @pytest.mark.parametrize(
     "change, words",
     [
