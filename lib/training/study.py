@@ -79,7 +79,8 @@ class Study:
     clock : int
         Number of steps between readings of the clock.
     options : mapping
-        The options of `problem`, for example the number of rows that are held out.
+        The options of `problem`. If there is an option "held_out", it is the number of
+        rows that are held out, at least 1. The problem checks all other options.
     stop_at : float, optional
         A run ends once the quantity that `ENDS` names has passed this value. If the
         criterion is speed, the run ends at the first such reading of the clock from
@@ -219,9 +220,8 @@ class Study:
                 f"must be at least {shortest}, since trials are compared by the mean "
                 f"of {READINGS} readings"
             )
-        for name, value in self.options.items():
-            if type(value) is int:
-                seeds.whole_number(f"options.{name}", value, 1)
+        if self.criterion == "accuracy":
+            seeds.whole_number("options.held_out", self.options["held_out"], 1)
 
     @property
     def criterion(self) -> str:

@@ -341,7 +341,7 @@ def test_a_field_of_the_study_is_set_by_command():
         (["--set", "targets=low"], "above 0, not 'low'"),
         (["--set", "rates=1"], "rates has ['SGD', 'SPS', 'SNGD'], not ''"),
         (["--set", "options.size=3"], "options has ['rows'], not 'size'"),
-        (["--set", "options.rows=0"], "options.rows = 0; it must be a whole number"),
+        (["--set", "options.rows=0"], "size must lie between 1 and the 0 rows"),
         (["--set", "batch=65"], "size must lie between 1 and the 64 rows"),
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
         (["--one", "SGD", "1e999", "0"], "above 0, not inf"),
@@ -359,6 +359,18 @@ def test_bad_words_are_one_sentence_and_write_nothing(
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and any(part in said for part in sentence.split("|"))
     assert not (tmp_path / "state").exists()
+
+
+def test_an_own_problem_may_have_options_of_any_value(tmp_path):
+    class Moved(Points):
+        def __init__(self, batch, first, shift):
+            super().__init__(batch)
+            self.inputs = self.inputs[:, first:] + shift
+
+    study = dataclasses.replace(
+        STUDY, problem=Moved, rates={"SGD": (0.1,)}, options={"first": 0, "shift": -1}
+    )
+    assert len(work(study, tmp_path).run().judged()) == 2
 
 
 @pytest.mark.parametrize(
