@@ -156,6 +156,7 @@ class Study:
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         self._check_rules()
         self._check_numbers()
         for seed in TUNING_SEEDS:
@@ -163,6 +164,24 @@ class Study:
                 raise ValueError(
                     f"seed {seed} is that of the trials: no judged run may have it"
                 )
+
+    def _check_kinds(self) -> None:
+        """Raise ValueError if a field is not a mapping or a list, as it must be."""
+        for name in ("rates", "options", "rules"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{name} = {value!r}; it must be a dict by name")
+        if not self.rates:
+            raise ValueError(
+                "rates is empty; give at least one rule, such as {'SGD': [0.1, 0.3]}"
+            )
+        for rule in [*self.rates, *self.rules]:
+            if not isinstance(rule, str):
+                raise ValueError(f"a rule has the name {rule!r}; it must be a string")
+        if not isinstance(self.targets, list | tuple):
+            raise ValueError(
+                f"targets = {self.targets!r}; it must be a list of training losses"
+            )
 
     def _check_rules(self) -> None:
         """Raise an error if a rule does not exist, or cannot be used as a rule.

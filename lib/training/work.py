@@ -575,9 +575,9 @@ def race(
         If there is no rule of a given name, if a value is not allowed, or if every rate
         of a rule diverged.
     TypeError
-        If one of your own rules is neither a class nor a function, cannot be called as
-        described, or does not return an optimiser; also if `changes` contains a name
-        that is not a field of `Study`.
+        If `study` is not a Study; if one of your own rules is neither a class nor a
+        function, cannot be called as described, or does not return an optimiser; also
+        if `changes` contains a name that is not a field of `Study`.
 
     Examples
     --------
@@ -594,6 +594,10 @@ def race(
     >>> len(curves.runs("mine")[0].loss), sorted(curves.rates())
     (16, ['SGD', 'mine'])
     """
+    if not isinstance(study, Study):
+        raise TypeError(
+            f"study must be a Study, such as studies.DEMO['mnist'], got {study!r}"
+        )
     if rates is not None:
         changes["rates"] = rates
     if rules is not None:

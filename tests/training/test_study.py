@@ -584,6 +584,12 @@ def test_a_whole_float_is_the_same_setting_as_its_int(tmp_path):
     "change, words",
     [
         ({"targets": ()}, "targets is empty; .* give at least one training loss"),
+        ({"targets": 0.5}, "targets = 0.5; it must be a list of training losses"),
+        ({"rates": {}}, "rates is empty; give at least one rule"),
+        ({"rates": ["SGD"]}, r"rates = \['SGD'\]; it must be a dict by name"),
+        ({"rates": {1: [0.1]}}, "a rule has the name 1; it must be a string"),
+        ({"rules": ["mine"]}, r"rules = \['mine'\]; it must be a dict by name"),
+        ({"options": {"held_out": 0}}, "options.held_out = 0; it must be a whole numb"),
         ({"rates": {"SGD": ()}}, r"rates\['SGD'\] = \(\); it must be a list"),
         ({"rates": {"SGD": 0.1}}, r"rates\['SGD'\] = 0.1; it must be a list"),
         (
@@ -595,3 +601,8 @@ def test_a_whole_float_is_the_same_setting_as_its_int(tmp_path):
 def test_a_study_without_what_its_trials_need_is_refused(change, words):
     with pytest.raises(ValueError, match=words):
         dataclasses.replace(STUDY, **change)
+
+
+def test_a_race_of_something_else_than_a_study_is_refused():
+    with pytest.raises(TypeError, match="study must be a Study, .* got 'mnist'"):
+        race("mnist", {"SGD": [0.1]})
