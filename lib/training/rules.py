@@ -109,6 +109,13 @@ class GradientStep(torch.optim.Optimizer):
         return loss
 
 
+def _check_not_negative(**sizes: float) -> None:
+    """Raise ValueError if a size is negative or NaN."""
+    for name, size in sizes.items():
+        if not size >= 0:
+            raise ValueError(f"{name} must be zero or above, got {size}")
+
+
 class NormalizedSGD(GradientStep):
     """Normalised gradient descent with a cap on its step size.
 
@@ -123,6 +130,11 @@ class NormalizedSGD(GradientStep):
         The length η of a step that the cap does not shorten.
     max_step : float, default inf
         The largest step size η_max, the factor in front of g.
+
+    Raises
+    ------
+    ValueError
+        If `lr` or `max_step` is negative or NaN.
 
     Notes
     -----
@@ -145,6 +157,7 @@ class NormalizedSGD(GradientStep):
     """
 
     def __init__(self, params: Any, lr: float, max_step: float = math.inf) -> None:
+        _check_not_negative(lr=lr, max_step=max_step)
         super().__init__(params, {"lr": lr, "max_step": max_step})
 
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
@@ -164,6 +177,11 @@ class StochasticPolyak(GradientStep):
         The parameters θ, in one group.
     max_step : float, default inf
         The largest step size η_max, the factor in front of g.
+
+    Raises
+    ------
+    ValueError
+        If `max_step` is negative or NaN.
 
     Notes
     -----
@@ -189,6 +207,7 @@ class StochasticPolyak(GradientStep):
     """
 
     def __init__(self, params: Any, max_step: float = math.inf) -> None:
+        _check_not_negative(max_step=max_step)
         super().__init__(params, {"max_step": max_step})
 
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
@@ -225,7 +244,7 @@ class MirrorDescent(torch.optim.Optimizer):
     Raises
     ------
     ValueError
-        If `p` is not above 1 and finite.
+        If `lr` is negative or NaN, or if `p` is not above 1 and finite.
 
     Notes
     -----
@@ -250,6 +269,7 @@ class MirrorDescent(torch.optim.Optimizer):
     """
 
     def __init__(self, params: Any, lr: float, p: float) -> None:
+        _check_not_negative(lr=lr)
         if not 1 < p < math.inf:
             raise ValueError(
                 f"p must be above 1 and finite, got {p}: else there is no inverse map"
