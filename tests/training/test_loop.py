@@ -488,14 +488,34 @@ def test_recorded_steps_of_polyak_are_those_of_its_formula():
     np.testing.assert_allclose(sps.step_size, expected, rtol=1e-6)
 
 
-def test_a_batch_of_no_rows_is_refused():
-    with pytest.raises(ValueError, match="size"):
-        Batches(*clusters(), 0, 0)
+IMAGES = torch.zeros(6, 1, 4, 8)
 
 
-def test_processes_that_cannot_share_a_batch_equally_are_refused():
-    with pytest.raises(ValueError, match="6 rows cannot be shared equally by 4 proc"):
-        Batches(*clusters(), 6, 0, part=(0, 4))
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Batches(*clusters(), 0, 0), "size must lie between 1 and the 60 rows"),
+        (
+            lambda: Batches(*clusters(), 6, 0, part=(0, 4)),
+            "6 rows cannot be shared equally by 4 proc",
+        ),
+        (
+            lambda: Batches(torch.arange(10), torch.arange(7), 3, 0),
+            "targets has 7 rows; it needs 10, as inputs has",
+        ),
+        (
+            lambda: Batches(IMAGES, torch.arange(6), 3, 0, crops=True),
+            r"inputs has shape \(6, 1, 4, 8\); crops need square images",
+        ),
+        (
+            lambda: Batches(*clusters(), 6, 0, crops=True),
+            r"inputs has shape \(60, 4\); crops need square images",
+        ),
+    ],
+)
+def test_data_from_which_no_batch_can_be_made_are_refused(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
 
 
 class Blind(torch.optim.Optimizer):
