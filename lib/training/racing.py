@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from lib.training.curves import Curve
-from lib.training.study import LAST, Study
+from lib.training.study import Study
 
 # Unfinished runs are compared by the mean and the standard deviation of their last
 # RECENT readings.
@@ -156,7 +156,7 @@ class Race:
             # The accuracy jumps by several percentage points between evaluations. So we
             # average the last few evaluations, and combine their deviation with the
             # sampling error of the held-out rows.
-            recent = trial.metrics["test_accuracy"][-LAST:].astype(float)
+            recent = self.study.last_accuracies(trial)
             p = float(recent.mean())
             sampling = math.sqrt(p * (1 - p) / self.study.options["held_out"])
             return -p, math.hypot(float(recent.std()), sampling)

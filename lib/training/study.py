@@ -27,6 +27,7 @@ TUNING_SEEDS = (100, 101, 102)
 LAST = 4
 ROUNDS = 8  # equal parts of the horizon; after each part, a race compares its runs
 TRAINED = "training_accuracy"  # the metric that ends a run judged by accuracy
+JUDGED = "test_accuracy"  # the metric by which its trials are compared
 # For each criterion, the condition that may end a run, in words. The value of `stop_at`
 # follows these words.
 ENDS = {
@@ -386,6 +387,30 @@ class Study:
             return False
         return step >= self.stop_from and reading <= self.stop_at
 
+    def last_accuracies(self, trial: Curve) -> np.ndarray:
+        """Return the accuracies of a trial on held-out rows at its last evaluations.
+
+        Parameters
+        ----------
+        trial : Curve
+            The trial.
+
+        Returns
+        -------
+        ndarray of float64 (`LAST` or fewer,)
+            The accuracies.
+
+        Raises
+        ------
+        ValueError
+            If the study does not measure this accuracy.
+        """
+        if JUDGED not in trial.metrics:
+            raise ValueError(
+                f"{self.name} does not measure {JUDGED}: it can hold no rows out"
+            )
+        return trial.metrics[JUDGED][-LAST:].astype(float)
+
     def score(self, trial: Curve) -> tuple[float, float]:
         """Score a trial.
 
@@ -402,9 +427,14 @@ class Study:
             (steps to the last target, mean of the last three readings). If it is
             accuracy, the pair is (0, minus the mean accuracy of the last `LAST`
             evaluations). For a trial that diverged, it is (inf, inf).
+
+        Raises
+        ------
+        ValueError
+            If the study holds rows out, but does not measure the accuracy on them.
         """
         if trial.diverged:
             return math.inf, math.inf
         if self.criterion == "accuracy":
-            return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-LAST:]))
+            return 0.0, -float(np.mean(self.last_accuracies(trial)))
         return trial.steps_to(self.targets[-1]), float(trial.readings()[-1])

@@ -180,6 +180,16 @@ def test_for_accuracy_a_rate_stays_within_the_error_of_the_held_out_rows():
     }
 
 
+def test_held_out_rows_without_an_accuracy_on_them_are_refused():
+    study = dataclasses.replace(STUDY, options={"held_out": 400})
+
+    def trial(rate, steps):
+        return clocked(100, np.ones(3), rate, steps=steps)
+
+    with pytest.raises(ValueError, match="invented does not measure test_accuracy"):
+        Invented(study, trial).best()
+
+
 def test_one_bad_reading_of_an_accuracy_drops_no_rate():
     study = dataclasses.replace(STUDY, options={"held_out": 2_000})
     steady = {0.1: 0.84, 0.2: 0.85, 0.4: 0.855, 0.8: 0.70}
