@@ -23,7 +23,7 @@ class Checkpoint:
 
     Parameters
     ----------
-    path : Path
+    path : Path or str
         The file.
     key : str
         The key that a state must contain to belong to this run.
@@ -42,6 +42,9 @@ class Checkpoint:
 
     path: Path
     key: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
 
     def exists(self) -> bool:
         """Whether the run has been saved.

@@ -547,6 +547,30 @@ def test_a_function_that_makes_an_optimiser_is_not_taken_for_one():
         Trainer(network, lambda parameters: None, batches, steps=1, cpu=True)
 
 
+def test_a_checkpoint_is_made_from_a_path_or_its_name(tmp_path):
+    path = tmp_path / "run.pt"
+    assert Checkpoint(str(path)) == Checkpoint(path)
+    network = layer()
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    batches = Batches(*clusters(), 16, 0)
+    with pytest.raises(TypeError, match="checkpoint must be a Checkpoint.* got 'run.p"):
+        Trainer(network, optimizer, batches, 5, checkpoint="run.pt", cpu=True)
+
+
+def test_a_trainer_runs_once():
+    network = layer()
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    trainer = Trainer(network, optimizer, Batches(*clusters(), 16, 0), 5, cpu=True)
+    assert trainer.run().evaluated_at.tolist() == [5]
+    with pytest.raises(RuntimeError, match="this trainer has run: make a new one"):
+        trainer.run()
+
+
+def test_a_clock_without_its_loss_is_refused():
+    with pytest.raises(ValueError, match=r"measures \['loss'\]: .* return clock_loss"):
+        run(clock=lambda model: {"loss": 1.0}, tick=4)
+
+
 def test_an_optimiser_that_trains_a_part_of_the_network_is_refused():
     network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
     batches = Batches(torch.eye(4), torch.tensor([0, 1, 0, 1]), size=4, seed=0)
