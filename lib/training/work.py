@@ -28,7 +28,7 @@ from lib.training.recorders import Clock, Evaluations
 from lib.training.rules import Rule
 from lib.training.study import LAST, TUNING_SEED, TUNING_SEEDS, Study
 
-# The packages of the library whose code determines a run.
+# The packages of the library whose code determines a run, together with lib/seeds.py.
 ROOMS = ("training", "networks", "data")
 WAIT = 0.2  # seconds between two checks of a run that another process trains
 HELD = 1 - 1e-6  # SPS counts as capped if its step size is at least this times its cap
@@ -120,18 +120,19 @@ def made_on(device: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        The entries are "commit"; "code", a short hash of the source files of `ROOMS`;
-        "torch", the version of torch; "device"; "processor", the name of the GPU or the
-        instruction set of the CPU; "threads", the number of threads; and "products",
-        the precision of matrix products.
+        The entries are "commit"; "code", a short hash of the source files of `ROOMS`
+        and of lib/seeds.py; "torch", the version of torch; "device"; "processor", the
+        name of the GPU or the instruction set of the CPU; "threads", the number of
+        threads; and "products", the precision of matrix products.
     """
     if device == "cuda":
         processor = torch.cuda.get_device_name()
     else:
         processor = torch.backends.cpu.get_cpu_capability()
-    sources = (
-        path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py")
-    )
+    lib = files.ROOT / "lib"
+    sources = [lib / "seeds.py"]
+    for room in ROOMS:
+        sources += (lib / room).rglob("*.py")
     code = b"".join(path.read_bytes() for path in sorted(sources))
     return {
         "commit": provenance.commit(),

@@ -9,6 +9,7 @@ import functools
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from lib.training.curves import load
 from lib.training.problem import Problem
 from lib.training.rules import optimiser
 from lib.training.study import Study
-from lib.training.work import OutOfTime, Run, Work, race
+from lib.training.work import ROOMS, OutOfTime, Run, Work, made_on, race
 from papers.studies import smoke
 from tests.training import test_loop
 
@@ -267,6 +268,28 @@ def test_a_run_of_other_code_or_of_another_device_is_refused(tmp_path, monkeypat
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ValueError, match="not a curve file that can be read"):
         here.one(one)
+
+
+def test_the_code_of_a_run_includes_that_of_its_random_streams(tmp_path, monkeypatch):
+    lib = tmp_path / "lib"
+    for room in ROOMS:
+        shutil.copytree(files.ROOT / "lib" / room, lib / room)
+    shutil.copy(files.ROOT / "lib" / "seeds.py", lib)
+    shutil.copy(files.ROOT / "lib" / "files.py", lib)
+    here = made_on("cpu")["code"]
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+
+    def code():
+        made_on.cache_clear()
+        return made_on("cpu")["code"]
+
+    found = [code()]
+    for name in ("files.py", "seeds.py", "training/loop.py", "data/images.py"):
+        with (lib / name).open("a") as stream:
+            stream.write("# changed")
+        found.append(code())
+    made_on.cache_clear()
+    assert found[0] == found[1] == here and len(set(found)) == 4
 
 
 def main(folder, *words):
