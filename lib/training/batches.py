@@ -25,7 +25,8 @@ class Batches(Shapes):
     """Shuffled mini-batches of inputs and targets.
 
     For given data and size, batch k depends only on (seed, k). Every epoch has its own
-    order of the rows, and an incomplete last batch is left out.
+    order of the rows, and an incomplete last batch is left out. So the rows that are
+    left out differ from epoch to epoch.
 
     Parameters
     ----------
