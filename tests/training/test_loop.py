@@ -447,7 +447,7 @@ def test_a_checkpoint_without_the_whole_state_is_refused_in_one_sentence(
 def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp_path):
     path = tmp_path / "a.pt"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    (tmp_path / ".a.pt.k2jx").write_bytes(b"half a checkpoint")
+    (tmp_path / ".a.pt.k2jx.part").write_bytes(b"half a checkpoint")
 
     def filled(value):  # from here on no file may grow above 1,000 bytes
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
