@@ -1,13 +1,15 @@
 """What training records: a `History`, which consists of arrays only."""
 
+import io
 from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
 
+from lib import files
 from lib.attention import coordinates, model
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet, as_array
@@ -820,16 +822,28 @@ class History(Shapes):
         ]
         return pd.concat(tables, ignore_index=True)
 
-    def save(self, path: str | Path) -> None:
-        """Write the history as one npz file.
+    def save(self, path: str | Path | BinaryIO) -> None:
+        """Write the history as one npz file, completely or not at all.
 
         Parameters
         ----------
-        path : str or Path
+        path : str, Path or binary file
             The file, which `History.load` reads. If the name does not end with ".npz",
-            this suffix is added.
+            this suffix is added. Missing folders are created. An open file is only
+            written to.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written. A file that was there before keeps its
+            content.
         """
-        np.savez_compressed(path, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
+        content = io.BytesIO()
+        np.savez_compressed(content, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
+        if isinstance(path, str | Path):
+            files.write(_npz(path), content.getvalue())
+        else:
+            path.write(content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> "History":
@@ -853,9 +867,7 @@ class History(Shapes):
         FileNotFoundError
             If there is no such file.
         """
-        path = Path(path)
-        if not path.name.endswith(".npz"):
-            path = path.with_name(path.name + ".npz")  # as np.savez names it
+        path = _npz(path)
         try:
             with open(path, "rb") as file, np.load(file) as saved:
                 arrays = {name: saved[name] for name in saved.files}
@@ -866,6 +878,14 @@ class History(Shapes):
             raise ValueError(
                 f"{path}: expected a file that History.save wrote"
             ) from None
+
+
+def _npz(path: str | Path) -> Path:
+    """Return the path with the suffix ".npz", which is added if it is missing."""
+    path = Path(path)
+    if path.name.endswith(".npz"):
+        return path
+    return path.with_name(path.name + ".npz")
 
 
 def _margins_of(

@@ -4,6 +4,8 @@ A failure means that no run can be kept, or sent to another core.
 """
 
 import copy
+import errno
+import os
 import pickle
 from dataclasses import dataclass
 
@@ -45,6 +47,26 @@ def test_a_history_is_the_same_in_another_process_and_from_a_file(run, tmp_path)
     for name in ("named", "run.1"):
         run.save(tmp_path / name)
         assert same(History.load(tmp_path / name), run)
+
+
+def test_a_history_may_be_written_to_an_open_file(run, tmp_path):
+    with open(tmp_path / "open.npz", "wb") as file:
+        run.save(file)
+    assert same(History.load(tmp_path / "open.npz"), run)
+
+
+def test_a_full_disk_leaves_the_file_before_as_it_was(run, tmp_path, monkeypatch):
+    path = tmp_path / "new folder" / "run.npz"
+    run.save(path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device: .*run.npz"):
+        dynamics.train(DATA, dynamics.NGD(0.1), 5).save(path)
+    assert same(History.load(path), run)
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_file_that_is_no_history_is_named(run, tmp_path):
