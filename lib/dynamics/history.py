@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -863,7 +862,7 @@ class History(Shapes):
         Raises
         ------
         ValueError
-            If the file does not contain a history.
+            If the file is damaged, or does not contain a history.
         FileNotFoundError
             If there is no such file.
         """
@@ -874,10 +873,12 @@ class History(Shapes):
             # Files of earlier versions lack the momentum.
             unknown = np.full(len(arrays["status"]), np.nan)
             return cls(**_nested({"momentum": unknown} | arrays))
-        except (AttributeError, EOFError, KeyError, TypeError, ValueError, BadZipFile):
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # the error's type depends on the damaged byte
             raise ValueError(
                 f"{path}: expected a file that History.save wrote"
-            ) from None
+            ) from error
 
 
 def _npz(path: str | Path) -> Path:

@@ -75,11 +75,31 @@ def test_a_file_that_is_no_history_is_named(run, tmp_path):
     np.savez(tmp_path / "other.npz", norm=np.ones(3))
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "empty.npz").write_bytes(b"")
-    for name in ("other", "cut", "empty"):
+    (tmp_path / "folder.npz").mkdir()
+    for name in ("other", "cut", "empty", "folder"):
         with pytest.raises(ValueError, match=f"{name}.npz: expected a file that"):
             History.load(tmp_path / f"{name}.npz")
     with pytest.raises(FileNotFoundError, match="gone.npz"):
         History.load(tmp_path / "gone.npz")
+
+
+def test_a_file_with_a_damaged_byte_is_the_same_history_or_named(run, tmp_path):
+    run.save(tmp_path / "whole.npz")
+    whole = (tmp_path / "whole.npz").read_bytes()
+    damaged = tmp_path / "damaged.npz"
+    refused = 0
+    for position in range(0, len(whole), len(whole) // 300):
+        content = bytearray(whole)
+        content[position] ^= 0xFF
+        damaged.write_bytes(content)
+        try:
+            read = History.load(damaged)
+        except ValueError as error:
+            assert str(error) == f"{damaged}: expected a file that History.save wrote"
+            refused += 1
+        else:
+            assert read == run
+    assert refused > 100
 
 
 def test_a_history_as_a_table_has_each_value_once_and_what_was_measured(run):
