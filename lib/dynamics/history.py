@@ -796,8 +796,9 @@ class History(Shapes):
         -------
         pandas.DataFrame
             A table with the columns `run`, `iteration`, `quantity`, `target` and
-            `value`. A quantity that is NaN in all runs and iterations has no rows.
-            `target` is an empty string if the quantity has no target.
+            `value`. A quantity that is NaN in all runs and iterations has no rows, so
+            that the table is empty if all runs diverged at iteration 0. `target` is an
+            empty string if the quantity has no target.
         """
         import pandas as pd  # imported here: it takes half a second
 
@@ -819,6 +820,10 @@ class History(Shapes):
             for (name, target), values in measured.items()
             if not np.isnan(values).all()
         ]
+        if not tables:
+            return pd.DataFrame(
+                columns=["run", "iteration", "quantity", "target", "value"]
+            )
         return pd.concat(tables, ignore_index=True)
 
     def save(self, path: str | Path | BinaryIO) -> None:
@@ -836,6 +841,8 @@ class History(Shapes):
         OSError
             If the file cannot be written. A file that was there before keeps its
             content.
+        ValueError
+            If the names of two targets are the same text, such as 1 and "1".
         """
         content = io.BytesIO()
         np.savez_compressed(content, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
@@ -910,7 +917,8 @@ def _margins_of(
 def _flat(history: History) -> dict[str, np.ndarray]:
     """Return the arrays of a history by name.
 
-    An array in a dict or in the path gets the name "field/key".
+    An array in a dict or in the path gets the name "field/key". Raises ValueError if
+    two keys of a dict are the same text.
     """
     arrays = {}
     for field in fields(history):
@@ -918,6 +926,11 @@ def _flat(history: History) -> dict[str, np.ndarray]:
         if isinstance(value, PATHS):
             value = vars(value)
         if isinstance(value, dict):
+            if len(set(map(str, value))) < len(value):
+                raise ValueError(
+                    f"{field.name} has the targets {list(value)}, and two of these "
+                    "names are the same text; a file needs names that differ"
+                )
             arrays |= {f"{field.name}/{key}": part for key, part in value.items()}
         else:
             arrays[field.name] = value

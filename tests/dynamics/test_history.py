@@ -112,6 +112,25 @@ def test_a_history_as_a_table_has_each_value_once_and_what_was_measured(run):
     assert ("head_norm" in set(table.quantity)) == trained
 
 
+def test_targets_whose_names_are_the_same_text_are_not_saved(tmp_path):
+    target = svm.token_svm(DATA)
+    run = dynamics.train(DATA, dynamics.NGD(0.1), 5, targets={1: target, "1": target})
+    with pytest.raises(ValueError, match="two of these names are the same text"):
+        run.save(tmp_path / "run.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_diverged_at_once_is_an_empty_table():
+    tokens = attention.two_examples()
+    steep = attention.token_set(tokens.X, tokens.y, u=5000 * tokens.u)
+    run = dynamics.train(steep, dynamics.GD(0.1), 5)
+    assert run.status == "diverged" and run.ended == 0
+    table = run.to_dataframe()
+    assert len(table) == 0
+    whole = dynamics.train(tokens, dynamics.GD(0.1), 5).to_dataframe()
+    assert list(table.columns) == list(whole.columns)
+
+
 @pytest.mark.parametrize(
     "rule",
     [
