@@ -205,11 +205,20 @@ class History(Shapes):
 
     All fields are arrays, or dicts of arrays keyed by the name of a target V. If a run
     ends early, its later entries are NaN, except that a fixed head and its score gaps
-    keep their values. Quantities that were not measured are NaN, too. For rules that
-    see coordinates, these are the step sizes and the momentum. For all rules but
-    `MirrorDescent` on all samples, they include `loss_rise` and the quantities whose
-    names contain "own". For a masked token, they are its margins and score gaps. A
-    history can be pickled and deep-copied; `save` writes it as one npz file, and
+    keep their values. The margins and score gaps of masked tokens are NaN. Some fields
+    are measured only for some rules, and are NaN for all others:
+
+    ==============================  ===========================================
+    measured for                    fields
+    ==============================  ===========================================
+    rules along the gradient        `log_step`, `log_step_head`,
+                                    `log_gradient_head`, `momentum`
+    `MirrorDescent` on all samples  `own_norm`, `own_head_norm`, `loss_rise`,
+                                    `log_own_gradient`, `log_own_gradient_head`
+    all rules                       all other fields
+    ==============================  ===========================================
+
+    A history can be pickled and deep-copied; `save` writes it as one npz file, and
     `to_dataframe` returns it as a table.
 
     Margins, `log_miss` and score gaps refer to the opt tokens of the token set that was
