@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from lib.attention import coordinates
+from lib.dynamics.rules import real_numbers
 from lib.representation import Shapes
 from lib.seeds import gaussian, stream
 
@@ -77,7 +79,7 @@ def gaussian_start(
     problem : Minimal
         The problem, from `attention.minimal`.
     std : float
-        The standard deviation of an entry of W_0 (d, d_z), at least zero.
+        The standard deviation of an entry of W_0 (d, d_z), finite and at least zero.
     seeds : sequence of int
         One seed per run of `problem`. The number of seeds is checked only in `train`.
 
@@ -89,7 +91,10 @@ def gaussian_start(
     Raises
     ------
     ValueError
-        If a seed is not a whole number, or if there are no seeds.
+        If `std` is negative or not finite; if a seed is not a whole number, or if
+        there are no seeds.
+    TypeError
+        If `std` is not a number.
 
     Notes
     -----
@@ -104,6 +109,8 @@ def gaussian_start(
     >>> bool(abs(norm - 300) < 3)  # 300^2 entries of variance 1
     True
     """
+    if not 0 <= real_numbers("std", std) < inf:
+        raise ValueError(f"std = {std}; it must be finite, zero or above")
     (_, d, r) = problem.token_basis.shape
     (_, d_z, q) = problem.query_basis.shape
     # The squared norm of the part outside is std^2 times a chi-squared variable, with

@@ -261,6 +261,21 @@ def test_gaussian_start_has_the_law_of_independent_entries():
     assert abs(start.inside.std() / 0.5 - 1) < 0.05
 
 
+@pytest.mark.parametrize("std", [-0.1, np.nan, np.inf])
+def test_a_gaussian_start_needs_a_standard_deviation(std):
+    space = coordinates.minimal(tokens.unit_tokens(0))
+    with pytest.raises(ValueError, match=f"std = {std}; it must be finite, zero or"):
+        dynamics.gaussian_start(space, std, [0])
+
+
+def test_a_start_with_a_negative_norm_is_refused():
+    data = tokens.unit_tokens(0)
+    start = dynamics.zero_start(coordinates.minimal(data))
+    start = replace(start, outside=np.array([-3.0]))
+    with pytest.raises(ValueError, match="outside = -3; a norm must be zero or above"):
+        dynamics.train(data, dynamics.NGD(0.1), 5, start=start)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
