@@ -211,6 +211,9 @@ REFUSED = {  # what the message must name
     "momentum = 1": lambda: dynamics.Signum(0.1, momentum=1),
     "first_mix = -1": lambda: dynamics.Lion(0.1, first_mix=-1),
     "newton_schulz = 1.5": lambda: dynamics.Muon(0.1, newton_schulz=1.5),
+    "weight_decay = 0.5 with decay = -1": lambda: dynamics.Adam(
+        0.1, weight_decay=0.5, decay=-1
+    ),
     "batch_size = -1": lambda: dynamics.MirrorDescent(3.0, batch_size=-1),
     "target 'V' has shape": lambda: dynamics.train(
         DATA, ADAM, 5, targets={"V": START[:1]}
