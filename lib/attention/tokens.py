@@ -73,10 +73,12 @@ def class_mean_tokens(
 
     >>> from lib import attention
     >>> data = attention.class_mean_tokens(0, n=3, T=4, d=20)
-    >>> attention.scores(data, data.u).max(-1).round(3)
-    array([[2.121, 2.121, 2.121]])
-    >>> bool((attention.scores(data, data.u).argmax(-1) == data.opt).all())
-    True
+    >>> attention.scores(data, data.u).round(3) + 0.0
+    array([[[0.   , 2.121, 0.   , 0.   ],
+            [0.   , 2.121, 0.   , 0.   ],
+            [0.   , 0.   , 2.121, 0.   ]]])
+    >>> data.opt
+    array([[1, 1, 2]])
     """
     _positive(signal=signal, noise=noise)
     n, T, d = _sizes(n, T, d)
@@ -161,10 +163,15 @@ def gaussian_tokens(
 
     Examples
     --------
+    The opt token has score 1, and every other token has score zero.
+
     >>> from lib import attention
     >>> data = attention.gaussian_tokens(0, n=2, T=3, d=10_000)
-    >>> np.abs(attention.scores(data, data.u)).round(3).max(-1)
-    array([[1., 1.]])
+    >>> attention.scores(data, data.u).round(3) + 0.0
+    array([[[0., 1., 0.],
+            [0., 1., 0.]]])
+    >>> data.opt
+    array([[1, 1]])
     >>> lengths = np.linalg.norm(data.X, axis=-1).round(1)
     >>> np.sort(lengths)
     array([[[1., 1., 2.],
