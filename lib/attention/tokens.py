@@ -151,8 +151,9 @@ def gaussian_tokens(
     ------
     ValueError
         If n T > d, since then no head solves these equations; if n < 1 or T < 2; if
-        `signal` or `noise` is not positive and finite; if a seed is not a whole number;
-        if there is no seed.
+        `signal` or `noise` is not positive and finite; if `signal` is so far from 1
+        that float64 cannot solve the equations; if a seed is not a whole number; if
+        there is no seed.
 
     Notes
     -----
@@ -193,7 +194,13 @@ def gaussian_tokens(
         X[np.arange(n), opt] *= signal
         scores = np.zeros((n, T))
         scores[np.arange(n), opt] = y
-        head = np.linalg.lstsq(X.reshape(n * T, d), scores.ravel(), rcond=None)[0]
+        rows = X.reshape(n * T, d)
+        head, _, rank, _ = np.linalg.lstsq(rows, scores.ravel(), rcond=None)
+        if rank < n * T:  # lstsq has left out the tokens that are much shorter
+            raise ValueError(
+                f"signal = {signal}; the lengths of the tokens differ too much to "
+                "solve for the head, so it must be nearer to 1"
+            )
         return X, y, X[:, 0], head, opt
 
     return _stack(seeds, draw)

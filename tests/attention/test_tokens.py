@@ -179,6 +179,8 @@ IMPOSSIBLE = {
     "d = 2": lambda: tokens.class_mean_tokens(0, d=2),
     "n T = 60 exceeds d = 59": lambda: tokens.gaussian_tokens(0, n=10, T=6, d=59),
     "n = 0; it must be a whole number, at least 1": lambda: tokens.unit_tokens(0, n=0),
+    "signal = 1e-17; .* nearer to 1": lambda: tokens.gaussian_tokens(0, signal=1e-17),
+    "signal = 1e.17; .* nearer to 1": lambda: tokens.gaussian_tokens(0, signal=1e17),
     "T = 1": lambda: tokens.two_token_gaussian(0, T=1),
     "d = 0": lambda: tokens.unit_tokens(0, d=0),
     "seeds is empty": lambda: tokens.unit_tokens([]),
