@@ -18,14 +18,20 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     steps : int
         The last iteration, at least zero.
     count : int, optional
-        The number of iterations from 1 to `steps`, before repetitions are removed; with
-        iteration 0, at most `count` + 1 are returned. For `steps` itself to be among
-        them, `count` has to be at least 2.
+        The number of iterations from 1 to `steps`, before repetitions are removed, at
+        least 1; with iteration 0, at most `count` + 1 are returned. For `steps` itself
+        to be among them, `count` has to be at least 2.
 
     Returns
     -------
     ndarray of int (k,)
         Iterations from 0 to `steps`, ascending, without repetitions.
+
+    Raises
+    ------
+    ValueError
+        If `steps` or `count` is not a whole number, `steps` is below 0, or `count` is
+        below 1.
 
     Examples
     --------
@@ -33,6 +39,8 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     >>> dynamics.log_spaced(1000, count=4)
     array([   0,    1,   10,  100, 1000])
     """
+    steps = whole_number("steps", steps)
+    count = whole_number("count", count, 1)
     spread = np.geomspace(1, max(steps, 1), count).round().astype(int)
     return np.unique(np.concatenate([[0], spread.clip(max=steps)]))
 

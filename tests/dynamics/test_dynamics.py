@@ -299,8 +299,19 @@ def test_log_spaced_covers_start_and_end():
     assert times[0] == 0 and times[1] == 1 and times[-1] == 1000
     assert (np.diff(times) > 0).all()
     assert dynamics.log_spaced(0).tolist() == [0]
+    whole = dynamics.log_spaced(1e3, 50.0)
+    assert whole.dtype == times.dtype and whole.tolist() == times.tolist()
     late = dynamics.log_spaced(10**6, 61)  # ten a decade
     np.testing.assert_allclose(late[-21:-11] * 10, late[-11:-1], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "steps, count, message",
+    [(-5, 100, "steps = -5"), ("10", 100, "steps = '10'"), (10, 0, "count = 0")],
+)
+def test_log_spaced_names_what_is_no_whole_number(steps, count, message):
+    with pytest.raises(ValueError, match=message):
+        dynamics.log_spaced(steps, count)
 
 
 @pytest.mark.parametrize(
