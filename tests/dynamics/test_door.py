@@ -207,6 +207,22 @@ REFUSED = {  # what the message must name
         DATA, {"a": replace(ADAM, batch_size=4)}, 5
     ),
     "steps has no rule 'b'": lambda: dynamics.train(DATA, {"b": ADAM}, {"a": 5}),
+    "single rule needs one number": lambda: dynamics.train(DATA, ADAM, {"a": 5}),
+    **{
+        message: lambda steps=steps, record=record: dynamics.train(
+            DATA, {"b": ADAM}, {"b": steps}, record
+        )
+        for message, steps, record in (
+            (r"steps\['b'\] = '5'; it must be a whole number", "5", [0, 5]),
+            (r"steps\['b'\] = 5.5; it must be a whole number", 5.5, [0, 5]),
+            (r"steps\['b'\] = -1; it must be a whole number", -1, [0, 5]),
+            ("record must list whole numbers, .* in 0 ... 5", 5, [10, 20]),
+            ("record must list whole numbers, .* in 0, 1, 2, ...", 5, ["a"]),
+            ("record must list whole numbers, .* in 0, 1, 2", 5, [0, np.nan]),
+            ("record must list whole numbers, .*0, 1, 2", 5, []),
+            ("record must ascend within 0, 1, 2", 5, [3, 2]),
+        )
+    },
     r"returned shape \(2, 25\)": lambda: dynamics.train(DATA, Flat(), 5),
     "momentum = 1": lambda: dynamics.Signum(0.1, momentum=1),
     "first_mix = -1": lambda: dynamics.Lion(0.1, first_mix=-1),
