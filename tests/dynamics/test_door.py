@@ -224,6 +224,8 @@ REFUSED = {  # what the message must name
         )
     },
     r"returned shape \(2, 25\)": lambda: dynamics.train(DATA, Flat(), 5),
+    "record must list whole numbers": lambda: factored.train(DATA, SIGN, K, Q, []),
+    "m = 2.5; it must be a whole": lambda: factored.small_start(DATA, [0, 1], 2.5),
     "momentum = 1": lambda: dynamics.Signum(0.1, momentum=1),
     "first_mix = -1": lambda: dynamics.Lion(0.1, first_mix=-1),
     "newton_schulz = 1.5": lambda: dynamics.Muon(0.1, newton_schulz=1.5),
@@ -243,7 +245,19 @@ def test_what_an_engine_does_not_take_is_refused_by_name(message):
         REFUSED[message]()
 
 
+K, Q = factored.small_start(DATA, [0, 1], 2)
+SIGN = {"a": dynamics.SignDescent(0.1)}
 WRONG_TYPES = {
+    "rule 'a' = GD.* such as lib.Adam": lambda: factored.train(
+        DATA, {"a": dynamics.GD(0.1)}, K, Q, [1]
+    ),
+    "rules = SignDescent.*; it must be a dict": lambda: factored.train(
+        DATA, SIGN["a"], K, Q, [1]
+    ),
+    "tokens = Minimal; it must be a TokenSet": lambda: factored.train(
+        PROBLEM, SIGN, K, Q, [1]
+    ),
+    "K is str": lambda: factored.train(DATA, SIGN, "K", Q, [1]),
     "step_size = '1'": lambda: dynamics.Adam("1"),
     "rules holds": lambda: dynamics.train(DATA, {"a": dynamics.Adam}, 5),
     "defines both": lambda: Both(0.1),
@@ -255,6 +269,14 @@ WRONG_TYPES = {
 def test_what_is_no_rule_is_refused(message):
     with pytest.raises(TypeError, match=message):
         WRONG_TYPES[message]()
+
+
+def test_factors_may_come_as_lists():
+    found, expected = (
+        factored.train(DATA, SIGN, start[0], start[1], [5])["a"]
+        for start in ((K.tolist(), Q.tolist()), (K, Q))
+    )
+    np.testing.assert_array_equal(found.W, expected.W)
 
 
 def test_a_readers_rule_trains_with_every_loss():
