@@ -57,8 +57,9 @@ def class_mean_tokens(
     Raises
     ------
     ValueError
-        If n < 1, T < 2 or d < 3; if `signal` or `noise` is not positive and finite; if
-        a seed is not a whole number; if there is no seed.
+        If n < 1, T < 2 or d < 3; if `signal` or `noise` is not a positive and finite
+        number; if `antipodal` is not a boolean; if a seed is not a whole number; if
+        there is no seed.
 
     Notes
     -----
@@ -81,6 +82,8 @@ def class_mean_tokens(
     array([[1, 1, 2]])
     """
     _positive(signal=signal, noise=noise)
+    if not isinstance(antipodal, bool | np.bool_):
+        raise ValueError(f"antipodal = {antipodal!r}; it must be True or False")
     n, T, d = _sizes(n, T, d)
     if d < 3:
         raise ValueError(
@@ -404,5 +407,6 @@ def _sizes(n: int, T: int, d: int) -> tuple[int, int, int]:
 def _positive(**values: float) -> None:
     """Raise ValueError, naming the value, unless every value is positive and finite."""
     for name, value in values.items():
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"{name} = {value}; it must be positive and finite")
+        number = np.asarray(value)
+        if number.dtype.kind not in "iuf" or not 0 < number < np.inf:
+            raise ValueError(f"{name} = {value!r}; it must be positive and finite")

@@ -175,6 +175,13 @@ def test_one_entry_of_either_sign_is_too_large(entry):
 
 IMPOSSIBLE = {
     "noise = 0.0": lambda: tokens.class_mean_tokens(0, noise=0.0),
+    "signal = '3'; it must be positive": lambda: tokens.class_mean_tokens(
+        0, signal="3"
+    ),
+    "noise = None; it must be": lambda: tokens.class_mean_tokens(0, noise=None),
+    "antipodal = 'no'; it must be True or": lambda: tokens.class_mean_tokens(
+        0, antipodal="no"
+    ),
     "signal = nan": lambda: tokens.class_mean_tokens(0, signal=float("nan")),
     "d = 2": lambda: tokens.class_mean_tokens(0, d=2),
     "n T = 60 exceeds d = 59": lambda: tokens.gaussian_tokens(0, n=10, T=6, d=59),
