@@ -8,7 +8,7 @@ that see the coordinates of W are in `lib.dynamics.in_coordinates.rules`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from math import inf
 from numbers import Real
 from typing import Any, ClassVar
@@ -211,7 +211,7 @@ class Rule:
         words = [
             f"{setting.name}={_written(getattr(self, setting.name))}"
             for setting in by_place
-            if getattr(self, setting.name) != setting.default
+            if not _is_default(getattr(self, setting.name), setting.default)
         ]
         return f"{type(self).__name__}({', '.join(words)})"
 
@@ -262,6 +262,14 @@ def check_rule(rule: Rule) -> None:
     """
     rule._check_methods()
     rule._check()
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Return whether a setting, which may be an array, equals its default.
+
+    MISSING is the default of a setting that must be given.
+    """
+    return default is not MISSING and np.array_equal(value, default)
 
 
 def _written(value: Any) -> str:

@@ -170,6 +170,25 @@ def test_a_subclass_trains_and_has_to_say_its_step():
         dynamics.Rule()
 
 
+@dataclass(frozen=True, repr=False)
+class Scaled(dynamics.Rule):
+    """A reader's own rule with an array as a setting."""
+
+    scale: np.ndarray
+    shift: np.ndarray | float = 0.0
+
+    def direction(self, gradient, state):
+        return -self.scale * gradient
+
+
+def test_a_rule_with_an_array_is_printed_and_named_in_errors():
+    rule = Scaled(np.ones(2))
+    assert repr(rule) == "Scaled(scale=array([1., 1.]))"
+    assert "shift=array([3.])" in repr(Scaled(np.ones(2), np.array([3.0])))
+    with pytest.raises(ValueError, match='head = "joint", but Scaled'):
+        dynamics.train(DATA, rule, 5, head="joint")
+
+
 def test_the_selected_token_has_the_largest_weight():
     tokens = attention.unit_tokens(range(4), n=5, T=6, d=4)
     start = np.random.default_rng(0).standard_normal((4, 4, 4))
