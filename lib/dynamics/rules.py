@@ -82,11 +82,12 @@ class Rule:
     TypeError
         If a subclass defines neither of the two methods, or both; if it derives from a
         rule that sees the coordinates of W, such as `Adam`, and defines `log_step`; if
-        `step_size`, `max_step`, `momentum` or `decay` is not a number.
+        `step_size`, `max_step`, `momentum` or `decay` is not a number; if a setting
+        whose default is True or False is neither of the two.
     ValueError
         If one of these settings is outside its range: `step_size` must be positive and
         finite, `max_step` positive, `momentum` in [0, 1), and `decay` finite and at
-        least zero. Settings with other names are not checked.
+        least zero. Other settings are not checked.
 
     Notes
     -----
@@ -261,6 +262,11 @@ def check_rule(rule: Rule) -> None:
         In the cases that `Rule` lists.
     """
     rule._check_methods()
+    for setting in fields(rule):
+        if isinstance(setting.default, bool):
+            value = getattr(rule, setting.name)
+            if not isinstance(value, bool | np.bool_):
+                raise TypeError(f"{setting.name} = {value!r}; it must be True or False")
     rule._check()
 
 
@@ -334,7 +340,7 @@ class GD(BuiltIn):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Examples
     --------
@@ -377,7 +383,7 @@ class NGD(BuiltIn):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----

@@ -259,6 +259,14 @@ WRONG_TYPES = {
     ),
     "K is str": lambda: factored.train(DATA, SIGN, "K", Q, [1]),
     "step_size = '1'": lambda: dynamics.Adam("1"),
+    "joint = 'no'; it must be True or False": lambda: dynamics.NGD(0.1, joint="no"),
+    "logarithmic = None": lambda: dynamics.Custom(abs, logarithmic=None),
+    "normalised = 'no'": lambda: dynamics.MirrorDescent(3.0, normalised="no"),
+    "normalised = 1": lambda: dynamics.SteepestDescent(2, 0.1, normalised=1),
+    "nesterov = 'no'": lambda: dynamics.Muon(0.1, nesterov="no"),
+    "variance_reduced = 'no'": lambda: dynamics.Adam(
+        0.1, batch_size=1, variance_reduced="no"
+    ),
     "rules holds": lambda: dynamics.train(DATA, {"a": dynamics.Adam}, 5),
     "defines both": lambda: Both(0.1),
     "neither": lambda: dynamics.Rule(),

@@ -77,7 +77,7 @@ class MirrorDescent(Rule):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -254,7 +254,7 @@ class SteepestDescent(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -344,7 +344,7 @@ class SignDescent(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -405,7 +405,7 @@ class Adam(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -474,7 +474,7 @@ class RMSprop(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -535,7 +535,7 @@ class AdaGrad(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -590,7 +590,7 @@ class FullAdaGrad(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -650,7 +650,7 @@ class Signum(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -712,7 +712,7 @@ class Lion(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -783,7 +783,7 @@ class Muon(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -855,7 +855,7 @@ class OLion(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -919,7 +919,7 @@ class Shampoo(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -984,7 +984,7 @@ class SOAP(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -1057,7 +1057,7 @@ class NaturalGradient(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
