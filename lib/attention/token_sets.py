@@ -9,6 +9,7 @@ from __future__ import (
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,13 @@ class TokenSet(Shapes):
             If there is no run with this number. Negative numbers do not count from the
             end.
         """
+        runs = len(self.y)
+        whole = isinstance(index, Integral) and not isinstance(index, bool)
+        if not whole or not 0 <= index < runs:
+            raise ValueError(
+                f"index = {index!r}; it must be a whole number in 0 ... {runs - 1}, "
+                f"since the number of runs is {runs}"
+            )
         return self.take(slice(index, index + 1))
 
     def take(self, runs: np.ndarray | list[int] | slice) -> TokenSet:
@@ -413,8 +421,11 @@ def _checked_mask(mask: np.ndarray, X: np.ndarray) -> np.ndarray | None:
 
 def _check_opt(opt: np.ndarray, T: int) -> None:
     """Raise ValueError unless `opt` holds token indices, integers from 0 to T - 1."""
-    whole = np.issubdtype(opt.dtype, np.integer)
-    if not whole or opt.min() < 0 or opt.max() >= T:
+    if not np.issubdtype(opt.dtype, np.integer):
+        raise ValueError(
+            f"opt holds {_kind(opt)}; it needs token indices, integers 0 ... {T - 1}"
+        )
+    if opt.min() < 0 or opt.max() >= T:
         raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
 
 
@@ -536,11 +547,11 @@ def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
 
 
 def _check_axes(X: np.ndarray, *allowed: int) -> None:
-    """Raise ValueError unless X has one of the allowed numbers of axes."""
+    """Raise ValueError unless X has one of the allowed numbers of axes, 3 or 4."""
     if X.ndim not in allowed:
-        raise ValueError(
-            f"X has shape {X.shape}; it needs (n, T, d) or (runs, n, T, d)"
-        )
+        axes = {3: "(n, T, d)", 4: "(runs, n, T, d)"}
+        needed = " or ".join(axes[number] for number in allowed)
+        raise ValueError(f"X has shape {X.shape}; it needs {needed}")
 
 
 def _check_finite(name: str, value: np.ndarray) -> None:

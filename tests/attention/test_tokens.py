@@ -113,7 +113,8 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
         (dict(z=np.ones((2, 5)), opt=np.zeros(3, int)), "z has shape"),
         (dict(u=np.ones(4)), "u"),
         (dict(opt=np.array([0, 1, 4])), "token indices 0 ... 3"),
-        (dict(opt=np.array([0.0, 1.0, 2.0])), "token indices"),
+        (dict(opt=[0.0, 1.0, 2.0]), "opt holds float64 values; it needs token indices"),
+        (dict(opt=["a", "b", "c"]), "opt holds text .*; it needs token indices"),
         (dict(u=None), "give opt, or u"),
         (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
         (dict(X=X + 1j), "X holds complex128"),
@@ -144,6 +145,19 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
 def test_bad_input_is_named(change, message):
     with pytest.raises(ValueError, match=message):
         token_sets.token_set(**{"X": X, "y": y, "u": u, **change})
+
+
+def test_a_token_set_needs_an_axis_of_runs():
+    with pytest.raises(ValueError, match=r"it needs \(runs, n, T, d\)$"):
+        token_sets.TokenSet(X, y, X[:, 0], u, np.zeros(3, int))
+
+
+@pytest.mark.parametrize("index", [2, -1, True, 0.5, "0", None])
+def test_a_run_that_does_not_exist_is_named(index):
+    data = tokens.unit_tokens([0, 1])
+    with pytest.raises(ValueError, match=f"index = {index!r}; .* 0 ... 1, .* is 2"):
+        data.run(index)
+    np.testing.assert_array_equal(data.run(np.int64(1)).X[0], data.X[1])
 
 
 @pytest.mark.parametrize(
