@@ -120,10 +120,10 @@ class TokenSet(Shapes):
                 raise ValueError(
                     f"{name} has shape {getattr(self, name).shape}; it needs {shape}"
                 )
+        object.__setattr__(self, "opt", _checked_opt(self.opt, T))
         if self.mask is not None:
             object.__setattr__(self, "mask", _checked_mask(self.mask, self.X))
         if self.mask is not None:
-            _check_opt(self.opt, T)
             object.__setattr__(self, "X", _filled(self.X, self.mask, self.opt))
         for name in ("X", "z", "u"):
             _check_finite(name, getattr(self, name))
@@ -131,7 +131,6 @@ class TokenSet(Shapes):
             held = np.unique(self.y)
             advice = "; give 2 * y - 1" if np.isin(held, (0, 1)).all() else ""
             raise ValueError(f"y holds labels other than -1 and +1: {held[:5]}{advice}")
-        _check_opt(self.opt, T)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -419,14 +418,19 @@ def _checked_mask(mask: np.ndarray, X: np.ndarray) -> np.ndarray | None:
     return mask
 
 
-def _check_opt(opt: np.ndarray, T: int) -> None:
-    """Raise ValueError unless `opt` holds token indices, integers from 0 to T - 1."""
+def _checked_opt(opt: np.ndarray, T: int) -> np.ndarray:
+    """Return `opt` as integers of numpy's type for indices.
+
+    Raises ValueError unless it holds token indices, integers from 0 to T - 1.
+    """
     if not np.issubdtype(opt.dtype, np.integer):
         raise ValueError(
             f"opt holds {_kind(opt)}; it needs token indices, integers 0 ... {T - 1}"
         )
     if opt.min() < 0 or opt.max() >= T:
         raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
+    # The sum of a uint64 and an int64 would be a float.
+    return opt.astype(np.intp, copy=False)
 
 
 def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:

@@ -385,7 +385,7 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
                 f"selected holds token {selected[run, sample]} of sample {sample} of "
                 f"run {run}, which is masked; select one that the mask shows"
             )
-    return selected
+    return selected.astype(np.intp, copy=False)
 
 
 def _solve(

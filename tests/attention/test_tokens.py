@@ -4,12 +4,13 @@ A failure means that tokens violate the papers' assumptions, or that bad input i
 accepted.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
-from lib import attention, dynamics
+from lib import attention, dynamics, svm
 from lib.attention import token_sets, tokens
 
 GENERATORS = {
@@ -236,6 +237,17 @@ def test_tokens_of_any_type_are_held_in_doubles(kind):
     for name in ("X", "y", "z", "u"):
         assert getattr(direct, name).dtype == np.float64
         np.testing.assert_array_equal(getattr(direct, name), getattr(plain, name))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64])
+def test_indices_of_any_whole_type_select_the_same_tokens(kind):
+    data = tokens.unit_tokens([0, 1], d=100)
+    again = replace(data, opt=data.opt.astype(kind))
+    assert again.opt.dtype == data.opt.dtype
+    expected = svm.token_svm(data).W
+    np.testing.assert_array_equal(svm.token_svm(again).W, expected)
+    selected = data.opt.astype(kind)
+    np.testing.assert_array_equal(svm.token_svm(data, selected).W, expected)
 
 
 def test_a_whole_number_may_come_in_any_type():
