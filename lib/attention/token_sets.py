@@ -27,7 +27,8 @@ class TokenSet(Shapes):
     """Sequences of tokens with labels and queries, in several independent data sets.
 
     Each data set is called a run, and the first axis of every array is the axis of
-    runs. X, y, z and u are converted to float64.
+    runs. X, y, z and u are converted to float64. An array that has this type already is
+    not copied, so do not change it afterwards.
 
     Parameters
     ----------
