@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lib.attention.token_sets import TokenSet, token_set
-from lib.seeds import stream, whole_number
+from lib.seeds import seed_list, stream, whole_number
 
 
 def class_mean_tokens(
@@ -378,14 +378,7 @@ def _stack(
     "labels" of one seed, and returns X (n, T, d), y, z, u and opt of the data set with
     this seed. Raises ValueError if there is no seed, or if one is not a whole number.
     """
-    if np.iterable(seeds) and not isinstance(seeds, str):
-        seeds = list(seeds)
-    else:
-        seeds = [seeds]
-    if not seeds:
-        raise ValueError(
-            "seeds is empty; give at least one, a number or a list of numbers"
-        )
+    seeds = seed_list(seeds)
     draws = (draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds)
     first = [np.asarray(part) for part in next(draws)]
     if len(seeds) == 1:  # do not copy the data, which may take most of the memory

@@ -316,7 +316,7 @@ def _in_coordinates(
     if isinstance(start, Start):
         raise ValueError(
             f"start is a Start, but {next(iter(rules.values()))} sees the coordinates "
-            f"of W_0: give an array {shape}"
+            f"of W_0: give an array {shape}, such as lib.mirror.gaussian_start draws"
         )
     if start is None:
         W_0 = np.zeros(shape)

@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import attention, dynamics, svm
+from lib import attention, dynamics, mirror, svm
 from lib.attention import coordinates, losses, tokens
 from lib.dynamics import rules
+from lib.dynamics.in_coordinates import factored
 from tests.attention.test_attention import DEGENERATE
 
 FIXED = {
@@ -266,6 +267,34 @@ def test_a_gaussian_start_needs_a_standard_deviation(std):
     space = coordinates.minimal(tokens.unit_tokens(0))
     with pytest.raises(ValueError, match=f"std = {std}; it must be finite, zero or"):
         dynamics.gaussian_start(space, std, [0])
+
+
+def test_starts_need_a_minimal():
+    data = tokens.unit_tokens(0)
+    for draw in (
+        lambda: dynamics.zero_start(data),
+        lambda: dynamics.gaussian_start(data, 0.1, [0]),
+    ):
+        with pytest.raises(TypeError, match="problem = TokenSet; it must be a Minimal"):
+            draw()
+
+
+SPACE = coordinates.minimal(DATA)
+STARTS = {
+    "dynamics": lambda seeds: dynamics.gaussian_start(SPACE, 0.1, seeds).inside,
+    "mirror": lambda seeds: mirror.gaussian_start(DATA, seeds),
+    "factors": lambda seeds: factored.small_start(DATA, seeds, 2)[0],
+    "tokens": lambda seeds: tokens.unit_tokens(seeds).X,
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_single_seed_is_a_list_of_one_and_no_seed_is_named(name):
+    np.testing.assert_array_equal(STARTS[name](7), STARTS[name]([7]))
+    with pytest.raises(ValueError, match="seeds is empty"):
+        STARTS[name]([])
+    with pytest.raises(ValueError, match="seeds = {0: 1}; it must be a number or"):
+        STARTS[name]({0: 1})
 
 
 def test_a_start_with_a_negative_norm_is_refused():

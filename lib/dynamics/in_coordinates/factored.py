@@ -1,7 +1,7 @@
 """Train keys K and queries Q instead of W = K Q^T, by rules that see coordinates."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ from lib.dynamics.in_coordinates.rules import InCoordinates
 from lib.dynamics.measures import of_weights
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
 from lib.dynamics.rules import real_numbers
-from lib.seeds import stream, whole_number
+from lib.seeds import seed_list, stream, whole_number
 
 _KINDS = (codes.ENTRYWISE, codes.SPECTRAL, codes.ADAPTIVE, codes.SIGN)
 
 
 def small_start(
-    tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01
+    tokens: TokenSet, seeds: int | Iterable[int], m: int, size: float = 0.01
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw K and Q with independent N(0, size^2 / m) entries.
 
@@ -28,7 +28,7 @@ def small_start(
     ----------
     tokens : TokenSet
         The data sets, whose sizes give d and d_z.
-    seeds : sequence of int
+    seeds : int or iterable of int
         One seed per run.
     m : int
         The number of columns of K and Q.
@@ -51,6 +51,7 @@ def small_start(
     """
     runs, _, _, d = tokens.shape
     m = whole_number("m", m, 1)
+    seeds = seed_list(seeds)
     if len(seeds) != runs:
         raise ValueError(f"seeds has {len(seeds)} seeds; it needs {runs}, one per run")
     widths = d, tokens.z.shape[-1]
