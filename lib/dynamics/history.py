@@ -4,7 +4,7 @@ import io
 from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -835,15 +835,14 @@ class History(Shapes):
             )
         return pd.concat(tables, ignore_index=True)
 
-    def save(self, path: str | Path | BinaryIO) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the history as one npz file, completely or not at all.
 
         Parameters
         ----------
-        path : str, Path or binary file
+        path : str or Path
             The file, which `History.load` reads. If the name does not end with ".npz",
-            this suffix is added. Missing folders are created. An open file is only
-            written to.
+            this suffix is added. Missing folders are created.
 
         Raises
         ------
@@ -855,10 +854,7 @@ class History(Shapes):
         """
         content = io.BytesIO()
         np.savez_compressed(content, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
-        if isinstance(path, str | Path):
-            files.write(_npz(path), content.getvalue())
-        else:
-            path.write(content.getvalue())
+        files.write(_npz(path), content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> "History":
