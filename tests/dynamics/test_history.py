@@ -49,12 +49,6 @@ def test_a_history_is_the_same_in_another_process_and_from_a_file(run, tmp_path)
         assert same(History.load(tmp_path / name), run)
 
 
-def test_a_history_may_be_written_to_an_open_file(run, tmp_path):
-    with open(tmp_path / "open.npz", "wb") as file:
-        run.save(file)
-    assert same(History.load(tmp_path / "open.npz"), run)
-
-
 def test_a_full_disk_leaves_the_file_before_as_it_was(run, tmp_path, monkeypatch):
     path = tmp_path / "new folder" / "run.npz"
     run.save(path)
