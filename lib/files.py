@@ -210,7 +210,7 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
             # A full or read-only disk raises its error here, before any file changes.
             for path, content in contents.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _sweep(path)
+                sweep(path)
                 waiting[path] = temporary_beside(path)
                 stream = streams.enter_context(open(waiting[path], "xb"))
                 _fill(stream, content, path)
@@ -259,8 +259,14 @@ def _fill(stream: BinaryIO, content: bytes, path: Path) -> None:
         raise
 
 
-def _sweep(path: Path) -> None:
-    """Remove the temporary files of `path` that no running process has locked."""
+def sweep(path: Path) -> None:
+    """Remove the temporary files of a file, which killed processes left behind.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Its temporary files that a running process is writing stay.
+    """
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.*{PART}"):
         with contextlib.suppress(OSError), open(temporary, "rb") as stream:
             # An error here means that a process is writing the file.

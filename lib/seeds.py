@@ -3,7 +3,7 @@
 This file also contains the check that counts and sizes are whole numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,14 +153,50 @@ def stream_at(seed: int, role: str, *place: int) -> np.random.Generator:
     return np.random.default_rng([int(stream(seed, role).integers(2**63)), *place])
 
 
+def seed_list(seeds: Any) -> list:
+    """Return seeds as a list. A single seed becomes a list of one.
+
+    Parameters
+    ----------
+    seeds : int or iterable of int
+        The seeds. Whether each of them is a whole number is checked only by `stream`.
+
+    Returns
+    -------
+    list of int
+        The seeds, at least one.
+
+    Raises
+    ------
+    ValueError
+        If there is no seed, or if `seeds` is a mapping.
+
+    Examples
+    --------
+    >>> from lib import seeds
+    >>> seeds.seed_list(3), seeds.seed_list(range(2))
+    ([3], [0, 1])
+    """
+    if isinstance(seeds, Mapping):
+        raise ValueError(f"seeds = {seeds!r}; it must be a number or a list of numbers")
+    if isinstance(seeds, str) or not np.iterable(seeds):
+        return [seeds]
+    listed = list(seeds)
+    if not listed:
+        raise ValueError(
+            "seeds is empty; give at least one, a number or a list of numbers"
+        )
+    return listed
+
+
 def gaussian(
-    seeds: Sequence[int], shape: Sequence[int], std: float = 1.0
+    seeds: int | Iterable[int], shape: Sequence[int], std: float = 1.0
 ) -> np.ndarray:
     """Draw Gaussian starts, each run from the stream "start" of its seed.
 
     Parameters
     ----------
-    seeds : sequence of int (runs,)
+    seeds : int or iterable of int (runs,)
         The seeds.
     shape : sequence of int
         Shape of one start.
@@ -178,5 +214,8 @@ def gaussian(
         If there is no seed, or if a seed is not a whole number of at least 0.
     """
     return np.stack(
-        [std * stream(seed, "start").standard_normal(shape) for seed in seeds]
+        [
+            std * stream(seed, "start").standard_normal(shape)
+            for seed in seed_list(seeds)
+        ]
     )

@@ -143,12 +143,13 @@ for t in (0, 10, 100, 1000, steps):
 # %%
 weights = np.array([attend(W)[[0, 1], opt] for W in path])  # (steps + 1, 2)
 entries = (path / np.linalg.norm(path, axis=(1, 2), keepdims=True)).reshape(-1, 4)
-colour = plots.look("NGD").colour
 first_look, (entry_axis,) = plots.panels(1, 1, height=2.4)
-entry_axis.semilogx(range(1, steps + 1), entries[1:], color=colour)
-entry_axis.set(title="The four entries of $W_t/\\|W_t\\|$", xlabel="iteration $t$", xlim=(1, steps))
 places = ("row 1, column 1", "row 1, column 2", "row 2, column 1", "row 2, column 2")
-ends = zip(entries[-1], places, [colour] * 4, strict=True)
+ends = []
+for place, values, like in zip(places, entries.T, plots.SERIES[:4], strict=True):
+    entry_axis.semilogx(range(1, steps + 1), values[1:], **like.line)
+    ends.append((values[-1], place, like.colour))
+entry_axis.set(title="The four entries of $W_t/\\|W_t\\|$", xlabel="iteration $t$", xlim=(1, steps))
 pieces.end_labels(entry_axis, ends)
 first_look
 

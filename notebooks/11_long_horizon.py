@@ -201,9 +201,9 @@ table
 # %% [markdown]
 # ## A million steps
 #
-# The grey curve in the next figure shows NGD in plain arithmetic. If plain arithmetic were accurate enough, this curve would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, and the exponent $-1/2$ of the bound in Theorem 1, whose logarithmic factors we leave out.
+# The dashed grey curve in the next figure shows NGD in plain arithmetic. If plain arithmetic were accurate enough, this curve would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, and the exponent $-1/2$ of the bound in Theorem 1, whose logarithmic factors we leave out.
 #
-# * **Distance of the direction.** The grey curve leaves the exact curve soon after a thousand steps.
+# * **Distance of the direction.** The dashed grey curve leaves the exact curve soon after a thousand steps. From there on, the direction that is computed in plain arithmetic is noise.
 # * **Exponent by decade.** In the last decades the slopes of NGD, NGD-mom and Polyak's rule are $-1$, below the line at $-1/2$. The slope of GD stays near 0.
 
 # %%
@@ -232,7 +232,7 @@ statements.quoted("A", STATEMENTS, "Theorem 1")
 # %% [markdown]
 # ## Every hypothesis at once
 #
-# Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that satisfy all of the hypotheses, as we read them? To find out, we use few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. Each claim below tests one of the following hypotheses on the worst of 20 data sets:
+# Our data may not satisfy every hypothesis of the theorem. Does the rate change on data that satisfy all of the hypotheses, as we read them? To find out, we use few samples in many dimensions: $n = 4$, $T = 3$ and $d = 4000$. The table below tests the following hypotheses on the worst of 20 data sets, and then what the theorem and Lemma 5 conclude:
 #
 # * Assumption 1 holds in our sufficient form, $b^2(a^2-3\mu) \ge (n-1)\,C\,\nu\,(U^2+3\mu)$, which `papers/a/assumptions.py` derives. Here $a$ and $U$ are the smallest and the largest norm of an opt token, $b$ is the smallest norm of a query, and $C$ bounds how much harder one sample pulls on $W$ than another. Moreover, $\nu$ bounds the inner products of two queries, and $\mu$ bounds those of two tokens that are not both opt tokens.
 # * Assumption 2 holds: in each sample the other tokens have equal scores, and only one token has the highest score.
@@ -257,7 +257,7 @@ table_verified = claims.Table(hypotheses)
 table_verified
 
 # %% [markdown]
-# If the theorem holds, every curve falls at least as fast as the upper dashed line, which shows only the slope of the bound. In fact, the curves fall like the lower dashed line, that is, like $1/t$. In the same runs, no softmax weight of an opt token falls before it reaches $1/2$, as Lemma 5 says. The claim that tests this lemma is listed in the figure's record, the file that stores the numbers of the figure.
+# The upper dashed line has the slope of the bound in Theorem 1, without its logarithms. Its height is free, because we do not know the constant of the bound; so the theorem does not say where a curve must lie, only that in the long run it may not be less steep. In fact, the curves fall like the lower dashed line, that is, like $1/t$. In the same runs, no softmax weight of an opt token falls before it reaches $1/2$, as Lemma 5 says (the claims `lemma5` in the table).
 
 # %%
 about_verified = f"Paper A, Theorem 1 where its hypotheses hold as we read them (Assumption 1 in our sufficient form); our setting, n=4, T=3, d={verified_d}, small random start; synthetic, {theorem1_seeds} seeds, float64"
@@ -267,7 +267,7 @@ figure_verified
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls just as fast on data that satisfy all hypotheses of the theorem, as we read them. In plain arithmetic we could not see this, because the direction of the computed gradient is noise after a few thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
+# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls just as fast on data that satisfy all hypotheses of the theorem, as we read them. In plain arithmetic we could not see this, because the direction of the computed gradient is noise soon after a thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
 #
 # Why does the error fall like $1/t$, and what determines the height of the curve? [Page 40](40_law_of_margins.ipynb) answers these questions.
 #

@@ -229,7 +229,7 @@ settings_figure = figures.settings(sweep, sentences.FIGURE3, about_settings)
 settings_figure
 
 # %% [markdown]
-# One claim fails in every setting, namely that NGD is only *slightly* ahead of NGD-joint in $\lVert W\rVert$: the ratio of the two norms grows with the horizon. The best settings are those in which the largest number of claims hold, and in each of them one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, the two losses do fall at a similar rate, but Polyak-step is behind NGD in the metrics of $W$.
+# One claim fails in every setting, namely that NGD is only *slightly* ahead of NGD-joint in $\lVert W\rVert$: the ratio of the two norms grows with the horizon. The best settings are those in which the largest number of claims hold, and in each of them one more claim fails. If the horizon is 30, Polyak-step is the fastest rule in all metrics, but the losses under NGD and NGD-joint have not yet fallen at a similar rate. If the horizon is longer, the two losses do fall at a similar rate, but Polyak-step is behind NGD in the norm of $W$, the softmax score and both alignments.
 #
 # <details><summary>Which of the best settings did we use?</summary>
 #
@@ -284,7 +284,7 @@ table
 # %% [markdown]
 # ## Can joint training fail?
 #
-# What if the first step of the head points the wrong way? Take two samples with the label $+1$, whose tokens are numbers. Sample 1 has the tokens 1 and 0, and sample 2 has the tokens 1 and $-3$. In both samples, the token 1 is the opt token and also the query. Letting $u=W=c\to\infty$ would drive the loss to 0. But the first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ becomes negative. Then $W$ becomes negative as well, and no rule makes $u$ and $W$ positive again.
+# What if the first step of the head points the wrong way? Take two samples with the label $+1$, whose tokens are numbers. Sample 1 has the tokens 1 and 0, and sample 2 has the tokens 1 and $-3$. In both samples, the token 1 is the opt token and also the query. Letting $u=W=c\to\infty$ would drive the loss to 0. But the first step of $u$ has the sign of $(1+0)+(1-3)=-1$, so $u$ becomes negative. Then $W$ becomes negative as well, and none of the following rules, whose steps are short, makes $u$ and $W$ positive again.
 
 # %%
 two_samples = global_map.problem(global_map.POSTCARD)
@@ -293,7 +293,7 @@ for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay
     print(f"{name:7} ends with the sign {sign} of u and W; its least loss is {lowest:.4f}, the infimum 0")
 
 # %% [markdown]
-# Under each rule $u$ and $W$ end with the wrong sign, and the loss stays far from its infimum 0. [Page 42](42_where_the_law_bends.ipynb) proves that this must happen.
+# Under each rule $u$ and $W$ end with the wrong sign, and the loss stays far from its infimum 0. [Page 42](42_where_the_law_bends.ipynb) proves that this must happen if $u$ moves by at most $\frac16$ per step.
 #
 # ## What we saw
 #

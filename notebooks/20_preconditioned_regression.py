@@ -16,7 +16,7 @@
 #
 # *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to write Algorithm 1 of paper B, and say which of its three parts does the work.
 #
-# If we train a softmax attention layer on a linear regression problem by stochastic gradient descent (SGD) from a random start, the loss soon falls only slowly, far above its smallest possible value. Because the loss is not convex, nothing guarantees that SGD ever gets close to it.
+# If we train a softmax attention layer on a linear regression problem by stochastic gradient descent (SGD) from a random start, the loss soon falls only slowly, far above its smallest possible value. The loss is not convex. (By Theorem 1, quoted below, it has the form of a factorisation of a matrix into two, which is known to have no bad local minima; so SGD may get there in the end, but slowly.)
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size is still far above it](../figures/desk/precond_fig2.png)
 #
@@ -221,7 +221,7 @@ pictures["precond_fig2"]
 #
 # From the spectral start, the loss rises to the same plateau under all four combinations of preconditioner and regulariser, so we do not draw these curves. This plateau comes from minibatch noise and from the bias of the gradient on a minibatch of $m$ keys, which is of order $1/m$.
 #
-# The next figure shows the runs from a random start. There the regulariser does the work: without it, $A$ and $B$ stay unbalanced and the loss falls slowly. Because our $\Sigma$ is well conditioned, the preconditioner makes no difference that we can measure. The claim about the preconditioner therefore holds or fails by chance.
+# The next figure shows the runs from a random start. There the regulariser does the work: without it, $A$ and $B$ stay unbalanced and the loss falls slowly. Because our $\Sigma$ is well conditioned, the preconditioner matters little: in the larger run (desk scale) the loss ends about as high without it as with it. So the claim about the preconditioner holds or fails by chance. (In the shorter run on this page, the run without it has not quite arrived.)
 
 # %%
 about_ablation = setting("parts of Algorithm 1")
@@ -257,7 +257,7 @@ figure_conditions
 #
 # For each exercise, make a prediction before you run the cell. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples, sampling error leaves the final loss about 9 % above $L^*$ from every start.
 #
-# 1. Multiply the step size by ten. *Hint:* a step size above $2/\lambda_{max}$ makes the iteration overshoot, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
+# 1. Multiply the step size by ten. *Hint:* a step size above $2/\lambda_{max}$ makes the iteration diverge from a minimum, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
 #    *Predict:* is the new step size too large?
 
 # %%

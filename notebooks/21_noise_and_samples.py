@@ -36,7 +36,7 @@
 # | $R$ | regulariser, $\frac18\lVert\Sigma^{1/2}(A^\top A - B^\top\Sigma B)\Sigma^{1/2}\rVert_F^2$ | |
 # | $\hat L$, $\hat R$, $\hat\Sigma$ | loss, regulariser and covariance, each estimated from $n$ samples | |
 # | $Z_\pi$ | the minimum of $L + R$ that is nearest to $Z$ | same as $Z$ |
-# | $\lambda_{min}$, $\lambda_{max}$ | smallest and largest decay rate of preconditioned gradient descent, linearised at a minimum | |
+# | $\lambda_{min}$, $\lambda_{max}$ | smallest decay rate other than 0 and largest one of preconditioned gradient descent, linearised at a minimum (it is 0 along the minima themselves) | |
 #
 # The paper calls its hypotheses A1 to A3. The next cell quotes them together with Algorithm 1, the theorems, Lemma 3 and the two equations. We set the signal strength $\lVert M\Sigma^{1/2}\rVert$ to 0.05, so that the moment in A3 is finite not only for $c = 1$ but also for $c = 2$. The last exercise shows what happens if this moment is finite for $c = 1$ but not for $c = 2$.
 
@@ -159,7 +159,7 @@ print(f"{oracle_steps} steps for n = infinity: page and library alike")
 #
 # * *First figure, left.* Each curve falls at the same rate as the curve of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the initial excess loss,
 #   so the curve rises to the floor instead.
-# * *First figure, right.* The floor falls nearly like $n^{-2}$. This is faster than $n^{-1}$, the rate that Theorem 2 gives in our reading.
+# * *First figure, right.* The floor falls nearly like $n^{-2}$. The dashed line has the slope of Theorem 2 in our reading, $n^{-1}$.
 # * *Second figure.* The distance of the spectral start from the minima falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
@@ -182,7 +182,7 @@ figure_start
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more samples do. The bias of the gradient falls like $1/n$, and the height of the floor is quadratic in the bias, so the floor falls like $1/n^2$. The power of $n$ in Theorem 2 is missing from our copy of the paper, and we read it as $1/n$.
+# **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more samples do. The bias of the gradient falls like $1/n$, and the height of the floor is quadratic in the bias, so the floor falls like $1/n^2$. The power of $n$ in Theorem 2 is missing from our copy of the paper, and we read it as $1/n$. This reading may be too weak: by the argument above, a bias of order $1/n$ (Theorem 4) gives $1/n^2$. So we do not say that the floor falls faster than the paper proves.
 #
 # ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
 #

@@ -387,7 +387,7 @@ for p, history in paths.items():
 #
 # <details><summary>What the next two cells train, and what we predict</summary>
 #
-# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We train on the two samples of the authors' code and start from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of smallest $\lVert u\rVert_p$ that classifies the selected tokens with $y_iu^\top x_{i,\alpha_i}\ge1$. If the prediction holds, all curves in the figure below fall (the left panel shows $W$ and the right panel shows $u$). At the end of training all curves do fall.
+# $\ell_p$-JointGD trains $W$ and $u$ by the same rule, each with its own normalised gradient. We train on the two samples of the authors' code and start from zero. *Prediction:* $W$ turns towards the solution of the $\ell_p$ token SVM. The head turns towards the $u$ of smallest $\lVert u\rVert_p$ that classifies the selected tokens with $y_iu^\top x_{i,\alpha_i}\ge1$. The prediction holds: at the end of training all curves in the figure below fall (the left panel shows $W$ and the right panel shows $u$).
 #
 # *Why do the curves on the right dip?* A curve dips when the angle of $u$ passes the angle of the solution. Then the angle of $u$ overshoots, so the curve rises again.
 #

@@ -43,6 +43,7 @@ import numpy as np
 import lib
 from companion import claims, record, statements
 from lib.attention import tokens
+from lib.mirror import selected_tokens
 from papers.c import figures, lemmas
 from papers.c.statements import STATEMENTS
 
@@ -112,7 +113,7 @@ figure_rates
 # %% [markdown]
 # ## How wide are the basins?
 #
-# The theory guarantees convergence if the cone is thin and $\|W_0\|$ is large. How thin must the cone be? To find out, we start runs on the edges of wider and wider cones around $W_{mm}$ for each [selection](words.md), both near the origin and far from it. We count the runs that keep their tokens, that is, the runs that select, at the end of training, the tokens that belong to their cone. We try three values of $\|W_0\|$. The *claims* below, each of which compares a measured number with a bound, are about the largest of these values. The printed $\mu_0$ is a width of the cone for which the proofs work. We derived it ourselves, because our copy of the paper does not contain the paper's width.
+# The theory guarantees convergence if the cone is thin and $\|W_0\|$ is large. How thin must the cone be? To find out, we start runs on the edges of wider and wider cones around $W_{mm}$ for each [selection](words.md), both near the origin and far from it. We count the runs that select, at the end of training, the tokens that belong to their cone. We try three values of $\|W_0\|$. The *claims* below, each of which compares a measured number with a bound, are about the largest of these values. The printed $\mu_0$ is a width of the cone for which the proofs work. We derived it ourselves, because our copy of the paper does not contain the paper's width.
 
 # %%
 captured = lambda p, m: lemmas.captured(found[p], widths, m, local_steps, local_draws)
@@ -125,10 +126,21 @@ local_table
 for p in exponents:
     stay = [mu for mu, share in zip(widths, far[p], strict=True) if share >= 0.9]
     proved = np.median(lemmas.radius(found[p]))
-    print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % keep their tokens up to D = {max(stay):g}")
+    print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % end at the tokens of their cone up to D = {max(stay):g}")
 
 # %% [markdown]
-# In the figure below, each line belongs to one value of $\|W_0\|$, given in multiples of $\|W_{mm}\|$. Far from the origin, every run that starts on the edge of the thinnest cone keeps its tokens, and so do most runs that start on the edges of cones much wider than $\mu_0$. Near the origin, some runs lose their tokens even if they start on the edge of the thinnest cone. We saw such losses in the larger runs (desk scale, 20 seeds).
+# In the figure below, each line belongs to one value of $\|W_0\|$, given in multiples of $\|W_{mm}\|$. Far from the origin, every run that starts on the edge of the thinnest cone ends at the tokens of its cone, and so do most runs that start on the edges of cones much wider than $\mu_0$. Near the origin, some runs end at other tokens even if they start on the edge of the thinnest cone. We saw this in the larger runs (desk scale, 20 seeds).
+#
+# A start in a wide cone need not select the tokens of its cone itself. The next cell prints, for the long starts, the share that does: beyond it, runs *acquire* these tokens during training.
+
+# %%
+for k, mu in enumerate(widths):
+    begun, of_cone = lemmas.from_cone(found[2], mu, multiples[-1], 1, draws=local_draws, seed=k)
+    at_first = (selected_tokens(of_cone, begun.W[:, 0]) == of_cone.opt).all(1).mean()
+    print(f"D = {mu:g}: {at_first:.0%} of the starts select the tokens, {far[2][k]:.0%} of the runs end there")
+
+# %% [markdown]
+# We draw these shares for all three lengths of the start.
 
 # %%
 about_basins = f"Locally optimal selections, {local_draws} starts each; our starts, paper C's data: n={n}, T={T}, d={d}, ≤ {seeds} seeds; p = 2"
@@ -138,7 +150,7 @@ figure_basins
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29 holds in these runs but is not sharp. Far from the origin, every run that starts on the edge of the thinnest cone keeps its tokens. Most runs keep their tokens even if they start on the edges of cones that are much wider than $\mu_0$.
+# **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29 holds in these runs but is not sharp. Far from the origin, every run that starts on the edge of the thinnest cone ends at the tokens of its cone. Most runs do so even if they start on the edges of cones that are much wider than $\mu_0$; in the widest cones they even end there although the start selects other tokens.
 #
 # ![The divergence falls with twice the exponent of Lemma 29's bound](../figures/desk/mirror_rates.png)
 #
@@ -186,11 +198,11 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 #
 # </details>
 #
-# **To prove.** Let $V$ and $U$ have norm 1, and let $\lVert V-U\rVert=e$ be small. Show that $D_\psi(V,U)$ is of order $e^2$. (It follows that the exponent with which $D$ falls is twice the exponent of the direction error.)
+# **To prove.** Let $V$ and $U$ have norm 1, let no entry of $U$ be zero, and let $\lVert V-U\rVert=e$ be small. Show that $D_\psi(V,U)$ is of order $e^2$. (It follows that the exponent with which $D$ falls is twice the exponent of the direction error.)
 #
 # <details><summary>Solution</summary>
 #
-# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. If no entry of $U$ is zero, this remainder equals half the quadratic form of the Hessian in $V-U$, up to terms of higher order.
+# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. Since no entry of $U$ is zero, $\psi$ is smooth there, and this remainder equals half the quadratic form of the Hessian in $V-U$, up to terms of higher order.
 #
 # </details>
 

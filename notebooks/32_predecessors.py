@@ -38,7 +38,7 @@
 # | SVM in a norm | the problem of finding the $W$ of smallest norm $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |
 #
-# **Hypotheses.** The loss function is decreasing. With the head $u^\top x$, each sample has exactly one best token; we check this below. There is a $W$ that selects the tokens in question, so the SVM for these tokens has a solution; the solver checks this.
+# **Hypotheses.** For the minimisers of the loss along a path of growing norm: the loss function is decreasing. With the head $u^\top x$, each sample has exactly one best token; we check this below. There is a $W$ that selects the tokens in question, so the SVM for these tokens has a solution; the solver checks this. For gradient descent this is not enough: its direction converges only to the solution for tokens that it selects, which depend on the start and need not be the best ones (the third figure shows this).
 #
 # | result | conclusion |
 # |---|---|
@@ -136,13 +136,16 @@ parents_table
 # %% tags=["nbval-check-output"]
 optimal = np.mean([path["optimal"].mean() for path in paths.values()])
 print(f"descent from zero reaches the globally optimal selection in {optimal:.0%} of its runs")
+for k in several_dimensions:
+    by_label = predecessor.share_with_several(range(several_seeds), 3, 4, k, 0.1, 2001)
+    print(f"d = {k}: several tokens in", *(f"{share:.0%} of the samples with label {label:+d}" for label, share in by_label.items()))
 
 # %% [markdown]
 # There are three figures.
 #
 # * **Alignment.** The first figure shows the alignment during training, on the left for $(K,Q)$ and on the right for $W$. At the end of training, the alignment of $KQ^\top$ is near one with the SVM solution in the nuclear norm, and well below one with the SVM solution in the Frobenius norm. For the trained $W$ it is the other way round.
 # * The left panel of the second figure shows the mean rank of the nuclear-norm solution. The rank is at most $\min(n, d)$, and in higher dimensions it is well below this bound. A point is missing if there is no data set of this size for which some $W$ makes the required selections.
-# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. As the dimension grows, the rightmost marks, which are the runs with the worst alignment, move to the left, towards alignment one.
+# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. The numbers beside the marks are medians. They show no clear trend with the dimension.
 # * In the third figure, each mark shows where one run of mirror descent from zero ends. A circle means that the run selects the same tokens as the minimiser of the loss on the sphere, and a cross means that it selects other tokens.
 
 # %%
@@ -162,7 +165,7 @@ figure_path
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The parameters that we train decide in which norm the margin is maximised. Training $(K, Q)$ maximises it in the nuclear norm, so $KQ^\top$ has low rank, whereas training $W$ maximises it in the Frobenius norm. With the convex head, a mixture of several tokens is best for most samples with label $-1$ and for no sample with label $+1$. At the end of training, several tokens have a softmax weight above $10^{-3}$ in nearly all samples with label $-1$, whereas in most samples with label $+1$ only one token has such a weight. The growing part of $W$ comes close to the direction of the SVM solution for these tokens. The regularisation path reaches the globally optimal tokens for every data set, but mirror descent from zero reaches them only in some runs.
+# **Answer.** The parameters that we train decide in which norm the margin is maximised. Training $(K, Q)$ maximises it in the nuclear norm, so $KQ^\top$ has low rank, whereas training $W$ maximises it in the Frobenius norm. With the convex head, a mixture of several tokens is best for most samples with label $-1$ and for no sample with label $+1$. At the end of training, several tokens have a softmax weight above $10^{-3}$ in nearly all samples with label $-1$. The same holds for about a third of the samples with label $+1$, although a single token is best for them; in the others only one token has such a weight. The growing part of $W$ comes close to the direction of the SVM solution for these tokens. The regularisation path reaches the globally optimal tokens for every data set, but mirror descent from zero reaches them only in some runs.
 #
 # ![Trained keys and queries turn towards the nuclear-norm solution, and a trained W towards the Frobenius-norm solution](../figures/desk/mirror_parents.png)
 #

@@ -145,7 +145,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # $$\eta\,\lVert W_{mm}\rVert\,D^2<8 .$$
 # In the plane, the left side is $0.1\cdot\sqrt5\cdot1.25=0.28$. [The note](law_of_margins.md#theorem) states the conditions for other rules and shows that longer steps are short enough, too, if the run is near the limit.
 #
-# *Far enough* means that, at some step, the level $a_t$ is at least a number $a^*$. Why is one such step enough? As the level rises, the weights of the other tokens shrink exponentially, and so do the relative errors of our formula for $-\nabla L$. The errors of all later steps therefore have a finite sum, like a geometric series. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, on the scores, on the step size, and on how far the $g_m-a_t$ still are from the $o_m$; it is defined by inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes $a^*$ for its runs and for the example in the plane. In the plane the level is too low at step 50 and high enough at step 100.
+# *Far enough* means that, at some step, the level $a_t$ is at least a number $a^*$ (in the note it is called $A$). Why is one such step enough? As the level rises, the weights of the other tokens shrink exponentially, and so do the relative errors of our formula for $-\nabla L$. The errors of all later steps therefore have a finite sum, like a geometric series. From the level $a^*$ on, this sum is too small to carry the run away from the law. The number $a^*$ depends on the tokens, on the scores, on the step size, and on how far the $g_m-a_t$ still are from the $o_m$; it is defined by inequality (8) of [the note](law_of_margins.md#theorem), where it is called $A$. The section "Many runs" computes $a^*$ for its runs and for the example in the plane. In the plane the level is too low at step 50 and high enough at step 100.
 #
 # </details>
 #
@@ -256,7 +256,7 @@ print(f"error of W_t: {error(late, V):.1e}; of W_t - W_(t/2): {error(late - half
 print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[1000] - path[500]).round(4))
 
 # %% [markdown]
-# The offsets follow the law. Most of the error comes from $\omega_\infty$, for which we know no formula.
+# The offsets follow the law. Most of the error comes from $\omega_\infty$, for which we know no formula. (Page [43](43_map_of_the_constant.ipynb) computes it by integrating a flow that depends on the tokens and the head alone.)
 #
 # <details><summary>Two iterates give the direction without this error</summary>
 #
@@ -359,13 +359,23 @@ figure_collapse = plots.caption(
 figure_collapse
 
 # %% [markdown]
-# Each blue curve shows one rule with one loss. The curves reach the dotted line near $\|W_t\|=100$, but the slow rules end at the crosses.
+# Each curve shows one rule with one loss. The curves reach the dotted line near $\|W_t\|=100$, but the slow rules end at the crosses.
 #
-# <details><summary>Does the law already hold here when the angle is one degree?</summary>
-#
-# No. With $C=0.940$, the formula from the example in the plane predicts that $W_t$ comes within one degree at $\lVert W_t\rVert=0.940/\sin1°=54$. But [page 10](10_fixed_decoder.ipynb) prints an error of 0.0165 (median of its seeds) when $W_t$ has the length 45, which is already less than one degree (0.0175). The reason is that $\lVert\rho_t\rVert$ stays below $C$ until $\lVert W_t\rVert$ reaches about 100. So the predicted length is too large by a fifth or more.
-#
-# </details>
+# **Can we tell before training whether the law already holds at one degree?** Page [41](41_how_margins_settle.ipynb) shows that the slowest deviation of the margins from their offsets shrinks like $e^{-\lambda_1a_t}$, where $\lambda_1$ follows from the duals and the features. If $W_t$ has the length $C/\sin1°$, its level $a_t$ is about this length divided by $\lVert W_{mm}\rVert$. So before training we compute $\lambda_1a_t$ there. The law holds if this number is well above 1.
+
+# %%
+problems = {"in the plane": (plane_law, svm.token_svm(plane)), "Figure 2": (fig2_law, target)}
+for name, (its_law, its_svm) in problems.items():
+    length = its_law.constant[0] / np.sin(one_degree)
+    died_out = its_law.slowest[0] * length / its_svm.norm[0]
+    print(f"{name:12} predicted length {length:.1f}, lambda_1 times the level {died_out:.2f}")
+some = np.arange(0, 3001, 20)
+begins = dynamics.train(fig2, dynamics.NGD(0.025), some[-1], some, targets={"W_mm": target.W})
+close = begins.direction_error["W_mm"][0, 1:] < 2 * np.sin(one_degree / 2)
+print(f"Figure 2: within one degree at the length {begins.norm[0, 1 + close.argmax()]:.1f}")
+
+# %% [markdown]
+# In the plane the law holds long before one degree, and the number of steps was predicted well. On the data of Figure 2 it does not hold yet: $\lambda_1a_t$ is below 1, and the predicted length is too large by almost a third, because the orthogonal part of $W_t$ is still shorter than $C$. (The figure shows that the curves reach the dotted line only near $\lVert W_t\rVert=100$.)
 #
 # <details><summary>The claims in the next table</summary>
 #
@@ -380,7 +390,7 @@ collapse_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If $\omega_\infty=0$ and we know which tokens the run selects, we can compute this constant before training, and hence the number of steps to one degree, if the law already holds there. Otherwise we read $\omega_\infty$ off the run. Under NGD, $\|W_t\|$ grows like $t$. So unless the constant is zero, the error falls like $1/t$, which is faster than the bound $t^{-1/2}$.
+# **Answer.** Late in training the direction error is a constant divided by $\|W_t\|$. If $\omega_\infty=0$ and we know which tokens the run selects, we can compute this constant before training, and hence the number of steps to one degree, if the law already holds there; $\lambda_1$ times the level says before training whether it does. If $\omega_\infty$ is not zero, we read it off the run. Under NGD, $\|W_t\|$ grows like $t$. So unless the constant is zero, the error falls like $1/t$, which is faster than the bound $t^{-1/2}$.
 #
 # <details><summary>Who found this first?</summary>
 #

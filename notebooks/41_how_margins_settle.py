@@ -14,7 +14,7 @@
 # %% [markdown]
 # # How margins converge: a max-margin direction from two iterates, and the longest step
 #
-# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to name the longest step that converges, and gain many digits from two iterates.
+# *Page 5 of 11 · before: [40](40_law_of_margins.ipynb) · next: [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to compute the step length below which small deviations die out, and gain many digits from two iterates.
 #
 # A *pair* $m$ consists of the token that attention selects in a sample and another token of this sample. Its *margin* $g_m$ is the logit of the selected token minus the logit of the other one. The *support* is the set of pairs whose margin at the solution $W_{mm}$ of the token SVM is exactly 1.
 #
@@ -25,7 +25,7 @@
 # ## Two samples in the plane
 #
 # In the example of notebook 40, $W=(w_1,w_2)$ is a vector in the plane. The two samples have the margins $g_1=w_1$ and $g_2=\frac12w_2$ and the dual variables (*duals*) 1 and 4.
-# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with step lengths below and above a threshold $\eta^*$, the *longest step*, which the next section derives.
+# The law says that $g_2-g_1$ converges to $-\log4$. We take 3000 steps of normalised gradient descent (NGD) with step lengths below and above a threshold $\eta^*$, which the next section derives. We call it the *longest step*: below it, small deviations from the offsets die out. (Large ones need not, as we will see.)
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -245,7 +245,7 @@ print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 # %% [markdown]
 # ## Real tokens
 #
-# Do the hypotheses of the law hold for tokens from real text? We pass sentence pairs (MultiNLI) and comments (CivilComments) through a frozen text encoder, and train only $W$, from zero. If the law holds, the length of the residual of $W_t$ tends to the law's constant $C$, which we compute from the duals.
+# Do the hypotheses of the law hold for tokens from text? We pass sentences through a frozen text encoder, and train only $W$, from zero. The run on this page uses stand-ins that come with the library: ten sentences made from templates for each of two data sets, sentence pairs and comments. The larger run below uses real sentences from MultiNLI and CivilComments. If the law holds, the length of the residual of $W_t$ tends to the law's constant $C$, which we compute from the duals.
 #
 # <details><summary>What are the tokens, the query and the head?</summary>
 #
@@ -279,7 +279,11 @@ figure_real = plots.caption(real_tokens.draw(readings), about_real)
 figure_real
 
 # %% [markdown]
-# Each line shows one run. It ends on the dotted line, which we computed from the duals. The next picture shows one sentence three times during training. A darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
+# Each line shows one run. It ends on the dotted line, which we computed from the duals. The next picture has real sentences, 50 in each run.
+#
+# ![On real sentences, too, the runs end at the predicted constant](../figures/desk/law_real.png)
+#
+# *The same figure for MultiNLI and CivilComments (desk scale, private samples).* The last picture shows one sentence three times during training. A darker word has a larger softmax weight. At first attention is spread over all words, and in the end it reads a single word.
 
 # %%
 real_tokens.draw_sentence(*examples["sentence pairs"])
@@ -290,7 +294,7 @@ real_tokens.draw_sentence(*examples["sentence pairs"])
 #
 # **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the rates $\lambda$ can be computed from the duals. With steps just below the predicted longest step $\eta^*$ the offsets converged, and with steps just above it they cycled. We also found cycles with steps below $\eta^*$, either with momentum or with linearly dependent features. Of the random supports with linearly independent features, few had a run that oscillated for long.
 #
-# Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than that of the iterate. On real tokens, too, the duals predict the length of the residual.
+# Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than that of the iterate. On tokens of real sentences, too (in the larger run), the duals predict the length of the residual.
 #
 # [The note](law_of_margins.md) says which of these results we can prove.
 #

@@ -83,7 +83,7 @@ print("shares of the duals nu          ", (nu / nu.sum()).round(4))
 # %% [markdown]
 # As predicted, the share of each slope in the sum of the slopes approaches the share of the corresponding dual in the sum of the duals.
 #
-# Now we train for longer, on several random data sets, with steps of length $\eta(t+1)^{-p}$. We use the paper's $p=2/3$, then $p=1/2$ and $p=0$. Because $\lVert W_t\rVert$ grows like the sum of the step lengths, the law predicts that the error falls like $t^{-(1-p)}$.
+# Now we train for longer, on several random data sets, with steps of length $\eta(t+1)^{-p}$. We use $p=2/3$, as we read the paper, then $p=1/2$ and $p=0$. Because $\lVert W_t\rVert$ grows like the sum of the step lengths, the law predicts that the error falls like $t^{-(1-p)}$.
 #
 # A *claim* pairs a measured number with the bound that it must meet.
 #
@@ -122,7 +122,7 @@ figure_joint
 #
 # The next cell verifies these four points in rational arithmetic, and also that no two samples with smaller integers form a counterexample.
 #
-# More generally, take two scalar tokens per sample and short steps of $u$. [The note](where_the_law_bends.md#2-one-dimension-reached-or-missed) proves that the outcome depends on the sum of all tokens, each multiplied by the label of its sample: if this sum is negative, training misses the max-margin directions. The claim `global.line` below tests this.
+# More generally, take two scalar tokens per sample and short steps of $u$. Let the score label times token be positive for every opt token, and let the difference of its two tokens times the query be positive, so that $(u_{mm},W_{mm})$ exists and is positive. [The note](where_the_law_bends.md#2-one-dimension-reached-or-missed) proves that the outcome depends on the sum of all tokens, each multiplied by the label of its sample: if this sum is negative, training misses the max-margin directions. The claim `global.line` below tests this.
 
 # %%
 facts = global_map.verify()
@@ -140,7 +140,11 @@ for name, rule in tried.items():
 line = global_map.agreement(global_map.random_problems(400), dynamics.NGD(0.01), 5000)
 
 # %% [markdown]
-# **When does joint training miss the max-margin directions on data from (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. A formula without fitted constants predicts $\alpha^*(d)$, the length ratio at which this happens for half of the seeds.
+# **When does joint training miss the max-margin directions on data from (DM)?** If the dimension $d$ is small or $\alpha$ is near 1, the first step can give another token a higher score than the opt token. The first step scores the opt token of a sample higher by $\alpha^2-1$ plus a Gaussian of variance $(\alpha^2+1)^2(n-1)/d$. If we treat these events as independent over the samples, all of them occur with probability one half at the length ratio $\alpha^*(d)$ with
+#
+# $$\Phi\Big(\frac{\alpha^2-1}{\alpha^2+1}\sqrt{\frac d{n-1}}\Big)^n=\frac12,$$
+#
+# where $\Phi$ is the distribution function of the standard normal distribution. This formula has no fitted constants.
 
 # %%
 alphas, dimensions = [1.05, 1.2, 1.4, 1.7, 2.0, 3.0], [16, 64, 256, 1024]
@@ -166,7 +170,7 @@ figure_two
 # %% [markdown]
 # In the first figure, each mark shows the length ratio $\alpha$ at which half of the seeds reach the max-margin directions. The dotted line shows the formula for $\alpha^*(d)$, which is far from the mark in the smallest dimension, $d=16$.
 #
-# Two predictions of [the protocol](bends_protocol.md) narrowly fail, as the table shows. One prediction is that no mark lies above $\alpha^*$. The other concerns the runs in which, after the first step, every opt token has the higher score: at least 99 % of them should reach the max-margin directions.
+# Two predictions of [the protocol](bends_protocol.md) fail, as the table shows. One prediction is that no mark lies above $\alpha^*$. The other concerns the runs in which, after the first step, every opt token has the higher score: at least 99 % of them should reach the max-margin directions.
 #
 # In the second figure, $u$ and $W$ move in the wrong direction, and the loss approaches $\frac12$ instead of 0.
 #
@@ -190,11 +194,11 @@ about_heads = f"Gaussian tokens, n=6, T=4, d=400, three fixed heads, NGD, t = {h
 plots.caption(margin_law_figures.heads(common, each), about_heads)
 
 # %% [markdown]
-# Left: if the predictions hold, the marks lie on the diagonal, and all of them do. The label in the corner says how closely each head obeys the law with its own constant $C_h$. Right: all errors are well below the dashed line, the largest error that we allow.
+# Left: if the predictions hold, the marks lie on the diagonal, and all of them do. The label in the corner says how closely each head obeys the law with its own constant $C_h$. Right: all errors are far to the left of the dashed line, the largest error that we allow.
 #
 # ## What we saw
 #
-# **Answer.** When the head is trained as well, the law still holds, with a constant that follows from the duals of two SVMs. With the paper's steps the error falls like $t^{-1/3}$, which is faster than the bound $1/\log t$. We derived and measured this rate, but did not prove it.
+# **Answer.** When the head is trained as well, the law still holds, with a constant that follows from the duals of two SVMs. With these steps ($p=2/3$) the error falls like $t^{-1/3}$, which is faster than the bound $1/\log t$. We derived and measured this rate, but did not prove it.
 #
 # Joint training does not always reach the max-margin directions: we proved that it misses them on a problem with two samples. For data from (DM) in high dimension, the first training step already predicts how large the length ratio $\alpha$ must be for a run to reach these directions.
 #

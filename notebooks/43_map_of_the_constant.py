@@ -97,12 +97,14 @@ print(f"C = {C:.6f}")
 #
 # The axis "long T" goes up to $T=512$, with two samples in $15\,T$ dimensions. On the two "correlation" axes, all tokens except the opt tokens are correlated with coefficient $\rho$, and so are the queries. On one of the two axes the tokens are correlated only within each sample, and on the other axis across all samples.
 #
-# On the axis "imbalance" we tilt the head, and on the axis "raw noise" we add noise to all tokens. Each of these changes also affects the scores of the tokens that are not opt tokens. Once such a token has a higher score than the opt token of its sample, the run no longer selects that opt token. From the tokens and the head we predict in closed form at which value on the axis this happens.
+# On the axis "imbalance" we tilt the head, and on the axis "raw noise" we add noise to all tokens. Each of these changes also affects the scores of the tokens that are not opt tokens. Once such a token has a higher score than the class mean of its sample, the run no longer selects the class mean. From the tokens and the head we predict in closed form at which value on the axis this happens.
 
 # %%
 points = constant_map.along(every, map_steps)
 map_kept = constant_map.kept(points)
 print(f"{len(map_kept)} of {len(points)} runs meet the hypotheses at t = {map_steps:,}")
+alone = sum(one.comparison.duals_alone for one in map_kept)
+print(f"in {alone} of these, every pair is on the support, so that the duals alone give the error")
 moved = ("imbalance", "raw noise")
 crossings = {a: np.array([constant_map.score_crossing(a, s) for s in every]) for a in moved}
 switches = {a: np.array([constant_map.switch(a, s) for s in every]) for a in moved}
@@ -111,7 +113,7 @@ print("runs switch at", {axis: round(float(at.mean()), 3) for axis, at in switch
 # %% [markdown]
 # **Can noise make the solution $W_{mm}$ disappear?** Not here. Scaling the noise amounts to a change of basis for tokens and queries. So if the constraints can be satisfied at one noise level, they can be satisfied at every other.
 #
-# With more samples, longer sequences or fewer dimensions, the solution can disappear. By Cover's counting argument (1965), random constraints are too many to be satisfied once their number exceeds twice the number of unknowns. Here this limit is reached at $n(T-1)=2d(d-2)$. At which size does no $W_{mm}$ exist for half of the seeds?
+# With more samples, longer sequences or fewer dimensions, the solution can disappear. By Cover's counting argument (1965), random constraints can usually be satisfied until their number exceeds twice the number of unknowns, and hardly ever beyond. Here there are $n(T-1)$ constraints and $d(d-2)$ unknowns: $W$ has $d$ rows, and only the $d-2$ directions orthogonal to the two class means occur in queries. So the limit would be $n(T-1)=2d(d-2)$ if our constraints were independent. They are not, since all constraints of a sample share its query. At which size does no $W_{mm}$ exist for half of the seeds? (We vary $n$ at $T=5$, $d=6$; $T$ at $n=12$, $d=6$; and $d$ at $n=18$, $T=5$.)
 
 # %%
 few = range(sample_seeds)
@@ -144,11 +146,18 @@ figure_map = plots.caption(figures.constants(points), about_map)
 figure_map
 
 # %% [markdown]
-# Each circle shows one run, and its position shows how far the measured constant $C$ of this run is from the prediction, which follows from the duals of the same problem. If the law holds, every circle lies to the left of our bound. How does $C$ itself change along the axes?
+# Each circle shows one run, and its position shows how far the direction error of this run is from the prediction of the law. If every pair is on the support, the prediction is $C/\lVert W_t\rVert$ with $C$ from the duals alone. Otherwise it also contains the part of $W_t$ outside the span of the support, which is measured on the run. If the law holds, every circle lies to the left of our bound.
 #
+# How does $C$ itself change along the axes? In the next figure, lines show $C$ as computed from the duals, and circles show the same part of $W_t$ as measured at the end of the runs, with one colour per seed.
+
+# %%
+figures.constant_along(points)
+
+# %% [markdown]
 # * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "imbalance" and "raw noise", we predict that the runs switch their selection only beyond the values on the map.
 # * At a fixed dimension, $C$ grows with $T$ and with $n$, whereas it falls as $d$ grows. When we vary $n$ or $d$, the solutions $W_{mm}$ disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, the solutions disappear later, because all constraints of a sample share its query.
-# * If $T/d$ is fixed, $C$ falls as $T$ grows. Correlation raises $C$, because the duals grow as the differences between tokens shrink.
+# * If $T/d$ is fixed, $C$ falls as $T$ grows.
+# * Correlation raises $C$. As the tokens of a sample become alike, the features of its pairs become nearly dependent, so that offsets of the same size need a longer residual; the duals also become more unequal. (In size they fall, but a common factor of all duals does not change any difference of offsets.)
 #
 # ![How far each run is from its prediction, with one row for each property of the data](../figures/desk/bends_constant.png)
 #
@@ -188,7 +197,7 @@ print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, thr
 # %% [markdown]
 # ## 3. What lies off the span
 #
-# **A start** may have a part outside the span of the support, that is, of the features of its pairs. Training does not change this part, and the square of its length adds to $C^2$.
+# **A start** may have a part outside the span of the support, that is, of the features of its pairs. If every pair is on the support, training does not change this part, and the square of its length adds to $C^2$.
 #
 # **Pairs off the support** also pull on $W$ while their margins are small, and so they, too, leave a part of $W$ outside the span. If we measure time by $a_t$ and the steps are short, every rule follows the same flow of the $n(T-1)$ margins. The tokens and the head determine this flow. When a pair pulls, it raises its own margin, so its next pull is weaker. A simpler estimate, which we call the *first-order sum*, adds up the pulls at the margins that the law predicts. It ignores that the pulls become weaker in this way, so it usually overestimates the part outside the span.
 #
@@ -259,7 +268,7 @@ plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 #
 # ## What we saw
 #
-# **Answer.** $C$ falls with dimension and with noise (but not with noise on opt tokens). It rises with the number of samples, with correlation and, at fixed dimension, with sequence length. The rate, a constant divided by $\lVert W_t\rVert$, does not change. In all converged runs of the map, $C$ predicted the direction error.
+# **Answer.** $C$ falls with dimension, and with the noise of the tokens other than the opt tokens; noise on every token changes it little, and not in one direction. It rises with the number of samples, with correlation and, at fixed dimension, with sequence length. The rate, a constant divided by $\lVert W_t\rVert$, does not change. In all converged runs of the map, the law predicted the direction error, from $C$ and, where pairs are off the support, from the measured part outside the span.
 #
 # If a dual is zero, the error is larger by a factor of order $\log t$, because the offset of a degenerate pair grows like $\log a_t$. If $\ell_p$ mirror descent starts at zero, the error falls like $1/\lVert W\rVert$. If it starts elsewhere and $p<2$, the error falls only like $\lVert W\rVert^{-(p-1)}$.
 #

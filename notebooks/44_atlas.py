@@ -48,7 +48,7 @@
 # In every sample $i$, trained attention *selects* a token $\alpha_i$, whose softmax weight tends to 1. The *margin* of a pair $m=(i,t)$, $t\ne\alpha_i$, is the logit of token $\alpha_i$ minus the logit of token $t$. In terms of the tokens $x$ and the queries $z$, it is linear in $W$:
 # $$g_m=\langle A_m,W\rangle,\qquad A_m=(x_{i,\alpha_i}-x_{i,t})\,z_i^\top .$$
 #
-# We divide the smallest margin by a norm $N(W)$, and then by $\gamma_N$ (not a score), the largest value that this quotient can take:
+# We divide the smallest margin by a norm $N(W)$, and then by the largest value $\gamma_N$ that this quotient can take (here $\gamma$ is a margin; in paper A it is a score):
 # $$r_N(W)=\frac{\min_mg_m}{N(W)\,\gamma_N},\qquad\gamma_N=\max_{N(Q)\le1}\min_m\langle A_m,Q\rangle .$$
 #
 # This *ratio* is at most 1, and equals 1 if $W$ maximises the margin in $N$. The *token SVM* gives $\gamma_N=1/N(W_{mm})$ without training: $W_{mm}$ is the matrix of smallest norm $N$ whose margins are all at least 1.
@@ -222,7 +222,7 @@ for norm, gain in largest_gain.items():
 # | AdaGrad | $G/\sqrt{\sum G^2}$ | $\ell_\infty$ | The sum stops growing, so the steps shrink. | elsewhere: with a fixed sum the rule is gradient descent in rescaled entries, so its norm depends on its early gradients (not checked) |
 # | Shampoo, sums | $(\sum GG^\top)^{-1/4}\,G\,(\sum G^\top G)^{-1/4}$ | spectral | As for AdaGrad, the sums stop growing. | elsewhere, like AdaGrad (not checked) |
 # | steepest, Frobenius, per sample | $G/\lVert G\rVert_F$, where $G$ comes from one sample; the samples take turns | Frobenius | Every sample gets steps of length 1, but the parts of $W_{mm}$ that belong to different samples have different lengths. | elsewhere (by argument only) |
-# | Adam, $\epsilon=0$, per sample | as Adam, where $G$ comes from one sample at a time | Frobenius | $v$ averages the squared gradients of single samples, so $D$ is not a matrix of signs. | elsewhere ([proved for linear models](atlas_sources.md); not checked) |
+# | Adam, $\epsilon=0$, per sample | as Adam, where $G$ comes from one sample at a time | Frobenius | $v$ averages the squared gradients of single samples, so $D$ is not a matrix of signs. | elsewhere ([for linear models](atlas_sources.md); not checked) |
 # | SOAP | Adam in the eigenvectors of running means of $GG^\top$ and $G^\top G$ | spectral | Division by $\sqrt v$ enlarges the noise off the diagonal. | unknown |
 #
 # [The note](optimisers.md#the-rules-in-the-order-of-the-map) explains the other rows of the map.

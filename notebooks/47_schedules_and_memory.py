@@ -63,7 +63,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 #
 # Why does the last row of the table break the pattern? After $t=2500$, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after every step a different pair takes this role.
 #
-# Under normalised gradient descent, each step points along the feature $A_m$ of this one pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal to within about one step. If a matrix is a sum of features with positive weights and its margins are equal, it is a multiple of the max-margin matrix. So $W$ turns towards the max-margin matrix.
+# Under normalised gradient descent, each step points along the feature $A_m$ of this one pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal to within about one step. If a matrix is a sum of features with positive weights and its margins are equal, it is a multiple of the max-margin matrix. So $W$ turns towards the max-margin matrix. (A step has a length of order $t^{1/2}$, and the margins are of order $t^{3/2}$, so this suggests that $1-r_N$ falls like $t^{-1}$. The figures below show other exponents; the runs are too short to say which one holds in the end.)
 #
 # In place of $A_m$, other rules add another matrix; sign descent, for example, adds $\mathrm{sgn}(A_m)$. In general, the sum of these matrices does not have the direction of the max-margin matrix in the norm of the rule.
 
@@ -132,7 +132,7 @@ table_adam = claims.Table(of_memory + atlas_rules.batches(by_batch, own_of))
 table_adam
 
 # %%
-about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; thin line: 0.99; left: {np.isnan(forgets[0].last).any(1).sum()} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, where one hides the median"
+about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; thin line: 0.99; left: {np.isnan(forgets[0].last).any(1).sum()} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, so no median is drawn there"
 figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops)
 plots.caption(figure_adam, about_adam)
 
@@ -212,7 +212,7 @@ for iterations in (5, 10):
 # <details><summary>What this does not show, and whose it is</summary>
 #
 # * The argument about schedules is a sketch. For the Frobenius norm and constant steps, [notebook 40](40_law_of_margins.ipynb) states the theorem and its hypotheses.
-# * We predict that Adam with an $\epsilon$ ends with the largest margin in the Frobenius norm. In this we follow Wang, Meng, Chen and Liu (2012.06244), who treat linear models. Our runs are too short to reach this margin.
+# * We predict that Adam with an $\epsilon$ ends with the largest margin in the Frobenius norm. In this we follow Wang, Meng, Chen and Liu (2012.06244), who treat homogeneous networks. Our runs are too short to reach this margin.
 # * A run that selects no token has no ratio, so it cannot enter a median over seeds. The caption gives the number of these runs for $\beta_2=0$.
 # * All runs use float64, whereas `torch.optim.Muon` iterates in bfloat16.
 # * [The protocol](atlas_protocol.md) lists our predictions and their bounds, and [a second list](atlas_sources.md) names the other sources.

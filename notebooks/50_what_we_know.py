@@ -18,8 +18,8 @@
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
-# **Answer.** In one sentence: *attention [selects](words.md) one token in each sample and turns towards the matrix with the largest margin for these tokens, and the
-# update rule decides in which norm this margin is the largest.* The table below answers one question per row. All numbers in this table are read from the committed *records*, the files with the measured numbers behind the figures.
+# **Answer.** In one sentence: *attention [selects](words.md) one token in each sample and turns towards the matrix with the largest margin for these tokens, and for many update rules
+# (16 of the 28 that we tested) the rule decides in which norm this margin is the largest.* The table below answers one question per row. All numbers in this table are read from the committed *records*, the files with the measured numbers behind the figures.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -66,10 +66,10 @@ Markdown("\n".join(lines))
 # * *A global theorem.* If the start is not small, at which selection does training end? The law of the margins
 #   describes the end of a run *after* the run has selected its tokens, but we do not know what decides this selection ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
-# * *Adam's norm.* Adam with an epsilon does not maximise the margin in any of the norms that we tested, and neither does Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). If Adam trains on single samples, it comes close to the largest margin in a norm that depends on the data, but some runs are still far from this margin after a million steps ([notebook 46](46_own_norms_and_decay.ipynb)).
+# * *Adam's norm.* Within a million steps, Adam with an epsilon has not reached the largest margin in any of the norms that we tested, and neither has Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). If Adam trains on single samples, it comes close to the largest margin in a norm that depends on the data, but after a million steps not all runs are within one per cent of it ([notebook 46](46_own_norms_and_decay.ipynb)).
 # * *Networks.* The theorems are about one layer with fixed tokens, whereas in a network the tokens that a layer receives change during training. For networks we only
 #   compare optimisers on small examples, and many of these comparisons remain undecided ([notebook 45](45_atlas_of_networks.ipynb)).
-# * *The papers' own sizes.* Our copies of papers A and B do not give the step sizes, the batch sizes or most of the constants of the experiments, so we reproduce these experiments with settings of our own. For the synthetic runs of paper C, we know the paper's settings.
+# * *The papers' own sizes.* Our copies of papers A and B do not give the step sizes, the batch sizes or most of the constants of the experiments, so we reproduce these experiments with settings of our own. For the synthetic runs of paper C we use the settings of its authors' code.
 #
 # ## To prove
 #

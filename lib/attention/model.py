@@ -175,7 +175,8 @@ def logits(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     W : ndarray (runs, d, d_z)
-        The attention matrix of every run. An array (1, d, d_z) is used for all runs.
+        The attention matrix of every run. An array (1, d, d_z) is used for all runs,
+        and a single data set is used for all matrices.
 
     Returns
     -------
@@ -215,7 +216,13 @@ def _check_shape(name: str, value: np.ndarray, needed: tuple[int, ...]) -> None:
 
     Without this check, einsum would also broadcast an axis d of length 1.
     """
-    if value.ndim != len(needed) or value.shape[1:] != needed[1:]:
+    runs = needed[0]
+    fits = (
+        value.ndim == len(needed)
+        and value.shape[1:] == needed[1:]
+        and (len(value) in (1, runs) or runs == 1)
+    )
+    if not fits:
         raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
 
 
@@ -234,7 +241,8 @@ def weights(tokens: TokenSet, W: np.ndarray) -> np.ndarray:
     tokens : TokenSet
         The data sets, one per run.
     W : ndarray (runs, d, d_z)
-        The attention matrix of every run. An array (1, d, d_z) is used for all runs.
+        The attention matrix of every run. An array (1, d, d_z) is used for all runs,
+        and a single data set is used for all matrices.
 
     Returns
     -------
@@ -279,7 +287,7 @@ def scores(tokens: TokenSet, u: np.ndarray) -> np.ndarray:
         The data sets, one per run.
     u : ndarray (runs, d)
         The head of every run, for example ``tokens.u``. An array (1, d) is used for all
-        runs.
+        runs, and a single data set is used for all heads.
 
     Returns
     -------

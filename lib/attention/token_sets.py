@@ -9,6 +9,7 @@ from __future__ import (
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ class TokenSet(Shapes):
     """Sequences of tokens with labels and queries, in several independent data sets.
 
     Each data set is called a run, and the first axis of every array is the axis of
-    runs. X, y, z and u are converted to float64.
+    runs. X, y, z and u are converted to float64. An array that has this type already is
+    not copied, so do not change it afterwards.
 
     Parameters
     ----------
@@ -119,10 +121,10 @@ class TokenSet(Shapes):
                 raise ValueError(
                     f"{name} has shape {getattr(self, name).shape}; it needs {shape}"
                 )
+        object.__setattr__(self, "opt", _checked_opt(self.opt, T))
         if self.mask is not None:
             object.__setattr__(self, "mask", _checked_mask(self.mask, self.X))
         if self.mask is not None:
-            _check_opt(self.opt, T)
             object.__setattr__(self, "X", _filled(self.X, self.mask, self.opt))
         for name in ("X", "z", "u"):
             _check_finite(name, getattr(self, name))
@@ -130,7 +132,6 @@ class TokenSet(Shapes):
             held = np.unique(self.y)
             advice = "; give 2 * y - 1" if np.isin(held, (0, 1)).all() else ""
             raise ValueError(f"y holds labels other than -1 and +1: {held[:5]}{advice}")
-        _check_opt(self.opt, T)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -162,6 +163,13 @@ class TokenSet(Shapes):
             If there is no run with this number. Negative numbers do not count from the
             end.
         """
+        runs = len(self.y)
+        whole = isinstance(index, Integral) and not isinstance(index, bool)
+        if not whole or not 0 <= index < runs:
+            raise ValueError(
+                f"index = {index!r}; it must be a whole number in 0 ... {runs - 1}, "
+                f"since the number of runs is {runs}"
+            )
         return self.take(slice(index, index + 1))
 
     def take(self, runs: np.ndarray | list[int] | slice) -> TokenSet:
@@ -411,11 +419,19 @@ def _checked_mask(mask: np.ndarray, X: np.ndarray) -> np.ndarray | None:
     return mask
 
 
-def _check_opt(opt: np.ndarray, T: int) -> None:
-    """Raise ValueError unless `opt` holds token indices, integers from 0 to T - 1."""
-    whole = np.issubdtype(opt.dtype, np.integer)
-    if not whole or opt.min() < 0 or opt.max() >= T:
+def _checked_opt(opt: np.ndarray, T: int) -> np.ndarray:
+    """Return `opt` as integers of numpy's type for indices.
+
+    Raises ValueError unless it holds token indices, integers from 0 to T - 1.
+    """
+    if not np.issubdtype(opt.dtype, np.integer):
+        raise ValueError(
+            f"opt holds {_kind(opt)}; it needs token indices, integers 0 ... {T - 1}"
+        )
+    if opt.min() < 0 or opt.max() >= T:
         raise ValueError(f"opt must hold token indices 0 ... {T - 1}")
+    # The sum of a uint64 and an int64 would be a float.
+    return opt.astype(np.intp, copy=False)
 
 
 def _filled(X: np.ndarray, mask: np.ndarray, opt: np.ndarray) -> np.ndarray:
@@ -536,11 +552,11 @@ def _sample(name: str, tokens: ArrayLike) -> np.ndarray:
 
 
 def _check_axes(X: np.ndarray, *allowed: int) -> None:
-    """Raise ValueError unless X has one of the allowed numbers of axes."""
+    """Raise ValueError unless X has one of the allowed numbers of axes, 3 or 4."""
     if X.ndim not in allowed:
-        raise ValueError(
-            f"X has shape {X.shape}; it needs (n, T, d) or (runs, n, T, d)"
-        )
+        axes = {3: "(n, T, d)", 4: "(runs, n, T, d)"}
+        needed = " or ".join(axes[number] for number in allowed)
+        raise ValueError(f"X has shape {X.shape}; it needs {needed}")
 
 
 def _check_finite(name: str, value: np.ndarray) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lib.attention.token_sets import TokenSet, token_set
-from lib.seeds import stream, whole_number
+from lib.seeds import seed_list, stream, whole_number
 
 
 def class_mean_tokens(
@@ -57,8 +57,9 @@ def class_mean_tokens(
     Raises
     ------
     ValueError
-        If n < 1, T < 2 or d < 3; if `signal` or `noise` is not positive and finite; if
-        a seed is not a whole number; if there is no seed.
+        If n < 1, T < 2 or d < 3; if `signal` or `noise` is not a positive and finite
+        number; if `antipodal` is not a boolean; if a seed is not a whole number; if
+        there is no seed.
 
     Notes
     -----
@@ -73,12 +74,16 @@ def class_mean_tokens(
 
     >>> from lib import attention
     >>> data = attention.class_mean_tokens(0, n=3, T=4, d=20)
-    >>> attention.scores(data, data.u).max(-1).round(3)
-    array([[2.121, 2.121, 2.121]])
-    >>> bool((attention.scores(data, data.u).argmax(-1) == data.opt).all())
-    True
+    >>> attention.scores(data, data.u).round(3) + 0.0
+    array([[[0.   , 2.121, 0.   , 0.   ],
+            [0.   , 2.121, 0.   , 0.   ],
+            [0.   , 0.   , 2.121, 0.   ]]])
+    >>> data.opt
+    array([[1, 1, 2]])
     """
     _positive(signal=signal, noise=noise)
+    if not isinstance(antipodal, bool | np.bool_):
+        raise ValueError(f"antipodal = {antipodal!r}; it must be True or False")
     n, T, d = _sizes(n, T, d)
     if d < 3:
         raise ValueError(
@@ -149,8 +154,9 @@ def gaussian_tokens(
     ------
     ValueError
         If n T > d, since then no head solves these equations; if n < 1 or T < 2; if
-        `signal` or `noise` is not positive and finite; if a seed is not a whole number;
-        if there is no seed.
+        `signal` or `noise` is not positive and finite; if `signal` is so far from 1
+        that float64 cannot solve the equations; if a seed is not a whole number; if
+        there is no seed.
 
     Notes
     -----
@@ -161,10 +167,15 @@ def gaussian_tokens(
 
     Examples
     --------
+    The opt token has score 1, and every other token has score zero.
+
     >>> from lib import attention
     >>> data = attention.gaussian_tokens(0, n=2, T=3, d=10_000)
-    >>> np.abs(attention.scores(data, data.u)).round(3).max(-1)
-    array([[1., 1.]])
+    >>> attention.scores(data, data.u).round(3) + 0.0
+    array([[[0., 1., 0.],
+            [0., 1., 0.]]])
+    >>> data.opt
+    array([[1, 1]])
     >>> lengths = np.linalg.norm(data.X, axis=-1).round(1)
     >>> np.sort(lengths)
     array([[[1., 1., 2.],
@@ -186,7 +197,13 @@ def gaussian_tokens(
         X[np.arange(n), opt] *= signal
         scores = np.zeros((n, T))
         scores[np.arange(n), opt] = y
-        head = np.linalg.lstsq(X.reshape(n * T, d), scores.ravel(), rcond=None)[0]
+        rows = X.reshape(n * T, d)
+        head, _, rank, _ = np.linalg.lstsq(rows, scores.ravel(), rcond=None)
+        if rank < n * T:  # lstsq has left out the tokens that are much shorter
+            raise ValueError(
+                f"signal = {signal}; the lengths of the tokens differ too much to "
+                "solve for the head, so it must be nearer to 1"
+            )
         return X, y, X[:, 0], head, opt
 
     return _stack(seeds, draw)
@@ -361,14 +378,7 @@ def _stack(
     "labels" of one seed, and returns X (n, T, d), y, z, u and opt of the data set with
     this seed. Raises ValueError if there is no seed, or if one is not a whole number.
     """
-    if np.iterable(seeds) and not isinstance(seeds, str):
-        seeds = list(seeds)
-    else:
-        seeds = [seeds]
-    if not seeds:
-        raise ValueError(
-            "seeds is empty; give at least one, a number or a list of numbers"
-        )
+    seeds = seed_list(seeds)
     draws = (draw(stream(seed, "data"), stream(seed, "labels")) for seed in seeds)
     first = [np.asarray(part) for part in next(draws)]
     if len(seeds) == 1:  # do not copy the data, which may take most of the memory
@@ -390,5 +400,6 @@ def _sizes(n: int, T: int, d: int) -> tuple[int, int, int]:
 def _positive(**values: float) -> None:
     """Raise ValueError, naming the value, unless every value is positive and finite."""
     for name, value in values.items():
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"{name} = {value}; it must be positive and finite")
+        number = np.asarray(value)
+        if number.dtype.kind not in "iuf" or not 0 < number < np.inf:
+            raise ValueError(f"{name} = {value!r}; it must be positive and finite")

@@ -1,18 +1,19 @@
-"""One folder for numba's compiled code, named after a hash of all files with such code.
+"""One folder for numba's compiled code, named after a hash of the files it comes from.
 
 numba stores a compiled function under the file that defines it. It does not notice
-changes in other files whose functions this file calls. Here, any such change leads to
-another folder, which contains no old code. If a file in the folder cannot be read, for
-example because it was cut off, the function that it contains is compiled again. If a
-file cannot be written, for example because a folder is in its place, its function is
-compiled in every process, and a sentence on stderr says so.
+changes in other files whose functions or constants are compiled into it. Here, any such
+change leads to another folder, which contains no old code. If a file in the folder
+cannot be read, for example because it was cut off, the function that it contains is
+compiled again. If a file cannot be written, for example because a folder is in its
+place, its function is compiled in every process, and a sentence on stderr says so.
 """
 
+import ast
 import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ PACKAGES = ("lib", "companion", "papers")
 
 
 def kernels_hash(root: Path = ROOT) -> str:
-    """Compute a hash of the files that contain compiled functions.
+    """Compute a hash of the files with compiled functions, and of what they import.
 
     Parameters
     ----------
@@ -37,17 +38,52 @@ def kernels_hash(root: Path = ROOT) -> str:
     Returns
     -------
     str
-        16 hexadecimal digits. They change if the name, the path or the content of any
-        such file changes.
+        16 hexadecimal digits. They change if the path or the content changes of a file
+        that contains a compiled function, or of a file that such a file imports,
+        directly or through other files.
     """
+    waiting = [
+        path
+        for package in PACKAGES
+        for path in (root / package).rglob("*.py")
+        if b"njit" in path.read_bytes()
+    ]
+    files = set()
+    while waiting:
+        path = waiting.pop()
+        if path not in files:
+            files.add(path)
+            waiting += _imported_files(path, root)
     digest = hashlib.sha256()
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            content = path.read_bytes()
-            if b"njit" in content:
-                digest.update(path.relative_to(root).as_posix().encode())
-                digest.update(content)
+    for path in sorted(files):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _imported_files(path: Path, root: Path) -> Iterator[Path]:
+    """Yield the files below `root` that contain what a file imports by absolute names.
+
+    The `__init__.py` of a package is yielded only if a name is imported from it.
+    Otherwise `lib/__init__.py`, which imports the whole library, would always be.
+    """
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            names = []
+        for name in names:
+            # A module, a package, or something in a module or in a package.
+            place = root / name.replace(".", "/")
+            places = (
+                place.with_suffix(".py"),
+                place / "__init__.py",
+                place.parent.with_suffix(".py"),
+                place.parent / "__init__.py",
+            )
+            yield from [file for file in places if file.is_file()][:1]
 
 
 @lru_cache

@@ -300,8 +300,6 @@ def _take_out_scales(
         for i in range(r * n, r * n + n):
             if lane[row, i] > largest:
                 largest = lane[row, i]
-            else:
-                largest = largest
         scales[which, r] = largest
         shift = largest if largest > -math.inf else 0.0
         for i in range(r * n, r * n + n):

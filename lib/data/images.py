@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib import seeds
 from lib.data import places
 from lib.data.places import identity as identity
 from lib.representation import Shapes
@@ -120,13 +121,15 @@ def load(
     Raises
     ------
     ValueError
-        If the data set or the split is unknown, or if a file or an image cannot be
-        used.
+        If the data set or the split is unknown, if `rows` is not a whole number of at
+        least 1, or if a file or an image cannot be used.
     FileNotFoundError
         If the data set is at none of the places. The message says how to fetch it.
     """
     import torch
 
+    if rows is not None:
+        rows = seeds.whole_number("rows", rows, 1)
     source = places.known(name, "image")
     (pixels,), labels = source.read(split, demo, partial(_pixels, source.shape), rows)
     images = torch.from_numpy(np.asarray(pixels))

@@ -65,7 +65,7 @@ class TextSet(Shapes):
         Parameters
         ----------
         rows : int
-            The number of rows to draw.
+            The number of rows to draw, at least 1.
         seed : int, default 0
             The seed of the random draw.
 
@@ -73,7 +73,13 @@ class TextSet(Shapes):
         -------
         TextSet
             The drawn rows, or the set itself if it has at most `rows` rows.
+
+        Raises
+        ------
+        ValueError
+            If `rows` is not a whole number of at least 1.
         """
+        rows = seeds.whole_number("rows", rows, 1)
         if rows >= len(self):
             return self
         return self.take(seeds.stream(seed, "subset").permutation(len(self))[:rows])

@@ -137,7 +137,8 @@ def _start(problem: coordinates.Minimal, start: Start | np.ndarray | None) -> St
     """Return W_0 as a Start; None becomes a start of zero.
 
     If `start` is an array, its shape must be (runs, d, d_z). Raises ValueError if a
-    shape is wrong, or if an entry is not finite or exceeds 1e100.
+    shape is wrong, if an entry is not finite or exceeds 1e100, or if the norm of the
+    part outside the span is negative.
     """
     if start is None:
         return zero_start(problem)
@@ -145,8 +146,13 @@ def _start(problem: coordinates.Minimal, start: Start | np.ndarray | None) -> St
     _, d_z, q = problem.query_basis.shape
     if not isinstance(start, Start):
         return Start(*problem.reduce(checked_start(start, (runs, d, d_z))))
-    shapes = (runs, r, q), (runs,)
-    return Start(*map(checked_start, (start.inside, start.outside), shapes))
+    inside = checked_start(start.inside, (runs, r, q))
+    outside = checked_start(start.outside, (runs,))
+    if outside.min() < 0:
+        raise ValueError(
+            f"start has outside = {outside.min():.3g}; a norm must be zero or above"
+        )
+    return Start(inside, outside)
 
 
 # A number that is not finite ends its run, by `end_where_not_finite` below.

@@ -1,13 +1,14 @@
 """What training records: a `History`, which consists of arrays only."""
 
+import io
 from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from lib import files
 from lib.attention import coordinates, model
 from lib.attention.coordinates import Minimal
 from lib.attention.token_sets import TokenSet, as_array
@@ -204,11 +205,20 @@ class History(Shapes):
 
     All fields are arrays, or dicts of arrays keyed by the name of a target V. If a run
     ends early, its later entries are NaN, except that a fixed head and its score gaps
-    keep their values. Quantities that were not measured are NaN, too. For rules that
-    see coordinates, these are the step sizes and the momentum. For all rules but
-    `MirrorDescent` on all samples, they include `loss_rise` and the quantities whose
-    names contain "own". For a masked token, they are its margins and score gaps. A
-    history can be pickled and deep-copied; `save` writes it as one npz file, and
+    keep their values. The margins and score gaps of masked tokens are NaN. Some fields
+    are measured only for some rules, and are NaN for all others:
+
+    ==============================  ===========================================
+    measured for                    fields
+    ==============================  ===========================================
+    rules along the gradient        `log_step`, `log_step_head`,
+                                    `log_gradient_head`, `momentum`
+    `MirrorDescent` on all samples  `own_norm`, `own_head_norm`, `loss_rise`,
+                                    `log_own_gradient`, `log_own_gradient_head`
+    all rules                       all other fields
+    ==============================  ===========================================
+
+    A history can be pickled and deep-copied; `save` writes it as one npz file, and
     `to_dataframe` returns it as a table.
 
     Margins, `log_miss` and score gaps refer to the opt tokens of the token set that was
@@ -795,8 +805,9 @@ class History(Shapes):
         -------
         pandas.DataFrame
             A table with the columns `run`, `iteration`, `quantity`, `target` and
-            `value`. A quantity that is NaN in all runs and iterations has no rows.
-            `target` is an empty string if the quantity has no target.
+            `value`. A quantity that is NaN in all runs and iterations has no rows, so
+            that the table is empty if all runs diverged at iteration 0. `target` is an
+            empty string if the quantity has no target.
         """
         import pandas as pd  # imported here: it takes half a second
 
@@ -818,18 +829,32 @@ class History(Shapes):
             for (name, target), values in measured.items()
             if not np.isnan(values).all()
         ]
+        if not tables:
+            return pd.DataFrame(
+                columns=["run", "iteration", "quantity", "target", "value"]
+            )
         return pd.concat(tables, ignore_index=True)
 
     def save(self, path: str | Path) -> None:
-        """Write the history as one npz file.
+        """Write the history as one npz file, completely or not at all.
 
         Parameters
         ----------
         path : str or Path
             The file, which `History.load` reads. If the name does not end with ".npz",
-            this suffix is added.
+            this suffix is added. Missing folders are created.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written. A file that was there before keeps its
+            content.
+        ValueError
+            If the names of two targets are the same text, such as 1 and "1".
         """
-        np.savez_compressed(path, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
+        content = io.BytesIO()
+        np.savez_compressed(content, **_flat(self))  # ty: ignore[invalid-argument-type]  # every value is an array
+        files.write(_npz(path), content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> "History":
@@ -849,23 +874,31 @@ class History(Shapes):
         Raises
         ------
         ValueError
-            If the file does not contain a history.
+            If the file is damaged, or does not contain a history.
         FileNotFoundError
             If there is no such file.
         """
-        path = Path(path)
-        if not path.name.endswith(".npz"):
-            path = path.with_name(path.name + ".npz")  # as np.savez names it
+        path = _npz(path)
         try:
             with open(path, "rb") as file, np.load(file) as saved:
                 arrays = {name: saved[name] for name in saved.files}
             # Files of earlier versions lack the momentum.
             unknown = np.full(len(arrays["status"]), np.nan)
             return cls(**_nested({"momentum": unknown} | arrays))
-        except (AttributeError, EOFError, KeyError, TypeError, ValueError, BadZipFile):
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # the error's type depends on the damaged byte
             raise ValueError(
                 f"{path}: expected a file that History.save wrote"
-            ) from None
+            ) from error
+
+
+def _npz(path: str | Path) -> Path:
+    """Return the path with the suffix ".npz", which is added if it is missing."""
+    path = Path(path)
+    if path.name.endswith(".npz"):
+        return path
+    return path.with_name(path.name + ".npz")
 
 
 def _margins_of(
@@ -889,7 +922,8 @@ def _margins_of(
 def _flat(history: History) -> dict[str, np.ndarray]:
     """Return the arrays of a history by name.
 
-    An array in a dict or in the path gets the name "field/key".
+    An array in a dict or in the path gets the name "field/key". Raises ValueError if
+    two keys of a dict are the same text.
     """
     arrays = {}
     for field in fields(history):
@@ -897,6 +931,11 @@ def _flat(history: History) -> dict[str, np.ndarray]:
         if isinstance(value, PATHS):
             value = vars(value)
         if isinstance(value, dict):
+            if len(set(map(str, value))) < len(value):
+                raise ValueError(
+                    f"{field.name} has the targets {list(value)}, and two of these "
+                    "names are the same text; a file needs names that differ"
+                )
             arrays |= {f"{field.name}/{key}": part for key, part in value.items()}
         else:
             arrays[field.name] = value

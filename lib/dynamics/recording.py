@@ -18,14 +18,20 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     steps : int
         The last iteration, at least zero.
     count : int, optional
-        The number of iterations from 1 to `steps`, before repetitions are removed; with
-        iteration 0, at most `count` + 1 are returned. For `steps` itself to be among
-        them, `count` has to be at least 2.
+        The number of iterations from 1 to `steps`, before repetitions are removed, at
+        least 1; with iteration 0, at most `count` + 1 are returned. For `steps` itself
+        to be among them, `count` has to be at least 2.
 
     Returns
     -------
     ndarray of int (k,)
         Iterations from 0 to `steps`, ascending, without repetitions.
+
+    Raises
+    ------
+    ValueError
+        If `steps` or `count` is not a whole number, `steps` is below 0, or `count` is
+        below 1.
 
     Examples
     --------
@@ -33,11 +39,15 @@ def log_spaced(steps: int, count: int = 100) -> np.ndarray:
     >>> dynamics.log_spaced(1000, count=4)
     array([   0,    1,   10,  100, 1000])
     """
+    steps = whole_number("steps", steps)
+    count = whole_number("count", count, 1)
     spread = np.geomspace(1, max(steps, 1), count).round().astype(int)
     return np.unique(np.concatenate([[0], spread.clip(max=steps)]))
 
 
-def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.ndarray:
+def record_times(
+    record: Sequence[int] | np.ndarray | None, steps: int | None
+) -> np.ndarray:
     """Check the iterations to record.
 
     Parameters
@@ -45,8 +55,9 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     record : sequence of int, ndarray of int or None
         Iterations to record, ascending within 0 ... `steps`. None stands for
         ``log_spaced(steps)``.
-    steps : int
-        The last iteration.
+    steps : int or None
+        The last iteration that is allowed. None stands for no limit; then `record` must
+        be given.
 
     Returns
     -------
@@ -66,18 +77,21 @@ def record_times(record: Sequence[int] | np.ndarray | None, steps: int) -> np.nd
     >>> recording.record_times([0, 5, 10], steps=10)
     array([ 0,  5, 10])
     """
-    steps = whole_number("steps", steps)
+    if steps is None:
+        allowed = "0, 1, 2, ..."
+        last = np.iinfo(int).max
+    else:
+        last = whole_number("steps", steps)
+        allowed = f"0 ... {last}"
     if record is None:
-        times = log_spaced(steps)
+        times = log_spaced(last)
     else:
         times = as_array("record", record)
     if times.ndim != 1 or times.size == 0 or not np.issubdtype(times.dtype, np.integer):
-        raise ValueError(
-            f"record must list whole numbers, one or more in 0 ... {steps}"
-        )
+        raise ValueError(f"record must list whole numbers, one or more in {allowed}")
     times = times.astype(int)  # differences of small or unsigned types could overflow
-    if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > steps:
-        raise ValueError(f"record must ascend within 0 ... {steps}")
+    if (np.diff(times) <= 0).any() or times[0] < 0 or times[-1] > last:
+        raise ValueError(f"record must ascend within {allowed}")
     return times
 
 

@@ -404,6 +404,14 @@ def _raw(problem: Reduced, filled: dict[str, np.ndarray]) -> SimpleNamespace:
     return SimpleNamespace(**filled)
 
 
+def _log_norm(c: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Return the logarithm (runs,) of the norm sqrt(c^T k), with k = K c (runs, m)."""
+    # If c^T K c is zero, rounding can make it negative. A NaN stays NaN.
+    squares = np.maximum(np.einsum("rm,rm->r", c, k), 0.0)
+    with np.errstate(divide="ignore"):
+        return 0.5 * np.log(squares)
+
+
 def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespace:
     """Train every run with one rule in plain numpy, with the same steps as the kernel.
 
@@ -460,14 +468,11 @@ def run_numpy(problem: Reduced, rule: Rule, times: np.ndarray) -> SimpleNamespac
         push = at.push.reshape(runs, -1)
         k = problem.K(c)
         log_gap = at.log_gap if problem.head_fixed else at.log_loss
-        with np.errstate(divide="ignore"):
-            log_norm = at.log_scale + 0.5 * np.log(np.einsum("rm,rm->r", c, k))
-            log_norm_u = np.full(runs, -np.inf)
-            if not problem.head_fixed:
-                k_u = problem.G(push)
-                log_norm_u = at.log_push_scale + 0.5 * np.log(
-                    np.einsum("rm,rm->r", push, k_u)
-                )
+        log_norm = at.log_scale + _log_norm(c, k)
+        log_norm_u = np.full(runs, -np.inf)
+        if not problem.head_fixed:
+            k_u = problem.G(push)
+            log_norm_u = at.log_push_scale + _log_norm(push, k_u)
         log_both = 0.5 * np.logaddexp(2 * log_norm, 2 * log_norm_u)
         together = problem.head_fixed or rule.joint or not isinstance(rule, NGD)
         if together:

@@ -8,7 +8,7 @@ that see the coordinates of W are in `lib.dynamics.in_coordinates.rules`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from math import inf
 from numbers import Real
 from typing import Any, ClassVar
@@ -82,11 +82,12 @@ class Rule:
     TypeError
         If a subclass defines neither of the two methods, or both; if it derives from a
         rule that sees the coordinates of W, such as `Adam`, and defines `log_step`; if
-        `step_size`, `max_step`, `momentum` or `decay` is not a number.
+        `step_size`, `max_step`, `momentum` or `decay` is not a number; if a setting
+        whose default is True or False is neither of the two.
     ValueError
         If one of these settings is outside its range: `step_size` must be positive and
         finite, `max_step` positive, `momentum` in [0, 1), and `decay` finite and at
-        least zero. Settings with other names are not checked.
+        least zero. Other settings are not checked.
 
     Notes
     -----
@@ -211,7 +212,7 @@ class Rule:
         words = [
             f"{setting.name}={_written(getattr(self, setting.name))}"
             for setting in by_place
-            if getattr(self, setting.name) != setting.default
+            if not _is_default(getattr(self, setting.name), setting.default)
         ]
         return f"{type(self).__name__}({', '.join(words)})"
 
@@ -261,7 +262,20 @@ def check_rule(rule: Rule) -> None:
         In the cases that `Rule` lists.
     """
     rule._check_methods()
+    for setting in fields(rule):
+        if isinstance(setting.default, bool):
+            value = getattr(rule, setting.name)
+            if not isinstance(value, bool | np.bool_):
+                raise TypeError(f"{setting.name} = {value!r}; it must be True or False")
     rule._check()
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Return whether a setting, which may be an array, equals its default.
+
+    MISSING is the default of a setting that must be given.
+    """
+    return default is not MISSING and np.array_equal(value, default)
 
 
 def _written(value: Any) -> str:
@@ -326,7 +340,7 @@ class GD(BuiltIn):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Examples
     --------
@@ -369,7 +383,7 @@ class NGD(BuiltIn):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----

@@ -1,13 +1,16 @@
 """Starts W_0 of training, in two parts: inside and outside the tokens' span."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
+from typing import Any
 
 import numpy as np
 
 from lib.attention import coordinates
+from lib.dynamics.rules import real_numbers
 from lib.representation import Shapes
-from lib.seeds import gaussian, stream
+from lib.seeds import gaussian, seed_list, stream
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -50,6 +53,11 @@ def zero_start(problem: coordinates.Minimal) -> Start:
     Start
         A start of zeros: `inside` (runs, r, q) and `outside` (runs,).
 
+    Raises
+    ------
+    TypeError
+        If `problem` is not a Minimal.
+
     Examples
     --------
     >>> from lib import attention, dynamics
@@ -57,14 +65,24 @@ def zero_start(problem: coordinates.Minimal) -> Start:
     >>> float(dynamics.zero_start(problem).outside[0])
     0.0
     """
+    _check_problem(problem)
     runs = len(problem.tokens.y)
     r = problem.token_basis.shape[2]
     q = problem.query_basis.shape[2]
     return Start(np.zeros((runs, r, q)), np.zeros(runs))
 
 
+def _check_problem(problem: Any) -> None:
+    """Raise TypeError unless `problem` is a Minimal."""
+    if not isinstance(problem, coordinates.Minimal):
+        raise TypeError(
+            f"problem = {type(problem).__name__}; it must be a Minimal, which "
+            "lib.attention.minimal makes of a TokenSet"
+        )
+
+
 def gaussian_start(
-    problem: coordinates.Minimal, std: float, seeds: Sequence[int]
+    problem: coordinates.Minimal, std: float, seeds: int | Iterable[int]
 ) -> Start:
     """Draw a W_0 with independent Gaussian entries, in minimal coordinates.
 
@@ -77,8 +95,8 @@ def gaussian_start(
     problem : Minimal
         The problem, from `attention.minimal`.
     std : float
-        The standard deviation of an entry of W_0 (d, d_z), at least zero.
-    seeds : sequence of int
+        The standard deviation of an entry of W_0 (d, d_z), finite and at least zero.
+    seeds : int or iterable of int
         One seed per run of `problem`. The number of seeds is checked only in `train`.
 
     Returns
@@ -89,7 +107,10 @@ def gaussian_start(
     Raises
     ------
     ValueError
-        If a seed is not a whole number, or if there are no seeds.
+        If `std` is negative or not finite; if a seed is not a whole number, or if
+        there are no seeds.
+    TypeError
+        If `problem` is not a Minimal, or `std` is not a number.
 
     Notes
     -----
@@ -104,11 +125,15 @@ def gaussian_start(
     >>> bool(abs(norm - 300) < 3)  # 300^2 entries of variance 1
     True
     """
+    _check_problem(problem)
+    if not 0 <= real_numbers("std", std) < inf:
+        raise ValueError(f"std = {std}; it must be finite, zero or above")
     (_, d, r) = problem.token_basis.shape
     (_, d_z, q) = problem.query_basis.shape
     # The squared norm of the part outside is std^2 times a chi-squared variable, with
     # one degree of freedom for each direction outside.
     directions_outside = d * d_z - r * q
+    seeds = seed_list(seeds)
     squares = np.zeros(len(seeds))
     if directions_outside > 0:
         for run, seed in enumerate(seeds):

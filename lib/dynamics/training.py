@@ -16,6 +16,7 @@ from lib.dynamics.recording import check_head, checked_start, record_times
 from lib.dynamics.reduced import FORMS
 from lib.dynamics.rules import Rule, check_rule
 from lib.dynamics.starts import Start
+from lib.seeds import whole_number
 from lib.svm.max_margin import MaxMargin
 
 # The names of the engines. They differ in the coordinates in which they see W.
@@ -132,15 +133,16 @@ def train(
     ------
     ValueError
         If `loss`, `head` or `product` is unknown; if `steps` is not a whole number, or
-        names no number for one of the rules; if `record`, `start` or a target has the
-        wrong shape or order, or contains numbers that are not finite; if a target is
-        zero, or was solved for other tokens; if the sizes of tokens, queries or head
-        lie outside 1e-100 ... 1e100; if a target and W_0 (or a head target and u_0)
-        both have a part outside the span of tokens and queries, because the angle
-        between these two parts is not known; if a rule does not accept the given loss,
-        head, start or type of `tokens`, has batches of more than n samples, or has a
-        number of blocks that does not divide the number of rows of W; if a rule of your
-        own returns a step of the wrong shape, or returns NaN at the first step.
+        names no number for one of the rules, or is a mapping for a single rule; if
+        `record`, `start` or a target has the wrong shape or order, or contains numbers
+        that are not finite; if a target is zero, or was solved for other tokens; if the
+        sizes of tokens, queries or head lie outside 1e-100 ... 1e100; if a target and
+        W_0 (or a head target and u_0) both have a part outside the span of tokens and
+        queries, because the angle between these two parts is not known; if a rule does
+        not accept the given loss, head, start or type of `tokens`, has batches of more
+        than n samples, or has a number of blocks that does not divide the number of
+        rows of W; if a rule of your own returns a step of the wrong shape, or returns
+        NaN at the first step.
     TypeError
         If `rules` contains anything that is not a Rule; if `tokens` is neither a
         TokenSet nor a Minimal; if targets are not a mapping; if a start, a target, or
@@ -185,6 +187,11 @@ def train(
         named = rules
     else:
         named = {"": rules}
+        if isinstance(steps, Mapping):
+            raise ValueError(
+                f"steps = {steps!r}; a single rule needs one number, and a dict needs "
+                "a dict of rules with the same names"
+            )
     engines = {name: _engine(rule) for name, rule in named.items()}
     times = {name: _times(name, steps, record) for name in named}
     data = coordinates.token_set_of(tokens)
@@ -258,10 +265,10 @@ def _times(
         return record_times(record, steps)
     if name not in steps:
         raise ValueError(f"steps has no rule {name!r}; it names {list(steps)}")
-    own = steps[name]
-    if record is not None and (kept := np.asarray(record)).size:
-        whole = record_times(record, max(0, int(kept.max())))
-        record = whole[whole <= own]
+    own = whole_number(f"steps[{name!r}]", steps[name])
+    if record is not None:
+        record = record_times(record, None)
+        record = record[record <= own]
     return record_times(record, own)
 
 
@@ -309,7 +316,7 @@ def _in_coordinates(
     if isinstance(start, Start):
         raise ValueError(
             f"start is a Start, but {next(iter(rules.values()))} sees the coordinates "
-            f"of W_0: give an array {shape}"
+            f"of W_0: give an array {shape}, such as lib.mirror.gaussian_start draws"
         )
     if start is None:
         W_0 = np.zeros(shape)

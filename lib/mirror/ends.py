@@ -1,6 +1,6 @@
 """How a run of paper C starts, and which tokens it selects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from lib.seeds import gaussian
 
 
 def gaussian_start(
-    tokens: TokenSet, seeds: Sequence[int], std: float = 1.0
+    tokens: TokenSet, seeds: int | Iterable[int], std: float = 1.0
 ) -> np.ndarray:
     """Draw W_0 with independent N(0, std^2) entries, one seed per run.
 
@@ -18,7 +18,7 @@ def gaussian_start(
     ----------
     tokens : TokenSet
         The data sets, whose sizes give d and d_z.
-    seeds : sequence of int
+    seeds : int or iterable of int
         One seed per run. The number of seeds is not compared with the number of data
         sets.
     std : float, default 1.0

@@ -89,8 +89,8 @@ def weights(demo: bool = False) -> Weights:
     FileNotFoundError
         If a folder or file is missing.
     ValueError
-        If the model is not a BERT model, if the tokenizer belongs to another model, or
-        if a file is damaged.
+        If the model is not a BERT model, if the tokenizer belongs to another model, if
+        the id of the padding token is not 0, or if a file is damaged.
     """
     if given := os.environ.get("BERT_DIR"):
         folder = Path(given).expanduser()
@@ -142,8 +142,8 @@ def _described(folder: Path, name: str, source: str) -> Weights:
     """Check a folder of weights, and return it as Weights.
 
     Raises FileNotFoundError if a file is missing. Raises ValueError if a file is
-    damaged, if the model is not a BERT model, or if the tokenizer and the model differ
-    in the number of words or in the padding.
+    damaged, if the model is not a BERT model, if the tokenizer and the model differ in
+    the number of words or in the padding, or if the id of the padding token is not 0.
     """
     if missing := ", ".join(file for file in FILES if not (folder / file).is_file()):
         raise FileNotFoundError(
@@ -161,6 +161,11 @@ def _described(folder: Path, name: str, source: str) -> Weights:
         what = "{} words with padding {} against {} embeddings with padding {}"
         what = what.format(*theirs, *mine)
         raise ValueError(f"{folder}: tokenizer and model do not match: {what}")
+    if mine[1] != 0:
+        raise ValueError(
+            f"{folder}: the padding token [PAD] has the id {mine[1]}; it must be 0, "
+            "since the token id 0 stands for padding here"
+        )
     revision = places.sha256(folder / "model.safetensors")[:16]
     if source == "package":
         with contextlib.suppress(PackageNotFoundError):

@@ -7,8 +7,10 @@ the population loss, and `oracle` uses the expected loss on a fresh batch. Layer
 torch tensors A (rules, seeds, k, d) and B (rules, seeds, d, d).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -69,8 +71,9 @@ class PreconditionedRule:
             raise ValueError(
                 f"preconditioner must be one of {PRECONDITIONERS}, not {kind!r}"
             )
-        if not (np.isfinite(self.step_size) and self.step_size > 0):
-            raise ValueError(f"step_size must be finite and > 0, not {self.step_size}")
+        step_size = self.step_size
+        if not (isinstance(step_size, Real) and 0 < step_size < math.inf):
+            raise ValueError(f"step_size must be finite and > 0, not {step_size!r}")
 
 
 def sgd(step_size: float) -> PreconditionedRule:
@@ -497,9 +500,11 @@ def descend(
     Raises
     ------
     ValueError
-        If a rule has no start, or if starts differ in shape; if an iteration in
-        `record` is outside 0 ... `steps`; if a covariance is not finite, symmetric and
-        positive definite. The source may raise errors of its own.
+        If there is no rule; if a rule has no start, if a start does not have three
+        axes, or if starts differ in shape; if `steps` or an iteration in `record` is
+        not a whole number; if `record` is empty, or if an iteration in it is outside 0
+        ... `steps`; if a covariance is not finite, symmetric and positive definite. The
+        source may raise errors of its own.
 
     Examples
     --------
@@ -529,11 +534,9 @@ def descend(
     """
     import torch
 
-    times = np.unique(record)
-    if times[0] < 0 or times[-1] > steps:
-        raise ValueError(f"record leaves 0..{steps}: {times[0]}..{times[-1]}")
-    if missing := set(rules) - set(starts):
-        raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
+    steps = seeds.whole_number("steps", steps)
+    times = _times(record, steps)
+    _check_starts(rules, starts)
     pairs = zip(*(starts[name] for name in rules), strict=True)
     A, B = (torch.tensor(np.stack(part)) for part in pairs)
     for Sigma in np.asarray(covariance):
@@ -565,6 +568,41 @@ def descend(
         )
         for r, name in enumerate(rules)
     }
+
+
+def _times(record: Sequence[int], steps: int) -> np.ndarray:
+    """Return the recorded iterations in ascending order, each once.
+
+    Raises ValueError if there is none, or if one is not a whole number from 0 to
+    `steps`.
+    """
+    listed = np.ravel(record).tolist()
+    times = np.unique(
+        [seeds.whole_number(f"record[{k}]", t) for k, t in enumerate(listed)]
+    )
+    if not len(times):
+        raise ValueError(f"record is empty; it needs an iteration in 0..{steps}")
+    if times[-1] > steps:
+        raise ValueError(f"record leaves 0..{steps}: {times[0]}..{times[-1]}")
+    return times
+
+
+def _check_starts(
+    rules: Mapping[str, Any], starts: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """Raise ValueError if there is no rule, or if one lacks a start of three axes."""
+    if not rules:
+        raise ValueError("rules is empty; give at least one rule by its name")
+    if missing := set(rules) - set(starts):
+        raise ValueError(f"starts lacks {', '.join(sorted(missing))}")
+    for name in rules:
+        A, B = starts[name]
+        for letter, value, axes in (("A", A, "k, d"), ("B", B, "d, d")):
+            if np.ndim(value) != 3:
+                raise ValueError(
+                    f"starts[{name!r}]: {letter} has shape {np.shape(value)}; it needs "
+                    f"three axes, (seeds, {axes})"
+                )
 
 
 def _mover(

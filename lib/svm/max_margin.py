@@ -10,12 +10,12 @@ relative distance between this bound and the norm of W.
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+from lib import blas
 from lib.attention.coordinates import Minimal, hidden_pairs, token_set_of
 from lib.attention.token_sets import TokenSet, as_array, check_kind
 from lib.representation import Shapes
@@ -36,7 +36,6 @@ LARGEST_EXPONENT = 480
 MOST_CONSTRAINTS = 10_000
 MOST_ENTRIES = 10_000_000
 UNSHARED = 2**18  # multiplications in a product that OpenBLAS keeps on one thread
-_thread_pools = lru_cache(ThreadpoolController)  # the search for libraries is slow
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -386,7 +385,7 @@ def checked_selection(tokens: TokenSet, selected: np.ndarray | None) -> np.ndarr
                 f"selected holds token {selected[run, sample]} of sample {sample} of "
                 f"run {run}, which is masked; select one that the mask shows"
             )
-    return selected
+    return selected.astype(np.intp, copy=False)
 
 
 def _solve(
@@ -415,7 +414,7 @@ def _solve(
     # one thread anyway, so that no limit is needed for them.
     delta = units.delta[0]
     small = norm == 2 and delta.size * delta[..., 0].size <= UNSHARED
-    with nullcontext() if small else _thread_pools().limit(limits=1, user_api="blas"):
+    with nullcontext() if small else blas.one_thread():
         for run, factors in enumerate(
             zip(units.delta, units.z, units.stretch, strict=True)
         ):

@@ -32,6 +32,7 @@ import numpy as np
 
 from lib.attention.coordinates import lp_norm
 from lib.attention.token_sets import as_array
+from lib.seeds import whole_number
 from lib.svm.frobenius import BAD, block_pivoting
 
 _ORDER: dict = {"frobenius": "fro", "spectral": 2, "nuclear": "nuc"}
@@ -90,13 +91,12 @@ class Blocks:
     summed: bool = False
 
     def __post_init__(self) -> None:
-        if self.inner not in _ORDER or self.count != int(self.count) or self.count < 1:
+        if not isinstance(self.inner, str) or self.inner not in _ORDER:
             raise ValueError(
-                f"{self}: N must be one of {', '.join(_ORDER)}, count at least 1"
+                f"inner = {self.inner!r}; N must be one of {', '.join(_ORDER)}"
             )
-        object.__setattr__(
-            self, "count", int(self.count)
-        )  # 2.0 cannot be a slice's end
+        # 2.0 cannot be a slice's end.
+        object.__setattr__(self, "count", whole_number("count", self.count, 1))
 
     def __str__(self) -> str:
         parts = "columns" if self.by_columns else "rows"
@@ -172,7 +172,8 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     ------
     ValueError
         If `norm` is a Blocks whose parts do not fit W; if it is neither the name of a
-        norm nor an exponent of at least 1; if W has fewer than two axes.
+        norm nor an exponent of at least 1; if W has fewer than two axes, or no rows or
+        columns.
 
     Examples
     --------
@@ -187,8 +188,10 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     inf 4.0
     """
     W = as_array("W", W)
-    if W.ndim < 2:
-        raise ValueError(f"W has shape {W.shape}; it needs (..., d, d_z)")
+    if W.ndim < 2 or 0 in W.shape[-2:]:
+        raise ValueError(
+            f"W has shape {W.shape}; it needs (..., d, d_z), with d and d_z at least 1"
+        )
     if isinstance(norm, Blocks):
         sizes = [norm_of(part, norm.inner) for part in norm.parts(W)]
         if norm.summed:
@@ -197,7 +200,7 @@ def norm_of(W: np.ndarray, norm: str | float | Blocks) -> np.ndarray:
     norm = known(norm, "norm", ("frobenius", "nuclear", "spectral"))
     if norm in _ORDER:
         return np.linalg.norm(W, _ORDER[norm], axis=(-2, -1))
-    flat = W.reshape(*W.shape[:-2], -1)
+    flat = W.reshape(*W.shape[:-2], W.shape[-2] * W.shape[-1])
     if norm == np.inf:
         return np.abs(flat).max(-1)
     return lp_norm(flat, norm)

@@ -25,7 +25,8 @@ class Batches(Shapes):
     """Shuffled mini-batches of inputs and targets.
 
     For given data and size, batch k depends only on (seed, k). Every epoch has its own
-    order of the rows, and an incomplete last batch is left out.
+    order of the rows, and an incomplete last batch is left out. So the rows that are
+    left out differ from epoch to epoch.
 
     Parameters
     ----------
@@ -49,7 +50,8 @@ class Batches(Shapes):
     Raises
     ------
     ValueError
-        If `size` does not lie between 1 and N, or if n does not divide `size`.
+        If inputs and targets differ in the number of rows, if images to crop are not
+        square, if `size` does not lie between 1 and N, or if n does not divide `size`.
 
     Notes
     -----
@@ -80,8 +82,17 @@ class Batches(Shapes):
 
     def __post_init__(self) -> None:
         N = len(self.inputs)
+        shape = tuple(self.inputs.shape)
         size = self.size
         n = self.part[1]
+        if len(self.targets) != N:
+            raise ValueError(
+                f"targets has {len(self.targets)} rows; it needs {N}, as inputs has"
+            )
+        if self.crops and (len(shape) != 4 or shape[2] != shape[3]):
+            raise ValueError(
+                f"inputs has shape {shape}; crops need square images, (N, c, s, s)"
+            )
         if not 0 < size <= N:
             raise ValueError(
                 f"size must lie between 1 and the {N} rows there are, got {size}"

@@ -1,6 +1,5 @@
 """Save the state of a run in a file, so that an interrupted run can resume."""
 
-import glob
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ class Checkpoint:
 
     Parameters
     ----------
-    path : Path
+    path : Path or str
         The file.
     key : str
         The key that a state must contain to belong to this run.
@@ -42,6 +41,9 @@ class Checkpoint:
 
     path: Path
     key: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
 
     def exists(self) -> bool:
         """Whether the run has been saved.
@@ -66,7 +68,6 @@ class Checkpoint:
         OSError
             If the file cannot be written. The previous state is then still there.
         """
-        self._sweep()
         stream = io.BytesIO()
         torch.save({"key": self.key, **state}, stream)
         content = stream.getvalue()
@@ -74,13 +75,8 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Remove the file, and what a run that was killed while writing left behind."""
-        self._sweep()
+        files.sweep(self.path)
         self.path.unlink(missing_ok=True)
-
-    def _sweep(self) -> None:
-        """Remove the temporary files of a run that was killed while writing."""
-        for remains in self.path.parent.glob(f".{glob.escape(self.path.name)}.*"):
-            remains.unlink()
 
     def read(self) -> dict[str, Any]:
         """Read the state.

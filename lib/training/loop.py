@@ -183,7 +183,7 @@ class Trainer:
         if a batch cannot be divided equally among the processes.
     TypeError
         If `optimizer` is not an optimiser but, for example, a function that makes one;
-        or if its step does not take a closure.
+        if its step does not take a closure; or if `checkpoint` is not a Checkpoint.
 
     Examples
     --------
@@ -221,6 +221,11 @@ class Trainer:
     ) -> None:
         _check_takes_closure(optimizer)
         _check_holds_all(model, optimizer)
+        if not isinstance(checkpoint, Checkpoint | None):
+            raise TypeError(
+                "checkpoint must be a Checkpoint, such as Checkpoint('run.pt'), got "
+                f"{checkpoint!r}"
+            )
         self.model = model
         self.optimizer = optimizer
         self.steps = steps
@@ -250,6 +255,7 @@ class Trainer:
         self.evaluations.start()
 
         # How far the run has come.
+        self.has_run = False
         self.step = 0
         self.calls = 0  # calls of the closure in one step
         self.batch: tuple[Tensor, Tensor]
@@ -263,6 +269,8 @@ class Trainer:
 
     def run(self) -> Curve:
         """Train to the end, starting from the checkpoint if there is one.
+
+        A trainer runs once.
 
         Returns
         -------
@@ -279,7 +287,15 @@ class Trainer:
             If the optimiser's step does not call its closure.
         OSError
             If the checkpoint cannot be read or written.
+        RuntimeError
+            If this method was called before.
         """
+        if self.has_run:
+            raise RuntimeError(
+                "this trainer has run: make a new one, which continues from the "
+                "checkpoint if there is one"
+            )
+        self.has_run = True
         self.restore()
         self.network.train()
         device = self.machine.device

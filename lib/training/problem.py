@@ -33,7 +33,7 @@ class Problem(ABC):
 
     >>> import torch
     >>> from lib.networks.measures import classification
-    >>> from lib.training import Batches, Problem
+    >>> from lib.training import Batches, Problem, Study, race
     >>> class TwoPoints(Problem):
     ...     def __init__(self, batch):
     ...         self.inputs = torch.eye(2).repeat(8, 1)
@@ -49,8 +49,21 @@ class Problem(ABC):
     ...
     ...     def clock(self, model):
     ...         return classification(self.inputs, self.labels, name="clock")(model)
-    >>> TwoPoints(batch=4).batches(seed=0, tuning=False).size
-    4
+    >>> study = Study(
+    ...     name="two points",
+    ...     problem=TwoPoints,
+    ...     rates={"SGD": [0.1, 1.0]},
+    ...     horizon=16,
+    ...     batch=4,
+    ...     window=2,
+    ...     targets=[0.5],
+    ...     clock=2,
+    ...     seeds=1,
+    ...     extensions=0,
+    ... )
+    >>> curves = race(study, say=lambda sentence: None)
+    >>> curves.rates(), curves.runs("SGD")[0].steps_to(0.5)
+    ({'SGD': 1.0}, 4.0)
     """
 
     about: Mapping[str, Any]

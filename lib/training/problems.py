@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lib import seeds
 from lib.data import images, texts
 from lib.networks import TextTransformer, VisionTransformer, bert, measures
 from lib.networks.measures import classification, correct, predict
@@ -74,6 +75,12 @@ def spread_over(rows: Sized, count: int) -> slice:
     return slice(None, None, max(1, len(rows) // count))
 
 
+def _check_sizes(**sizes: int) -> None:
+    """Raise ValueError unless every size is a whole number of at least 1."""
+    for name, size in sizes.items():
+        seeds.whole_number(name, size, 1)
+
+
 def load_split(
     name: str, demo: bool, sizes: tuple[int, int]
 ) -> tuple[texts.TextSet, texts.TextSet]:
@@ -136,8 +143,8 @@ class Pictures(Problem):
     Raises
     ------
     ValueError
-        If the data set has too few images, or if `grid` does not divide the number of
-        pixels of a side.
+        If the data set has too few images, if `grid` does not divide the number of
+        pixels of a side, or if a number except `held_out` is below 1.
     """
 
     def __init__(
@@ -153,6 +160,7 @@ class Pictures(Problem):
         demo: bool = False,
         **shape: Any,
     ) -> None:
+        _check_sizes(rows=rows, grid=grid, **shape)
         self.batch = batch
         self.held_out = held_out
         self.crops = bool(held_out or crops)
@@ -324,6 +332,8 @@ class Sentences(Problem):
         characters: int = 0,
         demo: bool = False,
     ) -> None:
+        if not demo:
+            _check_sizes(layers=layers, rows=rows, characters=characters)
         self.batch = batch
         self.demo = demo
         self.layers = layers
@@ -439,6 +449,11 @@ class Reviews(Problem):
         these reviews.
     demo : bool, default False
         Whether to load reviews without the hub, and to draw samples of them.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1, or if `held_out` is not below the number of reviews.
     """
 
     summed = True
@@ -455,6 +470,7 @@ class Reviews(Problem):
         held_out: int,
         demo: bool = False,
     ) -> None:
+        _check_sizes(length=length, words=words, size=size, width=width, hidden=hidden)
         self.batch = batch
         self.held_out = held_out
         self.length = length

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from lib.training.curves import Curve
-from lib.training.study import LAST, Study
+from lib.training.study import Study
 
 # Unfinished runs are compared by the mean and the standard deviation of their last
 # RECENT readings.
@@ -28,10 +28,10 @@ class Race:
     2. All candidates are run on one seed, the seed of the trials. The race is divided
        into rounds, and each round is an eighth of the horizon long.
     3. After a round, trials that diverged are dropped. From the second round on, a
-       trial is also dropped if its level is worse than the best level by more than two
-       standard deviations of the difference. The level is the mean of the last ten
-       readings of the clock. If rows are held out, the level is the accuracy on these
-       rows, averaged over the last four evaluations. Its standard deviation then
+       trial is also dropped if its cost exceeds the lowest cost by more than two
+       standard deviations of the difference. The cost is the mean of the last ten
+       readings of the clock. If rows are held out, the cost is minus the accuracy on
+       these rows, averaged over the last four evaluations. Its standard deviation then
        includes the sampling error of the rows.
     4. A race for speed ends once two trials have reached the last target. Once one
        trial has reached it, the race also ends when no other trial is still running, or
@@ -39,8 +39,8 @@ class Race:
     5. The winner is the trial that reached the last target in the fewest steps. If
        several trials needed the same number of steps, or if none reached the target,
        the trial with the lowest last reading (a mean of three) wins. If rows are held
-       out, the winner is the trial with the highest level. If trials are still tied,
-       the largest rate wins.
+       out, the winner is the trial with the lowest cost of rule 3. If trials are still
+       tied, the largest rate wins.
     6. While the winner is the smallest or the largest rate of the grid, one more rate
        beyond it is tried: the winner times its ratio to the neighbouring rate, rounded
        to three digits. The new trial runs as long as the race did. The grid grows by at
@@ -128,11 +128,11 @@ class Race:
 
     def _near_the_best(self, rates: list[float]) -> list[float]:
         """Return the rates that are not much worse than the best one, by rule 3."""
-        levels = {rate: self._level(self.outcomes[rate]) for rate in rates}
-        best, error = min(levels.values())
+        costs = {rate: self._cost(self.outcomes[rate]) for rate in rates}
+        best, error = min(costs.values())
         near = []
-        for rate, (level, deviation) in levels.items():
-            if level - best <= ERRORS * math.hypot(deviation, error):
+        for rate, (cost, deviation) in costs.items():
+            if cost - best <= ERRORS * math.hypot(deviation, error):
                 near.append(rate)
         return near
 
@@ -147,16 +147,13 @@ class Race:
         is_waiting = any(math.isinf(needed[rate]) for rate in alive)
         return math.isfinite(second) or not is_waiting or 2 * first <= steps
 
-    def _level(self, trial: Curve) -> tuple[float, float]:
-        """Return the level of a trial so far, and its standard deviation, by rule 3.
-
-        A smaller level is better here, so that accuracies get a minus sign.
-        """
+    def _cost(self, trial: Curve) -> tuple[float, float]:
+        """Return the cost of a trial so far, and its standard deviation, by rule 3."""
         if self.study.criterion == "accuracy":
             # The accuracy jumps by several percentage points between evaluations. So we
             # average the last few evaluations, and combine their deviation with the
             # sampling error of the held-out rows.
-            recent = trial.metrics["test_accuracy"][-LAST:].astype(float)
+            recent = self.study.last_accuracies(trial)
             p = float(recent.mean())
             sampling = math.sqrt(p * (1 - p) / self.study.options["held_out"])
             return -p, math.hypot(float(recent.std()), sampling)
@@ -166,17 +163,21 @@ class Race:
     def _winner(self) -> float:
         """Return the best rate of all trials so far, by rule 5.
 
-        Raises ValueError if the best rate belongs to a trial that diverged.
+        Raises ValueError if every trial diverged.
         """
-        scores = {
-            rate: self.study.score(trial) for rate, trial in self.outcomes.items()
-        }
-        best = min(scores, key=lambda rate: (scores[rate], -rate))
+
+        def order(rate: float) -> tuple[bool, tuple[float, float], float]:
+            trial = self.outcomes[rate]
+            # A trial that was dropped before its third reading has an infinite score,
+            # too, but comes before the trials that diverged.
+            return trial.diverged, self.study.score(trial), -rate
+
+        best = min(self.outcomes, key=order)
         if self.outcomes[best].diverged:
             dead = ", ".join(f"{rate:g}" for rate in sorted(self.outcomes))
             raise ValueError(
-                f"{self.study.name}: every rate of {self.rule} diverged that was not "
-                f"dropped: {dead}; give the study lower rates"
+                f"{self.study.name}: every rate of {self.rule} diverged: {dead}; give "
+                "the study lower rates"
             )
         return best
 

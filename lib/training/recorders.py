@@ -268,10 +268,16 @@ class Clock:
 
         Raises
         ------
-        KeyError
+        ValueError
             If `measure` does not return "clock_loss".
         """
-        self.readings.append(measured(self.measure, model)["clock_loss"])
+        metrics = measured(self.measure, model)
+        if "clock_loss" not in metrics:
+            raise ValueError(
+                f"the clock measures {list(metrics)}: its function must return "
+                "clock_loss, the loss on fixed rows"
+            )
+        self.readings.append(metrics["clock_loss"])
         if self.reached is None:
             return False
         return self.reached(step, float(trailing_mean(self.readings[-READINGS:])[-1]))

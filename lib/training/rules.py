@@ -109,6 +109,13 @@ class GradientStep(torch.optim.Optimizer):
         return loss
 
 
+def _check_not_negative(**sizes: float) -> None:
+    """Raise ValueError if a size is negative or NaN."""
+    for name, size in sizes.items():
+        if not size >= 0:
+            raise ValueError(f"{name} must be zero or above, got {size}")
+
+
 class NormalizedSGD(GradientStep):
     """Normalised gradient descent with a cap on its step size.
 
@@ -123,6 +130,11 @@ class NormalizedSGD(GradientStep):
         The length η of a step that the cap does not shorten.
     max_step : float, default inf
         The largest step size η_max, the factor in front of g.
+
+    Raises
+    ------
+    ValueError
+        If `lr` or `max_step` is negative or NaN.
 
     Notes
     -----
@@ -145,6 +157,7 @@ class NormalizedSGD(GradientStep):
     """
 
     def __init__(self, params: Any, lr: float, max_step: float = math.inf) -> None:
+        _check_not_negative(lr=lr, max_step=max_step)
         super().__init__(params, {"lr": lr, "max_step": max_step})
 
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
@@ -164,6 +177,11 @@ class StochasticPolyak(GradientStep):
         The parameters θ, in one group.
     max_step : float, default inf
         The largest step size η_max, the factor in front of g.
+
+    Raises
+    ------
+    ValueError
+        If `max_step` is negative or NaN.
 
     Notes
     -----
@@ -189,6 +207,7 @@ class StochasticPolyak(GradientStep):
     """
 
     def __init__(self, params: Any, max_step: float = math.inf) -> None:
+        _check_not_negative(max_step=max_step)
         super().__init__(params, {"max_step": max_step})
 
     def _uncapped(self, group: dict, norm: Tensor, loss: Tensor) -> Tensor:
@@ -225,7 +244,7 @@ class MirrorDescent(torch.optim.Optimizer):
     Raises
     ------
     ValueError
-        If `p` is not above 1 and finite.
+        If `lr` is negative or NaN, or if `p` is not above 1 and finite.
 
     Notes
     -----
@@ -250,6 +269,7 @@ class MirrorDescent(torch.optim.Optimizer):
     """
 
     def __init__(self, params: Any, lr: float, p: float) -> None:
+        _check_not_negative(lr=lr)
         if not 1 < p < math.inf:
             raise ValueError(
                 f"p must be above 1 and finite, got {p}: else there is no inverse map"
@@ -496,10 +516,11 @@ def identity(rule: Rule) -> str:
     -------
     str
         The dotted name of the rule, a hash of its source, the arguments of a partial,
-        and the values that a function takes from the enclosing function. A rule without
-        a source file, such as a function typed into a console, gets a new identity at
-        each call, so that its runs are never resumed. If one of these values is itself
-        a function, the identity changes from process to process.
+        the values that a function takes from the enclosing function, and the defaults
+        of its parameters. A rule without a source file, such as a function typed into a
+        console, gets a new identity at each call, so that its runs are never resumed.
+        If one of these values is itself a function, the identity changes from process
+        to process.
 
     Raises
     ------
@@ -517,10 +538,14 @@ def identity(rule: Rule) -> str:
     if isinstance(rule, functools.partial):
         arguments = f" {rule.args} {rule.keywords}"
         rule = rule.func
-    if inspect.isfunction(rule) and rule.__closure__:
+    if inspect.isfunction(rule):
         # If a function makes several rules, say with different momenta, they share one
-        # source.
-        arguments += f" {inspect.getclosurevars(rule).nonlocals}"
+        # source. They differ in the values that they take from this function, or in
+        # the defaults of their parameters.
+        if rule.__closure__:
+            arguments += f" {inspect.getclosurevars(rule).nonlocals}"
+        if rule.__defaults__ or rule.__kwdefaults__:
+            arguments += f" {rule.__defaults__} {rule.__kwdefaults__}"
     if not isinstance(rule, type) and not inspect.isfunction(rule):
         raise TypeError(
             "a rule is a class of torch optimisers or a function of (dict of "

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from lib import files, seeds
-from lib.training.curves import Curve
+from lib.training.curves import READINGS, Curve
 from lib.training.problem import Problem
 from lib.training.rules import RULES, Rule, identity, maker, optimiser
 
@@ -27,6 +27,7 @@ TUNING_SEEDS = (100, 101, 102)
 LAST = 4
 ROUNDS = 8  # equal parts of the horizon; after each part, a race compares its runs
 TRAINED = "training_accuracy"  # the metric that ends a run judged by accuracy
+JUDGED = "test_accuracy"  # the metric by which its trials are compared
 # For each criterion, the condition that may end a run, in words. The value of `stop_at`
 # follows these words.
 ENDS = {
@@ -65,7 +66,9 @@ class Study:
         key of the field `rules`, one of the papers' rules (`rules.RULES`), or the name
         of an optimiser of torch.
     horizon : int
-        The largest number of steps of a run.
+        The largest number of steps of a run, at least `ROUNDS`. If the criterion is
+        speed, it is at least twice `clock`, so that a trial has the three readings by
+        whose mean it is judged.
     batch : int
         Number of rows per batch.
     window : int
@@ -77,7 +80,8 @@ class Study:
     clock : int
         Number of steps between readings of the clock.
     options : mapping
-        The options of `problem`, for example the number of rows that are held out.
+        The options of `problem`. If there is an option "held_out", it is the number of
+        rows that are held out, at least 1. The problem checks all other options.
     stop_at : float, optional
         A run ends once the quantity that `ENDS` names has passed this value. If the
         criterion is speed, the run ends at the first such reading of the clock from
@@ -153,6 +157,7 @@ class Study:
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         self._check_rules()
         self._check_numbers()
         for seed in TUNING_SEEDS:
@@ -160,6 +165,24 @@ class Study:
                 raise ValueError(
                     f"seed {seed} is that of the trials: no judged run may have it"
                 )
+
+    def _check_kinds(self) -> None:
+        """Raise ValueError if a field is not a mapping or a list, as it must be."""
+        for name in ("rates", "options", "rules"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{name} = {value!r}; it must be a dict by name")
+        if not self.rates:
+            raise ValueError(
+                "rates is empty; give at least one rule, such as {'SGD': [0.1, 0.3]}"
+            )
+        for rule in [*self.rates, *self.rules]:
+            if not isinstance(rule, str):
+                raise ValueError(f"a rule has the name {rule!r}; it must be a string")
+        if not isinstance(self.targets, list | tuple):
+            raise ValueError(
+                f"targets = {self.targets!r}; it must be a list of training losses"
+            )
 
     def _check_rules(self) -> None:
         """Raise an error if a rule does not exist, or cannot be used as a rule.
@@ -184,7 +207,10 @@ class Study:
                 raise ValueError("put SPS before SNGD, whose cap is the rate of SPS")
 
     def _check_numbers(self) -> None:
-        """Raise ValueError if a number is outside its range."""
+        """Raise ValueError if a number is outside its range.
+
+        Whole numbers are stored as ints, even if they were given as floats.
+        """
         if self.criterion == "speed" and not len(self.targets):
             raise ValueError(
                 "targets is empty; trials race to the last of them, so give at least "
@@ -205,10 +231,17 @@ class Study:
                     f"rates, targets, cap, stop_at are finite and above 0, not {x!r}"
                 )
         for name, minimum in WHOLE.items():
-            seeds.whole_number(name, getattr(self, name), minimum)
-        for name, value in self.options.items():
-            if type(value) is int:
-                seeds.whole_number(f"options.{name}", value, 1)
+            number = seeds.whole_number(name, getattr(self, name), minimum)
+            object.__setattr__(self, name, number)
+        shortest = (READINGS - 1) * self.clock
+        if self.criterion == "speed" and self.horizon < shortest:
+            raise ValueError(
+                f"horizon = {self.horizon!r}; with a clock of {self.clock} steps it "
+                f"must be at least {shortest}, since trials are compared by the mean "
+                f"of {READINGS} readings"
+            )
+        if self.criterion == "accuracy":
+            seeds.whole_number("options.held_out", self.options["held_out"], 1)
 
     @property
     def criterion(self) -> str:
@@ -354,6 +387,30 @@ class Study:
             return False
         return step >= self.stop_from and reading <= self.stop_at
 
+    def last_accuracies(self, trial: Curve) -> np.ndarray:
+        """Return the accuracies of a trial on held-out rows at its last evaluations.
+
+        Parameters
+        ----------
+        trial : Curve
+            The trial.
+
+        Returns
+        -------
+        ndarray of float64 (`LAST` or fewer,)
+            The accuracies.
+
+        Raises
+        ------
+        ValueError
+            If the study does not measure this accuracy.
+        """
+        if JUDGED not in trial.metrics:
+            raise ValueError(
+                f"{self.name} does not measure {JUDGED}: it can hold no rows out"
+            )
+        return trial.metrics[JUDGED][-LAST:].astype(float)
+
     def score(self, trial: Curve) -> tuple[float, float]:
         """Score a trial.
 
@@ -370,9 +427,14 @@ class Study:
             (steps to the last target, mean of the last three readings). If it is
             accuracy, the pair is (0, minus the mean accuracy of the last `LAST`
             evaluations). For a trial that diverged, it is (inf, inf).
+
+        Raises
+        ------
+        ValueError
+            If the study holds rows out, but does not measure the accuracy on them.
         """
         if trial.diverged:
             return math.inf, math.inf
         if self.criterion == "accuracy":
-            return 0.0, -float(np.mean(trial.metrics["test_accuracy"][-LAST:]))
+            return 0.0, -float(np.mean(self.last_accuracies(trial)))
         return trial.steps_to(self.targets[-1]), float(trial.readings()[-1])

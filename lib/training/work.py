@@ -28,7 +28,7 @@ from lib.training.recorders import Clock, Evaluations
 from lib.training.rules import Rule
 from lib.training.study import LAST, TUNING_SEED, TUNING_SEEDS, Study
 
-# The packages of the library whose code determines a run.
+# The packages of the library whose code determines a run, together with lib/seeds.py.
 ROOMS = ("training", "networks", "data")
 WAIT = 0.2  # seconds between two checks of a run that another process trains
 HELD = 1 - 1e-6  # SPS counts as capped if its step size is at least this times its cap
@@ -120,18 +120,19 @@ def made_on(device: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        The entries are "commit"; "code", a short hash of the source files of `ROOMS`;
-        "torch", the version of torch; "device"; "processor", the name of the GPU or the
-        instruction set of the CPU; "threads", the number of threads; and "products",
-        the precision of matrix products.
+        The entries are "commit"; "code", a short hash of the source files of `ROOMS`
+        and of lib/seeds.py; "torch", the version of torch; "device"; "processor", the
+        name of the GPU or the instruction set of the CPU; "threads", the number of
+        threads; and "products", the precision of matrix products.
     """
     if device == "cuda":
         processor = torch.cuda.get_device_name()
     else:
         processor = torch.backends.cpu.get_cpu_capability()
-    sources = (
-        path for room in ROOMS for path in (files.ROOT / "lib" / room).rglob("*.py")
-    )
+    lib = files.ROOT / "lib"
+    sources = [lib / "seeds.py"]
+    for room in ROOMS:
+        sources += (lib / room).rglob("*.py")
     code = b"".join(path.read_bytes() for path in sorted(sources))
     return {
         "commit": provenance.commit(),
@@ -538,6 +539,8 @@ def race(
 ) -> Curves:
     """Compare update rules for a network, each at its best candidate learning rate.
 
+    During the call, torch uses one thread in this process.
+
     Parameters
     ----------
     study : Study
@@ -573,9 +576,9 @@ def race(
         If there is no rule of a given name, if a value is not allowed, or if every rate
         of a rule diverged.
     TypeError
-        If one of your own rules is neither a class nor a function, cannot be called as
-        described, or does not return an optimiser; also if `changes` contains a name
-        that is not a field of `Study`.
+        If `study` is not a Study; if one of your own rules is neither a class nor a
+        function, cannot be called as described, or does not return an optimiser; also
+        if `changes` contains a name that is not a field of `Study`.
 
     Examples
     --------
@@ -592,12 +595,20 @@ def race(
     >>> len(curves.runs("mine")[0].loss), sorted(curves.rates())
     (16, ['SGD', 'mine'])
     """
+    if not isinstance(study, Study):
+        raise TypeError(
+            f"study must be a Study, such as studies.DEMO['mnist'], got {study!r}"
+        )
     if rates is not None:
         changes["rates"] = rates
     if rules is not None:
         changes["rules"] = {**study.rules, **rules}
     changed = replace(study, **changes)
-    if folder is not None:
-        return Work(changed, folder, say=say).run()
-    with tempfile.TemporaryDirectory() as temporary:
-        return Work(changed, Path(temporary), say=say).run()
+    threads = torch.get_num_threads()
+    try:
+        if folder is not None:
+            return Work(changed, folder, say=say).run()
+        with tempfile.TemporaryDirectory() as temporary:
+            return Work(changed, Path(temporary), say=say).run()
+    finally:
+        torch.set_num_threads(threads)  # a Work sets them to one

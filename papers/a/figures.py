@@ -267,11 +267,11 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
         ends.append((np.median(errors[:, -1]), NAMES.get(name, name), colour))
         power = f"$t^{{{np.median(slopes[name][:, -1]):.2f}}}$"
         powers.setdefault(power, []).append(np.median(slopes[name][:, -1]))
-    ordinary = {"color": plots.GREY, "linewidth": 0.8, "zorder": 0}
+    ordinary = {"color": plots.GREY, "linewidth": 1.2, "linestyle": "--", "zorder": 0}
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     hook = int(np.argmax(plain_error[100:])) + 100
     at = hook + 1, plain_error[hook]
-    words = "in plain float64\nnormalised GD stops here"
+    words = "normalised GD in plain\nfloat64: noise from here on"
     pieces.beside(error, *at, words, plots.GREY, (0, 4))
     time = {"xscale": "log", "xlabel": "iteration $t$"}
     error.set(title="Distance of the direction from that of $W_{mm}$", **time)

@@ -1,6 +1,5 @@
 """Store runs on disk one by one, so that an interrupted map of many runs can resume."""
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -54,7 +53,7 @@ def train_kept(
                 histories = train(tokens.take(now), rule, steps, record=record)
                 for k, run in enumerate(now):
                     kept[name, run] = _apart(histories, k)
-                    _write(kept[name, run], places[run])
+                    kept[name, run].save(places[run])
                     bar.update()
     return {
         name: _together([kept[name, run] for run in range(len(tokens.X))])
@@ -72,13 +71,6 @@ def _place(tokens: TokenSet, rule: Rule, steps: int, record: Any, folder: Path) 
     key = repr((_code(), rule, steps, list(map(int, record)))).encode()
     content = key + b"".join(array.tobytes() for array in arrays)
     return folder / f"{files.sha256(content)}.npz"
-
-
-def _write(history: History, file: Path) -> None:
-    """Write a history to a file, so that no reader finds it half written."""
-    written = io.BytesIO()
-    history.save(written)
-    files.write(file, written.getvalue())
 
 
 @cache

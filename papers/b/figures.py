@@ -199,7 +199,7 @@ def scaling(sizes: Sequence[int], floors: Floors, exponent: tuple) -> Figure:
     blue = plots.look("measured")
     plots.band(bottom, sizes, floors.floor.T, "floor", blue, marker="o", markersize=3)
     height = 6 * np.median(floors.floor[0])
-    _slope(bottom, sizes, -1, height, "Theorem 2: $n^{-1}$,\nslope only")
+    _slope(bottom, sizes, -1, height, "Theorem 2 (our reading):\n$n^{-1}$, slope only")
     bottom.set(title="Floor of the excess loss", xscale="log", yscale="log")
     bottom.set_xlabel("samples $n$")
     pieces.note(bottom, f"measured: {_fitted(exponent)}", 0.05, colour=blue.colour)
@@ -294,7 +294,11 @@ def optimisers(
     said = []
     for name in order:
         median = np.median(needed[name])
-        words = f"{median:,.0f}" if np.isfinite(median) else "not reached"
+        if np.isfinite(median):
+            words = f"{median:,.0f}"
+        else:
+            arrived = np.isfinite(needed[name]).sum()
+            words = f"reached by {arrived} of {len(needed[name])}"
         end = pieces.percent(np.median(excess[name][:, -1]))
         said.append(f"{words}; ends {end} above")
     title = "Iterations to within 10 % of $L^*$; right: medians"

@@ -291,6 +291,19 @@ def several_tokens(
     return aligned
 
 
+def share_with_several(
+    seeds: Sequence[int], n: int, T: int, d: int, step_size: float, steps: int
+) -> dict[int, float]:
+    """Train as in `several_tokens`, and return the share of the samples that select
+    more than one token, by label.
+    """
+    tokens = unit_tokens(seeds, n, T, d)
+    _, weights = _train_relu_head(tokens, step_size, steps)
+    many = (weights > SELECTED).sum(-1) > 1
+    labels = np.broadcast_to(tokens.y, many.shape)
+    return {label: float(many[labels == label].mean()) for label in (-1, 1)}
+
+
 def _on_the_sphere(
     function: Callable[[np.ndarray], tuple[float, np.ndarray]],
     start: np.ndarray,

@@ -1,5 +1,6 @@
 """Pictures of the law of the margins, and of the settings in which the law changes."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,6 +23,13 @@ from papers.ours import BOUNDS
 SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
 # smaller relative deviations are rounding, which differs between processors
 FLOOR = 1e-10
+# The rules of one figure, as its legend names them.
+RULES = {
+    "GD": "GD",
+    "NGD": "normalised GD",
+    "NGD-mom": "normalised GD with momentum",
+    "Polyak": "Polyak's rule",
+}
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
 SMALL = dict(fontsize="x-small")
@@ -217,11 +225,17 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     target "W_mm".
     """
     figure, (axis,) = plots.panels(1, 1, height=3.2)
+    drawn = set()
     for name, history in histories.items():
         size = history.norm[0, 1:]
         error = history.direction_error["W_mm"][0, 1:]
-        # All lines have the same look, because the law is the same for all rules.
-        axis.plot(size, error, color=NGD.colour, linewidth=1.2, alpha=0.6)
+        rule = name.split(",")[0]
+        line = {"color": plots.look(rule).colour, "linewidth": 1.2, "alpha": 0.8}
+        if "logistic" in name:
+            line["linestyle"] = "--"
+        label = RULES[rule] if rule not in drawn else None
+        drawn.add(rule)
+        axis.plot(size, error, label=label, **line)
         if name in SHORT:
             deviation = abs(ratio_to_law(history, "W_mm", law)[0, -1] - 1)
             _misses_the_law(axis, name, (size[-1], error[-1]), deviation)
@@ -233,6 +247,8 @@ def collapse(histories: Mapping[str, History], law: MarginLaw) -> Figure:
     axis.plot(sizes, C / sizes, **line)
     words = rf"predicted: $C/\|W_t\|$, $C={C:.3f}$"
     pieces.beside(axis, sizes[30], C / sizes[30], words, place=(6, 6))
+    axis.plot([], [], "--", color=plots.GREY, label="dashed: logistic loss")
+    axis.legend(loc="upper right", **SMALL)
     _logs(axis, xlabel=r"norm $\|W_t\|$ of the weight", ylabel="direction error")
     return figure
 
@@ -460,7 +476,7 @@ def heads(common: head_law.HeadRuns, each: head_law.HeadRuns) -> Figure:
 
 PLAIN = {  # the properties of the data that the map varies
     "noise": "noise of the other tokens",
-    "imbalance": "imbalance of the classes",
+    "imbalance": "tilt of the head",
     "raw noise": "noise on every token",
     "T": "sequence length $T$",
     "n": "samples $n$",
@@ -503,6 +519,48 @@ def constants(points: Sequence[constant_map.Point]) -> Figure:
         words, (1, 0.5), (0.95, 0.5), arrowprops=arrow, **axes_fraction, **style
     )
     misfit.set_xlabel("relative error of the predicted direction error")
+    return figure
+
+
+def constant_along(points: Sequence[constant_map.Point]) -> Figure:
+    """Draw the law's constant over each property of the data.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        The runs of the map.
+
+    Returns
+    -------
+    Figure
+        One panel per axis of the map, and one colour per seed. Lines are C as computed
+        from the duals, circles the part of W that it predicts, as measured. The heights
+        are logarithmic and shared, so that the panels can be compared.
+    """
+    kept = constant_map.kept(points)
+    names = list(dict.fromkeys(p.axis for p in points))
+    why = "one panel per property of the data"
+    figure, panels = plots.panels(3, 3, height=1.6, why=why)
+    seeds = list(dict.fromkeys(p.seed for p in kept))
+    heights = []
+    for axis, name in zip(panels, names, strict=True):
+        for seed, like in zip(seeds, itertools.cycle(plots.SERIES)):
+            here = [p for p in kept if (p.axis, p.seed) == (name, seed)]
+            values = [p.value for p in here]
+            predicted = [p.comparison.law.constant[0] for p in here]
+            measured = [p.comparison.measured.residual for p in here]
+            axis.plot(values, predicted, color=like.colour, linewidth=1)
+            dots = {"mfc": "none", "mec": like.colour, "ms": 4}
+            axis.plot(values, measured, "o", **dots)
+            heights += measured
+        if min(constant_map.VALUES[name]) > 0:
+            axis.set_xscale("log")
+            pieces.plain_ticks(axis.xaxis)
+        axis.set_title(PLAIN.get(name, name), fontsize=9)
+        axis.tick_params(labelsize=7)
+    for axis in panels:
+        axis.set(yscale="log", ylim=(min(heights) / 2, 2 * max(heights)))
+    panels[3].set_ylabel("the constant $C$")
     return figure
 
 
@@ -611,7 +669,8 @@ def _idle(axis: Axes, zero: Any, zeros: Any):
         axis.plot([], [], ms=3, mfc="none", label=name, **like.mark)
     axis.plot([], [], label=r"predicted, $\log a_t$", **plots.PREDICTED)
     axis.set(xscale="log", xlabel="margin level $a_t$")
-    axis.set_title("Offsets of pairs without dual, less constant")
+    axis.set_title("Pairs whose dual is zero")
+    axis.set_ylabel("offset, minus its constant")
     axis.legend(**SMALL)
 
 
@@ -629,8 +688,9 @@ def _moves(axis: Axes, steps: Any):
         axis.plot(np.arange(rules)[:, None] + aside, moved, **style)
         axis.plot([], [], label=f"p = {p:g}", **style)
     names = [f"{share:g}" for share in lp_law.SHARES]
-    names.append("constant")
-    axis.set(yscale="log", xlabel="rise of the margins / longest that settles")
+    names.append("constant\nsteps")
+    axis.set(yscale="log", xlabel="step length / longest with which offsets settle")
+    axis.set_ylabel("how much an offset still moves")
     axis.set_xticks(range(len(names)), names)
-    axis.set(xlim=(-0.5, len(names) - 0.5), title="Still moving at the end")
+    axis.set(xlim=(-0.5, len(names) - 0.5), title="Shrinking and constant steps")
     axis.legend(**SMALL)

@@ -63,6 +63,21 @@ def test_bad_input_is_named(side, loss, message):
         attention.gradients(data, np.zeros((1, side, side)), data.u, loss)
 
 
+@pytest.mark.parametrize("runs, given", [(3, 2), (3, 0), (1, 3), (3, 1)])
+def test_a_single_run_is_used_for_all_and_other_numbers_must_agree(runs, given):
+    data = tokens.unit_tokens(range(runs))
+    W = np.random.default_rng(0).standard_normal((given, 10, 10))
+    for name, call in {
+        "W": lambda: attention.logits(data, W),
+        "u": lambda: attention.scores(data, W[:, 0]),
+    }.items():
+        if 1 in (runs, given):
+            assert call().shape == (3, 6, 8)
+        else:
+            with pytest.raises(ValueError, match=f"{name} has shape .*; it needs"):
+                call()
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-2000, 2000), min_size=4, max_size=4),

@@ -4,12 +4,13 @@ A failure means that tokens violate the papers' assumptions, or that bad input i
 accepted.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
-from lib import attention, dynamics
+from lib import attention, dynamics, svm
 from lib.attention import token_sets, tokens
 
 GENERATORS = {
@@ -113,7 +114,8 @@ repeated = np.where(np.arange(12).reshape(3, 4, 1) == 6, X[1, 0], X)
         (dict(z=np.ones((2, 5)), opt=np.zeros(3, int)), "z has shape"),
         (dict(u=np.ones(4)), "u"),
         (dict(opt=np.array([0, 1, 4])), "token indices 0 ... 3"),
-        (dict(opt=np.array([0.0, 1.0, 2.0])), "token indices"),
+        (dict(opt=[0.0, 1.0, 2.0]), "opt holds float64 values; it needs token indices"),
+        (dict(opt=["a", "b", "c"]), "opt holds text .*; it needs token indices"),
         (dict(u=None), "give opt, or u"),
         (dict(X=X[:0], y=y[:0]), "no axis .* may be empty"),
         (dict(X=X + 1j), "X holds complex128"),
@@ -146,6 +148,19 @@ def test_bad_input_is_named(change, message):
         token_sets.token_set(**{"X": X, "y": y, "u": u, **change})
 
 
+def test_a_token_set_needs_an_axis_of_runs():
+    with pytest.raises(ValueError, match=r"it needs \(runs, n, T, d\)$"):
+        token_sets.TokenSet(X, y, X[:, 0], u, np.zeros(3, int))
+
+
+@pytest.mark.parametrize("index", [2, -1, True, 0.5, "0", None])
+def test_a_run_that_does_not_exist_is_named(index):
+    data = tokens.unit_tokens([0, 1])
+    with pytest.raises(ValueError, match=f"index = {index!r}; .* 0 ... 1, .* is 2"):
+        data.run(index)
+    np.testing.assert_array_equal(data.run(np.int64(1)).X[0], data.X[1])
+
+
 @pytest.mark.parametrize(
     ("size", "head", "message"),
     [
@@ -175,10 +190,19 @@ def test_one_entry_of_either_sign_is_too_large(entry):
 
 IMPOSSIBLE = {
     "noise = 0.0": lambda: tokens.class_mean_tokens(0, noise=0.0),
+    "signal = '3'; it must be positive": lambda: tokens.class_mean_tokens(
+        0, signal="3"
+    ),
+    "noise = None; it must be": lambda: tokens.class_mean_tokens(0, noise=None),
+    "antipodal = 'no'; it must be True or": lambda: tokens.class_mean_tokens(
+        0, antipodal="no"
+    ),
     "signal = nan": lambda: tokens.class_mean_tokens(0, signal=float("nan")),
     "d = 2": lambda: tokens.class_mean_tokens(0, d=2),
     "n T = 60 exceeds d = 59": lambda: tokens.gaussian_tokens(0, n=10, T=6, d=59),
     "n = 0; it must be a whole number, at least 1": lambda: tokens.unit_tokens(0, n=0),
+    "signal = 1e-17; .* nearer to 1": lambda: tokens.gaussian_tokens(0, signal=1e-17),
+    "signal = 1e.17; .* nearer to 1": lambda: tokens.gaussian_tokens(0, signal=1e17),
     "T = 1": lambda: tokens.two_token_gaussian(0, T=1),
     "d = 0": lambda: tokens.unit_tokens(0, d=0),
     "seeds is empty": lambda: tokens.unit_tokens([]),
@@ -213,6 +237,17 @@ def test_tokens_of_any_type_are_held_in_doubles(kind):
     for name in ("X", "y", "z", "u"):
         assert getattr(direct, name).dtype == np.float64
         np.testing.assert_array_equal(getattr(direct, name), getattr(plain, name))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64])
+def test_indices_of_any_whole_type_select_the_same_tokens(kind):
+    data = tokens.unit_tokens([0, 1], d=100)
+    again = replace(data, opt=data.opt.astype(kind))
+    assert again.opt.dtype == data.opt.dtype
+    expected = svm.token_svm(data).W
+    np.testing.assert_array_equal(svm.token_svm(again).W, expected)
+    selected = data.opt.astype(kind)
+    np.testing.assert_array_equal(svm.token_svm(data, selected).W, expected)
 
 
 def test_a_whole_number_may_come_in_any_type():

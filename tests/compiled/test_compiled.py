@@ -165,15 +165,55 @@ def test_two_processes_may_compile_at_once(loops, tmp_path):
     assert found == ["2.0", "2.0"]
 
 
-def test_the_hash_is_of_files_with_compiled_functions_alone(tmp_path):
-    room = tmp_path / "lib" / "room"
-    room.mkdir(parents=True)
-    (room / "loop.py").write_text(LOOP)
-    (room / "words.py").write_text("A = 1")
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from lib.loops.size import SIZE",
+        "from lib.loops.size import SIZE as number",
+        "from lib.loops import size",
+        "import lib.loops.size",
+        "from lib.loops.between import SIZE",
+        "from lib.sizes import SIZE",
+    ],
+)
+def test_the_hash_sees_what_a_compiled_function_imports(tmp_path, use):
+    (tmp_path / "lib" / "loops").mkdir(parents=True)
+    (tmp_path / "lib" / "sizes").mkdir()
+    files_by_name = {
+        "loops/loop.py": f"import numba\n{use}\nrun = numba.njit(lambda x: x)",
+        "loops/size.py": "SIZE = 1",
+        "loops/between.py": "from lib.loops.size import SIZE",
+        "sizes/__init__.py": "from lib.loops.size import SIZE",
+        "loops/words.py": "import numba",
+    }
+    for name, content in files_by_name.items():
+        (tmp_path / "lib" / name).write_text(content)
     first = cache.kernels_hash(tmp_path)
-    (room / "words.py").write_text("A = 2")
+    (tmp_path / "lib" / "loops" / "words.py").write_text("import numpy")
     assert cache.kernels_hash(tmp_path) == first
-    (room / "loop.py").rename(room / "moved.py")
+    (tmp_path / "lib" / "loops" / "size.py").write_text("SIZE = 2")
+    assert cache.kernels_hash(tmp_path) != first
+
+
+def test_the_hash_sees_a_renamed_file(tmp_path):
+    (tmp_path / "lib").mkdir()
+    loop = tmp_path / "lib" / "loop.py"
+    loop.write_text(LOOP)
+    first = cache.kernels_hash(tmp_path)
+    loop.rename(tmp_path / "lib" / "moved.py")
+    assert cache.kernels_hash(tmp_path) != first
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dynamics/rules.py", "compiled/status.py", "dynamics/in_coordinates/codes.py"],
+)
+def test_the_hash_sees_a_change_of_a_formula_or_constant(tmp_path, name):
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(files.ROOT / "lib", tmp_path / "lib", ignore=ignored)
+    first = cache.kernels_hash(tmp_path)
+    with open(tmp_path / "lib" / name, "a") as file:
+        file.write("MORE = 1\n")
     assert cache.kernels_hash(tmp_path) != first
 
 

@@ -241,6 +241,14 @@ def test_a_place_or_file_that_cannot_be_read_is_named(home, monkeypatch):
             lambda: texts.load("multi_nli", "train").hold_out(2),
             "rows must be above 0, below all 2",
         ),
+        *(
+            (lambda rows=rows: images.load("mnist", "train", rows=rows), "rows = ")
+            for rows in (-5, 0, 1.5)
+        ),
+        *(
+            (lambda rows=rows: texts.load("multi_nli", "train").sample(rows), "rows = ")
+            for rows in (-1, 0, 1.5)
+        ),
         (
             lambda: texts.load("multi_nli", "train").balanced(8, 3),
             "no row within 3 char",

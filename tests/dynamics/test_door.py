@@ -207,10 +207,31 @@ REFUSED = {  # what the message must name
         DATA, {"a": replace(ADAM, batch_size=4)}, 5
     ),
     "steps has no rule 'b'": lambda: dynamics.train(DATA, {"b": ADAM}, {"a": 5}),
+    "single rule needs one number": lambda: dynamics.train(DATA, ADAM, {"a": 5}),
+    **{
+        message: lambda steps=steps, record=record: dynamics.train(
+            DATA, {"b": ADAM}, {"b": steps}, record
+        )
+        for message, steps, record in (
+            (r"steps\['b'\] = '5'; it must be a whole number", "5", [0, 5]),
+            (r"steps\['b'\] = 5.5; it must be a whole number", 5.5, [0, 5]),
+            (r"steps\['b'\] = -1; it must be a whole number", -1, [0, 5]),
+            ("record must list whole numbers, .* in 0 ... 5", 5, [10, 20]),
+            ("record must list whole numbers, .* in 0, 1, 2, ...", 5, ["a"]),
+            ("record must list whole numbers, .* in 0, 1, 2", 5, [0, np.nan]),
+            ("record must list whole numbers, .*0, 1, 2", 5, []),
+            ("record must ascend within 0, 1, 2", 5, [3, 2]),
+        )
+    },
     r"returned shape \(2, 25\)": lambda: dynamics.train(DATA, Flat(), 5),
+    "record must list whole numbers": lambda: factored.train(DATA, SIGN, K, Q, []),
+    "m = 2.5; it must be a whole": lambda: factored.small_start(DATA, [0, 1], 2.5),
     "momentum = 1": lambda: dynamics.Signum(0.1, momentum=1),
     "first_mix = -1": lambda: dynamics.Lion(0.1, first_mix=-1),
     "newton_schulz = 1.5": lambda: dynamics.Muon(0.1, newton_schulz=1.5),
+    "weight_decay = 0.5 with decay = -1": lambda: dynamics.Adam(
+        0.1, weight_decay=0.5, decay=-1
+    ),
     "batch_size = -1": lambda: dynamics.MirrorDescent(3.0, batch_size=-1),
     "target 'V' has shape": lambda: dynamics.train(
         DATA, ADAM, 5, targets={"V": START[:1]}
@@ -224,8 +245,28 @@ def test_what_an_engine_does_not_take_is_refused_by_name(message):
         REFUSED[message]()
 
 
+K, Q = factored.small_start(DATA, [0, 1], 2)
+SIGN = {"a": dynamics.SignDescent(0.1)}
 WRONG_TYPES = {
+    "rule 'a' = GD.* such as lib.Adam": lambda: factored.train(
+        DATA, {"a": dynamics.GD(0.1)}, K, Q, [1]
+    ),
+    "rules = SignDescent.*; it must be a dict": lambda: factored.train(
+        DATA, SIGN["a"], K, Q, [1]
+    ),
+    "tokens = Minimal; it must be a TokenSet": lambda: factored.train(
+        PROBLEM, SIGN, K, Q, [1]
+    ),
+    "K is str": lambda: factored.train(DATA, SIGN, "K", Q, [1]),
     "step_size = '1'": lambda: dynamics.Adam("1"),
+    "joint = 'no'; it must be True or False": lambda: dynamics.NGD(0.1, joint="no"),
+    "logarithmic = None": lambda: dynamics.Custom(abs, logarithmic=None),
+    "normalised = 'no'": lambda: dynamics.MirrorDescent(3.0, normalised="no"),
+    "normalised = 1": lambda: dynamics.SteepestDescent(2, 0.1, normalised=1),
+    "nesterov = 'no'": lambda: dynamics.Muon(0.1, nesterov="no"),
+    "variance_reduced = 'no'": lambda: dynamics.Adam(
+        0.1, batch_size=1, variance_reduced="no"
+    ),
     "rules holds": lambda: dynamics.train(DATA, {"a": dynamics.Adam}, 5),
     "defines both": lambda: Both(0.1),
     "neither": lambda: dynamics.Rule(),
@@ -236,6 +277,14 @@ WRONG_TYPES = {
 def test_what_is_no_rule_is_refused(message):
     with pytest.raises(TypeError, match=message):
         WRONG_TYPES[message]()
+
+
+def test_factors_may_come_as_lists():
+    found, expected = (
+        factored.train(DATA, SIGN, start[0], start[1], [5])["a"]
+        for start in ((K.tolist(), Q.tolist()), (K, Q))
+    )
+    np.testing.assert_array_equal(found.W, expected.W)
 
 
 def test_a_readers_rule_trains_with_every_loss():

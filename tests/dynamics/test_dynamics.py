@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib import attention, dynamics, svm
+from lib import attention, dynamics, mirror, svm
 from lib.attention import coordinates, losses, tokens
 from lib.dynamics import rules
+from lib.dynamics.in_coordinates import factored
 from tests.attention.test_attention import DEGENERATE
 
 FIXED = {
@@ -261,6 +262,49 @@ def test_gaussian_start_has_the_law_of_independent_entries():
     assert abs(start.inside.std() / 0.5 - 1) < 0.05
 
 
+@pytest.mark.parametrize("std", [-0.1, np.nan, np.inf])
+def test_a_gaussian_start_needs_a_standard_deviation(std):
+    space = coordinates.minimal(tokens.unit_tokens(0))
+    with pytest.raises(ValueError, match=f"std = {std}; it must be finite, zero or"):
+        dynamics.gaussian_start(space, std, [0])
+
+
+def test_starts_need_a_minimal():
+    data = tokens.unit_tokens(0)
+    for draw in (
+        lambda: dynamics.zero_start(data),
+        lambda: dynamics.gaussian_start(data, 0.1, [0]),
+    ):
+        with pytest.raises(TypeError, match="problem = TokenSet; it must be a Minimal"):
+            draw()
+
+
+SPACE = coordinates.minimal(DATA)
+STARTS = {
+    "dynamics": lambda seeds: dynamics.gaussian_start(SPACE, 0.1, seeds).inside,
+    "mirror": lambda seeds: mirror.gaussian_start(DATA, seeds),
+    "factors": lambda seeds: factored.small_start(DATA, seeds, 2)[0],
+    "tokens": lambda seeds: tokens.unit_tokens(seeds).X,
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_single_seed_is_a_list_of_one_and_no_seed_is_named(name):
+    np.testing.assert_array_equal(STARTS[name](7), STARTS[name]([7]))
+    with pytest.raises(ValueError, match="seeds is empty"):
+        STARTS[name]([])
+    with pytest.raises(ValueError, match="seeds = {0: 1}; it must be a number or"):
+        STARTS[name]({0: 1})
+
+
+def test_a_start_with_a_negative_norm_is_refused():
+    data = tokens.unit_tokens(0)
+    start = dynamics.zero_start(coordinates.minimal(data))
+    start = replace(start, outside=np.array([-3.0]))
+    with pytest.raises(ValueError, match="outside = -3; a norm must be zero or above"):
+        dynamics.train(data, dynamics.NGD(0.1), 5, start=start)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_gaussian_start_moves_with_the_tokens_not_with_rounding(kind, seed):
@@ -284,8 +328,19 @@ def test_log_spaced_covers_start_and_end():
     assert times[0] == 0 and times[1] == 1 and times[-1] == 1000
     assert (np.diff(times) > 0).all()
     assert dynamics.log_spaced(0).tolist() == [0]
+    whole = dynamics.log_spaced(1e3, 50.0)
+    assert whole.dtype == times.dtype and whole.tolist() == times.tolist()
     late = dynamics.log_spaced(10**6, 61)  # ten a decade
     np.testing.assert_allclose(late[-21:-11] * 10, late[-11:-1], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "steps, count, message",
+    [(-5, 100, "steps = -5"), ("10", 100, "steps = '10'"), (10, 0, "count = 0")],
+)
+def test_log_spaced_names_what_is_no_whole_number(steps, count, message):
+    with pytest.raises(ValueError, match=message):
+        dynamics.log_spaced(steps, count)
 
 
 @pytest.mark.parametrize(

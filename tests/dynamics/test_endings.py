@@ -93,6 +93,27 @@ def test_a_run_ends_at_its_first_record_that_is_not_finite():
     assert not finite[0, 0].any() and not finite[1:].any()
 
 
+@pytest.mark.parametrize("head", ["fixed", "joint"])
+@pytest.mark.parametrize("loss", ["exponential", "sigmoid"])  # compiled, and in numpy
+def test_a_gradient_that_cancels_does_not_count_as_diverged(head, loss):
+    # The two samples of a run have the same tokens but opposite labels. At W = 0, the
+    # sum of their gradients is zero up to rounding.
+    random = np.random.default_rng(0)
+    X = random.standard_normal((20, 1, 3, 3)).repeat(2, 1)
+    X -= X.mean(2, keepdims=True)
+    z = random.standard_normal((20, 1, 3)).repeat(2, 1)
+    y = np.tile([1, -1], (20, 1))
+    data = attention.token_set(X, y, z=z, u=random.standard_normal((20, 3)))
+    rules = {
+        "compiled": dynamics.NGD(0.1, joint=True),
+        "in numpy": dynamics.Custom(
+            lambda t, log_gap, log_norm: np.log(0.1) - log_norm, logarithmic=True
+        ),
+    }
+    for run in dynamics.train(data, rules, 5, head=head, loss=loss).values():
+        assert (run.status != "diverged").all()
+
+
 def test_polyak_without_a_way_to_its_goal_ends_as_diverged():
     """The opt tokens of two samples cannot both win from zero: L - L* stays, and steps
     grow.

@@ -4,6 +4,8 @@ A failure means that no run can be kept, or sent to another core.
 """
 
 import copy
+import errno
+import os
 import pickle
 from dataclasses import dataclass
 
@@ -47,17 +49,51 @@ def test_a_history_is_the_same_in_another_process_and_from_a_file(run, tmp_path)
         assert same(History.load(tmp_path / name), run)
 
 
+def test_a_full_disk_leaves_the_file_before_as_it_was(run, tmp_path, monkeypatch):
+    path = tmp_path / "new folder" / "run.npz"
+    run.save(path)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device: .*run.npz"):
+        dynamics.train(DATA, dynamics.NGD(0.1), 5).save(path)
+    assert same(History.load(path), run)
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_a_file_that_is_no_history_is_named(run, tmp_path):
     run.save(tmp_path / "whole.npz")
     whole = (tmp_path / "whole.npz").read_bytes()
     np.savez(tmp_path / "other.npz", norm=np.ones(3))
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "empty.npz").write_bytes(b"")
-    for name in ("other", "cut", "empty"):
+    (tmp_path / "folder.npz").mkdir()
+    for name in ("other", "cut", "empty", "folder"):
         with pytest.raises(ValueError, match=f"{name}.npz: expected a file that"):
             History.load(tmp_path / f"{name}.npz")
     with pytest.raises(FileNotFoundError, match="gone.npz"):
         History.load(tmp_path / "gone.npz")
+
+
+def test_a_file_with_a_damaged_byte_is_the_same_history_or_named(run, tmp_path):
+    run.save(tmp_path / "whole.npz")
+    whole = (tmp_path / "whole.npz").read_bytes()
+    damaged = tmp_path / "damaged.npz"
+    refused = 0
+    for position in range(0, len(whole), len(whole) // 300):
+        content = bytearray(whole)
+        content[position] ^= 0xFF
+        damaged.write_bytes(content)
+        try:
+            read = History.load(damaged)
+        except ValueError as error:
+            assert str(error) == f"{damaged}: expected a file that History.save wrote"
+            refused += 1
+        else:
+            assert read == run
+    assert refused > 100
 
 
 def test_a_history_as_a_table_has_each_value_once_and_what_was_measured(run):
@@ -68,6 +104,25 @@ def test_a_history_as_a_table_has_each_value_once_and_what_was_measured(run):
     assert value == run.direction_error["W_mm"][1, -1]
     trained = np.isfinite(run.head_norm).any()
     assert ("head_norm" in set(table.quantity)) == trained
+
+
+def test_targets_whose_names_are_the_same_text_are_not_saved(tmp_path):
+    target = svm.token_svm(DATA)
+    run = dynamics.train(DATA, dynamics.NGD(0.1), 5, targets={1: target, "1": target})
+    with pytest.raises(ValueError, match="two of these names are the same text"):
+        run.save(tmp_path / "run.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_diverged_at_once_is_an_empty_table():
+    tokens = attention.two_examples()
+    steep = attention.token_set(tokens.X, tokens.y, u=5000 * tokens.u)
+    run = dynamics.train(steep, dynamics.GD(0.1), 5)
+    assert run.status == "diverged" and run.ended == 0
+    table = run.to_dataframe()
+    assert len(table) == 0
+    whole = dynamics.train(tokens, dynamics.GD(0.1), 5).to_dataframe()
+    assert list(table.columns) == list(whole.columns)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +162,25 @@ def test_a_subclass_trains_and_has_to_say_its_step():
     assert repr(Halving(0.5)) == "Halving(first=0.5)"
     with pytest.raises(TypeError, match="log_step"):
         dynamics.Rule()
+
+
+@dataclass(frozen=True, repr=False)
+class Scaled(dynamics.Rule):
+    """A reader's own rule with an array as a setting."""
+
+    scale: np.ndarray
+    shift: np.ndarray | float = 0.0
+
+    def direction(self, gradient, state):
+        return -self.scale * gradient
+
+
+def test_a_rule_with_an_array_is_printed_and_named_in_errors():
+    rule = Scaled(np.ones(2))
+    assert repr(rule) == "Scaled(scale=array([1., 1.]))"
+    assert "shift=array([3.])" in repr(Scaled(np.ones(2), np.array([3.0])))
+    with pytest.raises(ValueError, match='head = "joint", but Scaled'):
+        dynamics.train(DATA, rule, 5, head="joint")
 
 
 def test_the_selected_token_has_the_largest_weight():

@@ -82,6 +82,14 @@ def config(**change):
     return changed
 
 
+def padded_by_3(folder):
+    config(pad_token_id=3)(folder)
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["model"]["vocab"] |= {"[PAD]": 3, "[SEP]": 0}
+    path.write_text(json.dumps(tokenizer))
+
+
 def pickled(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
@@ -107,6 +115,7 @@ def tuned(folder):
             "do not match: 12 words .* against 30522 embeddings",
         ),
         (config(pad_token_id=3), "tokenizer and model do not match: .* padding 3"),
+        (padded_by_3, r"\[PAD\] has the id 3; it must be 0"),
         (cut, "model.safetensors is damaged"),
         (tuned, "carries a head for 3 labels; the data have 2"),
     ],

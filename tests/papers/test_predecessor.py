@@ -444,3 +444,15 @@ def test_candidates_are_all_selections_by_the_norm_of_their_heads(monkeypatch):
     assert [head.of for head, _ in pairs] == [
         (a, b) for a in (0, 2, 1) for b in range(3)
     ]
+
+
+def test_samples_with_label_minus_one_select_several_tokens_more_often():
+    share = predecessor.share_with_several(range(8), 3, 4, 10, 0.1, 1000)
+    tokens = predecessor.unit_tokens(range(8), 3, 4, 10)
+    _, weights = predecessor._train_relu_head(tokens, 0.1, 1000)
+    expected = {-1: [], 1: []}
+    for run, sample in np.ndindex(tokens.y.shape):
+        selected = (weights[run, sample] > predecessor.SELECTED).sum()
+        expected[int(tokens.y[run, sample])].append(selected > 1)
+    assert share == pytest.approx({y: np.mean(many) for y, many in expected.items()})
+    assert share[-1] > 0.8 > share[1] > 0

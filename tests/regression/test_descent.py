@@ -154,8 +154,16 @@ BAD = {
     "preconditioner .* not": lambda: regression.modes(PROBLEM, "right"),
     "step_size": lambda: regression.PreconditionedRule(float("nan")),
     "draws": lambda: regression.oracle(PROBLEM, 0, 10, [0]),
-    "record": lambda: descended(record=[0, 11]),
+    "step_size .* '0.1'": lambda: regression.PreconditionedRule("0.1"),
+    "record leaves 0..10: 0..11": lambda: descended(record=[0, 11]),
+    r"record\[1\] = 0.5; it must be a whole": lambda: descended(record=[0, 0.5, 4]),
+    r"record\[0\] = -1; it must be a whole": lambda: descended(record=[-1, 4]),
+    "record is empty; it needs": lambda: descended(record=[]),
+    "rules is empty": lambda: descended(rules={}),
     "starts lacks": lambda: descended(starts={}),
+    r"starts\['left'\]: A has shape \(4, 3\)": lambda: descended(
+        starts=dict.fromkeys(RULES, (START[0][0], START[1][0]))
+    ),
     "covariance is singular": lambda: descended(Sigma=np.zeros_like(SIGMA)),
 }
 

@@ -229,7 +229,11 @@ FAR = token_sets.token_set([[[1.5e308], [-1.5e308]]], [1.0], z=[[1.0]], opt=[0])
             partial(svm.token_svm, FAR),
             r"X holds tokens whose difference exceeds 1.8e\+308",
         ),
-        (lambda: svm.Blocks("spectral", 0), "count at least 1"),
+        *(
+            (partial(svm.Blocks, "spectral", count), "count = .*; it must be a whole")
+            for count in (0, 1.5, np.inf, "x", None)
+        ),
+        (lambda: svm.Blocks(["spectral"], 2), "N must be one of"),
         (
             partial(svm.token_svm, BLOCKY, norm=svm.Blocks("spectral", 4)),
             "4 blocks do not divide",
@@ -262,5 +266,11 @@ def test_what_is_no_norm_is_refused_by_norm_of_as_by_the_solver(norm):
 
 def test_norm_of_takes_lists_of_rows_and_no_single_row():
     assert svm.norm_of([[1, -2], [3, 4]], 1) == 10
-    with pytest.raises(ValueError, match=r"W has shape \(3,\); it needs"):
-        svm.norm_of(np.ones(3), 2)
+    for W in (np.ones(3), np.ones((2, 0)), np.ones((0, 2))):
+        with pytest.raises(ValueError, match=r"W has shape \(.*\); it needs"):
+            svm.norm_of(W, 2)
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "nuclear", "spectral", 1, 3, np.inf])
+def test_no_matrices_have_no_norms(norm):
+    assert svm.norm_of(np.zeros((0, 2, 3)), norm).shape == (0,)

@@ -113,7 +113,11 @@ class Machine(TorchDispatchMode):
         return value
 
 
-STUDIES = [STUDY, replace(DEMO["mnist"], horizon=8), replace(DEMO["imdb"], horizon=8)]
+STUDIES = [
+    STUDY,
+    replace(DEMO["mnist"], horizon=8, clock=4),
+    replace(DEMO["imdb"], horizon=8),
+]
 
 
 @pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")

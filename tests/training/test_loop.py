@@ -447,7 +447,7 @@ def test_a_checkpoint_without_the_whole_state_is_refused_in_one_sentence(
 def test_a_full_disk_keeps_the_checkpoint_before_and_sweeps_what_a_kill_left(tmp_path):
     path = tmp_path / "a.pt"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    (tmp_path / ".a.pt.k2jx").write_bytes(b"half a checkpoint")
+    (tmp_path / ".a.pt.k2jx.part").write_bytes(b"half a checkpoint")
 
     def filled(value):  # from here on no file may grow above 1,000 bytes
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
@@ -488,14 +488,34 @@ def test_recorded_steps_of_polyak_are_those_of_its_formula():
     np.testing.assert_allclose(sps.step_size, expected, rtol=1e-6)
 
 
-def test_a_batch_of_no_rows_is_refused():
-    with pytest.raises(ValueError, match="size"):
-        Batches(*clusters(), 0, 0)
+IMAGES = torch.zeros(6, 1, 4, 8)
 
 
-def test_processes_that_cannot_share_a_batch_equally_are_refused():
-    with pytest.raises(ValueError, match="6 rows cannot be shared equally by 4 proc"):
-        Batches(*clusters(), 6, 0, part=(0, 4))
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Batches(*clusters(), 0, 0), "size must lie between 1 and the 60 rows"),
+        (
+            lambda: Batches(*clusters(), 6, 0, part=(0, 4)),
+            "6 rows cannot be shared equally by 4 proc",
+        ),
+        (
+            lambda: Batches(torch.arange(10), torch.arange(7), 3, 0),
+            "targets has 7 rows; it needs 10, as inputs has",
+        ),
+        (
+            lambda: Batches(IMAGES, torch.arange(6), 3, 0, crops=True),
+            r"inputs has shape \(6, 1, 4, 8\); crops need square images",
+        ),
+        (
+            lambda: Batches(*clusters(), 6, 0, crops=True),
+            r"inputs has shape \(60, 4\); crops need square images",
+        ),
+    ],
+)
+def test_data_from_which_no_batch_can_be_made_are_refused(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
 
 
 class Blind(torch.optim.Optimizer):
@@ -525,6 +545,30 @@ def test_a_function_that_makes_an_optimiser_is_not_taken_for_one():
     batches = Batches(torch.eye(4), torch.tensor([0, 1, 0, 1]), size=4, seed=0)
     with pytest.raises(TypeError, match=r"must be a torch.optim.Optimizer.* got <func"):
         Trainer(network, lambda parameters: None, batches, steps=1, cpu=True)
+
+
+def test_a_checkpoint_is_made_from_a_path_or_its_name(tmp_path):
+    path = tmp_path / "run.pt"
+    assert Checkpoint(str(path)) == Checkpoint(path)
+    network = layer()
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    batches = Batches(*clusters(), 16, 0)
+    with pytest.raises(TypeError, match="checkpoint must be a Checkpoint.* got 'run.p"):
+        Trainer(network, optimizer, batches, 5, checkpoint="run.pt", cpu=True)
+
+
+def test_a_trainer_runs_once():
+    network = layer()
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    trainer = Trainer(network, optimizer, Batches(*clusters(), 16, 0), 5, cpu=True)
+    assert trainer.run().evaluated_at.tolist() == [5]
+    with pytest.raises(RuntimeError, match="this trainer has run: make a new one"):
+        trainer.run()
+
+
+def test_a_clock_without_its_loss_is_refused():
+    with pytest.raises(ValueError, match=r"measures \['loss'\]: .* return clock_loss"):
+        run(clock=lambda model: {"loss": 1.0}, tick=4)
 
 
 def test_an_optimiser_that_trains_a_part_of_the_network_is_refused():

@@ -51,6 +51,6 @@ if __name__ == "__main__":  # one of the processes, started by torchrun
     mine = work(STUDY, here)
     losses = [torch.from_numpy(run.loss) for run in mine.all_of(RUNS)]
     torch.save(losses, here / f"rank{mine.machine.process_index}.pt")
-    small = replace(DEMO["multi_nli"], horizon=8, evaluations=1)
+    small = replace(DEMO["multi_nli"], horizon=8, clock=4, evaluations=1)
     work(small, here).all_of([Run.of("curve", "SPS", 0.3, None, 0)])
     torch.distributed.destroy_process_group()

@@ -30,6 +30,22 @@ def measured(request):
     return request.param, problem, training.initialised(problem.build, 0).eval()
 
 
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        *(("mnist", option) for option in ("rows", "grid", "width", "heads")),
+        *(("vit", option) for option in ("rows", "depth")),
+        *(("imdb", option) for option in ("length", "words", "size", "hidden")),
+    ],
+)
+@pytest.mark.parametrize("value", [0, -4])
+def test_a_size_below_1_is_refused(name, option, value):
+    study = DEMO[name]
+    options = {**study.options, option: value}
+    with pytest.raises(ValueError, match=f"{option} = {value}; it must be a whole"):
+        study.problem(batch=study.batch, **options)
+
+
 def test_trials_are_judged_on_rows_that_they_do_not_train_on(measured):
     name, problem, model = measured
     own, test = (

@@ -66,11 +66,25 @@ def twice(first):
 
 def test_rates_that_all_diverge_are_named():
     with pytest.raises(
-        ValueError, match="every rate of SGD diverged.*dropped: 0.1, 0.2, 0.4, 0.8"
+        ValueError, match="every rate of SGD diverged: 0.1, 0.2, 0.4, 0.8; give"
     ):
         race(
             dict.fromkeys((0.1, 0.2, 0.4, 0.8), 1.0), diverging=(0.1, 0.2, 0.4, 0.8)
         ).best()
+
+
+def test_a_trial_that_was_dropped_before_its_third_reading_beats_a_diverged_one():
+    """Both have an infinite score, and the diverged trial has the larger rate."""
+    levels = {0.1: 1.0, 0.2: 1.0, 0.4: 0.5}
+
+    def trial(rate, steps):
+        if rate == 0.4 and steps > 6:
+            return clocked(100, [0.5, 0.5], rate, status="diverged at step 7")
+        return clocked(100, [levels[rate]], rate, steps=steps)
+
+    study = dataclasses.replace(STUDY, rates={"SGD": (0.1, 0.2, 0.4)}, horizon=16)
+    work = Invented(dataclasses.replace(study, extensions=0), trial)
+    assert work.best() == 0.2 and work.longest() == {0.1: 4, 0.2: 4, 0.4: 8}
 
 
 def test_a_trial_is_scored_by_the_steps_to_the_last_target_and_by_its_last_reading():
@@ -164,6 +178,16 @@ def test_for_accuracy_a_rate_stays_within_the_error_of_the_held_out_rows():
         0.4: 800,
         0.8: 800,
     }
+
+
+def test_held_out_rows_without_an_accuracy_on_them_are_refused():
+    study = dataclasses.replace(STUDY, options={"held_out": 400})
+
+    def trial(rate, steps):
+        return clocked(100, np.ones(3), rate, steps=steps)
+
+    with pytest.raises(ValueError, match="invented does not measure test_accuracy"):
+        Invented(study, trial).best()
 
 
 def test_one_bad_reading_of_an_accuracy_drops_no_rate():

@@ -161,6 +161,21 @@ def test_a_power_without_an_inverse_map_is_refused(p):
         MirrorDescent([torch.zeros(1, requires_grad=True)], 0.1, p)
 
 
+@pytest.mark.parametrize("value", [-1.0, math.nan])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("lr", lambda p, lr: NormalizedSGD(p, lr)),
+        ("max_step", lambda p, cap: NormalizedSGD(p, 0.1, cap)),
+        ("max_step", lambda p, cap: StochasticPolyak(p, cap)),
+        ("lr", lambda p, lr: MirrorDescent(p, lr, 3.0)),
+    ],
+)
+def test_a_negative_step_size_is_refused(name, make, value):
+    with pytest.raises(ValueError, match=f"{name} must be zero or above, got {value}"):
+        make([torch.zeros(1, requires_grad=True)], value)
+
+
 @pytest.mark.parametrize("name", [*dir(torch.optim), "Newton"])
 def test_an_optimiser_of_torch_takes_a_step_at_its_rate_or_is_refused_by_name(name):
     layer = torch.nn.Linear(3, 2)

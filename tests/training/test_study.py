@@ -3,11 +3,13 @@
 A failure means that a kill, a second process or a typing error spoils its curves.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +29,7 @@ from lib.training.curves import load
 from lib.training.problem import Problem
 from lib.training.rules import optimiser
 from lib.training.study import Study
-from lib.training.work import OutOfTime, Run, Work, race
+from lib.training.work import ROOMS, OutOfTime, Run, Work, made_on, race
 from papers.studies import smoke
 from tests.training import test_loop
 
@@ -268,6 +270,28 @@ def test_a_run_of_other_code_or_of_another_device_is_refused(tmp_path, monkeypat
         here.one(one)
 
 
+def test_the_code_of_a_run_includes_that_of_its_random_streams(tmp_path, monkeypatch):
+    lib = tmp_path / "lib"
+    for room in ROOMS:
+        shutil.copytree(files.ROOT / "lib" / room, lib / room)
+    shutil.copy(files.ROOT / "lib" / "seeds.py", lib)
+    shutil.copy(files.ROOT / "lib" / "files.py", lib)
+    here = made_on("cpu")["code"]
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+
+    def code():
+        made_on.cache_clear()
+        return made_on("cpu")["code"]
+
+    found = [code()]
+    for name in ("files.py", "seeds.py", "training/loop.py", "data/images.py"):
+        with (lib / name).open("a") as stream:
+            stream.write("# changed")
+        found.append(code())
+    made_on.cache_clear()
+    assert found[0] == found[1] == here and len(set(found)) == 4
+
+
 def main(folder, *words):
     return command.main(["points", "--state", str(folder), *words])
 
@@ -340,7 +364,7 @@ def test_a_field_of_the_study_is_set_by_command():
         (["--set", "targets=low"], "above 0, not 'low'"),
         (["--set", "rates=1"], "rates has ['SGD', 'SPS', 'SNGD'], not ''"),
         (["--set", "options.size=3"], "options has ['rows'], not 'size'"),
-        (["--set", "options.rows=0"], "options.rows = 0; it must be a whole number"),
+        (["--set", "options.rows=0"], "size must lie between 1 and the 0 rows"),
         (["--set", "batch=65"], "size must lie between 1 and the 64 rows"),
         (["--one", "Newton", "1", "0"], "there is no rule 'Newton', only SGD"),
         (["--one", "SGD", "1e999", "0"], "above 0, not inf"),
@@ -358,6 +382,18 @@ def test_bad_words_are_one_sentence_and_write_nothing(
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and any(part in said for part in sentence.split("|"))
     assert not (tmp_path / "state").exists()
+
+
+def test_an_own_problem_may_have_options_of_any_value(tmp_path):
+    class Moved(Points):
+        def __init__(self, batch, first, shift):
+            super().__init__(batch)
+            self.inputs = self.inputs[:, first:] + shift
+
+    study = dataclasses.replace(
+        STUDY, problem=Moved, rates={"SGD": (0.1,)}, options={"first": 0, "shift": -1}
+    )
+    assert len(work(study, tmp_path).run().judged()) == 2
 
 
 @pytest.mark.parametrize(
@@ -443,6 +479,22 @@ def test_an_own_rule_races_beside_those_of_the_papers():
     assert with_momentum.loss[2] != momentum.loss[2]
 
 
+def failing(parameters, rate):
+    raise ValueError("no such rate")
+
+
+@pytest.mark.parametrize("rule", [sign, failing])
+def test_a_race_leaves_the_number_of_threads_as_it_was(rule):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with contextlib.suppress(ValueError):
+            race(STUDY, {"mine": [0.1]}, rules={"mine": rule}, seeds=1, horizon=8)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_runs_of_a_changed_rule_are_not_taken_up(tmp_path):
     def folder(rule):
         own = dataclasses.replace(STUDY, rates={"mine": (0.1,)}, rules={"mine": rule})
@@ -460,6 +512,29 @@ def test_runs_of_a_changed_rule_are_not_taken_up(tmp_path):
     faster = functools.partial(torch.optim.SGD, momentum=0.9)
     slower = functools.partial(torch.optim.SGD, momentum=0.8)
     assert folder(faster) != folder(slower)
+
+    # Rules of one source differ in what they take from the function that makes them,
+    # and in the defaults of their parameters.
+    def enclosed(momentum):
+        return lambda parameters, rate: torch.optim.SGD(
+            parameters.values(), rate, momentum=momentum
+        )
+
+    def default(value):
+        def rule(parameters, rate, momentum=value):
+            return torch.optim.SGD(parameters.values(), rate, momentum=momentum)
+
+        return rule
+
+    def keyword(value):
+        def rule(parameters, rate, *, momentum=value):
+            return torch.optim.SGD(parameters.values(), rate, momentum=momentum)
+
+        return rule
+
+    for make in (enclosed, default, keyword):
+        assert folder(make(0.9)) == folder(make(0.9))
+        assert folder(make(0.9)) != folder(make(0.0))
     # What was typed into a console has no source to compare.
     typed = {}
     exec(compile("def rule(parameters, rate): ...", "<typed>", "exec"), typed)
@@ -512,14 +587,45 @@ def test_what_is_no_rule_is_refused(rules, error, sentence):
         race(STUDY, {name: [0.1]}, rules=rules, say=lambda sentence: None)
 
 
+def test_a_whole_float_is_the_same_setting_as_its_int(tmp_path):
+    settings = dict(horizon=16, batch=8, seeds=2, first_seed=1, evaluations=4, clock=2)
+    studies = [
+        dataclasses.replace(
+            STUDY, **{name: kind(value) for name, value in settings.items()}
+        )
+        for kind in (int, float, np.int64)
+    ]
+    folders = {work(study, tmp_path).folder for study in studies}
+    assert studies[0] == studies[1] == studies[2] and len(folders) == 1
+    for study in studies:
+        assert study.rounds == [2, 4, 6, 8, 10, 12, 14, 16]
+        assert study.points.tolist() == [0, 4, 8, 12, 16]
+        assert list(study.judged_seeds) == [1, 2]
+
+
 @pytest.mark.parametrize(
     "change, words",
     [
         ({"targets": ()}, "targets is empty; .* give at least one training loss"),
+        ({"targets": 0.5}, "targets = 0.5; it must be a list of training losses"),
+        ({"rates": {}}, "rates is empty; give at least one rule"),
+        ({"rates": ["SGD"]}, r"rates = \['SGD'\]; it must be a dict by name"),
+        ({"rates": {1: [0.1]}}, "a rule has the name 1; it must be a string"),
+        ({"rules": ["mine"]}, r"rules = \['mine'\]; it must be a dict by name"),
+        ({"options": {"held_out": 0}}, "options.held_out = 0; it must be a whole numb"),
         ({"rates": {"SGD": ()}}, r"rates\['SGD'\] = \(\); it must be a list"),
         ({"rates": {"SGD": 0.1}}, r"rates\['SGD'\] = 0.1; it must be a list"),
+        (
+            {"clock": 21},
+            "horizon = 40; with a clock of 21 steps it must be at least 42",
+        ),
     ],
 )
 def test_a_study_without_what_its_trials_need_is_refused(change, words):
     with pytest.raises(ValueError, match=words):
         dataclasses.replace(STUDY, **change)
+
+
+def test_a_race_of_something_else_than_a_study_is_refused():
+    with pytest.raises(TypeError, match="study must be a Study, .* got 'mnist'"):
+        race("mnist", {"SGD": [0.1]})

@@ -1,25 +1,26 @@
 """Train keys K and queries Q instead of W = K Q^T, by rules that see coordinates."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from lib.attention.token_sets import TokenSet
+from lib.attention.token_sets import TokenSet, check_kind
 from lib.compiled import status, threads
 from lib.dynamics.history import Factors, History
 from lib.dynamics.in_coordinates import codes, gradients, loop, training
 from lib.dynamics.in_coordinates.rules import InCoordinates
 from lib.dynamics.measures import of_weights
 from lib.dynamics.recording import end_where_not_finite, record_times, unwritten
-from lib.seeds import stream
+from lib.dynamics.rules import real_numbers
+from lib.seeds import seed_list, stream, whole_number
 
 _KINDS = (codes.ENTRYWISE, codes.SPECTRAL, codes.ADAPTIVE, codes.SIGN)
 
 
 def small_start(
-    tokens: TokenSet, seeds: Sequence[int], m: int, size: float = 0.01
+    tokens: TokenSet, seeds: int | Iterable[int], m: int, size: float = 0.01
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw K and Q with independent N(0, size^2 / m) entries.
 
@@ -27,7 +28,7 @@ def small_start(
     ----------
     tokens : TokenSet
         The data sets, whose sizes give d and d_z.
-    seeds : sequence of int
+    seeds : int or iterable of int
         One seed per run.
     m : int
         The number of columns of K and Q.
@@ -49,10 +50,10 @@ def small_start(
         a whole number.
     """
     runs, _, _, d = tokens.shape
-    if m < 1 or len(seeds) != runs:
-        raise ValueError(
-            f"m = {m} and {len(seeds)} seeds; it needs m >= 1 and {runs} seeds"
-        )
+    m = whole_number("m", m, 1)
+    seeds = seed_list(seeds)
+    if len(seeds) != runs:
+        raise ValueError(f"seeds has {len(seeds)} seeds; it needs {runs}, one per run")
     widths = d, tokens.z.shape[-1]
     draws = [stream(seed, "start").standard_normal((sum(widths), m)) for seed in seeds]
     both = size / math.sqrt(m) * np.stack(draws)
@@ -99,28 +100,46 @@ def train(
         finite; if `record` is not as in `dynamics.train`; if a rule is spectral with
         momentum, or has matrix moments, batches, blocks, a radius or weight decay, or
         takes the signs of a polar factor.
+    TypeError
+        If `tokens` is not a TokenSet; if `rules` is not a mapping of these rules; if K
+        or Q contains anything but real numbers.
     """
+    check_kind(tokens)
+    _check_rules(rules)
+    times = record_times(record, None)
     problems = training.problems(tokens, loss)
     runs, _, _, d = tokens.shape
+    K = real_numbers("K", K)
+    Q = real_numbers("Q", Q)
     for name, value, width in (("K", K, d), ("Q", Q, tokens.z.shape[-1])):
         needed = runs, width, K.shape[-1]
         if value.ndim != 3 or value.shape != needed or not value.shape[-1]:
             raise ValueError(f"{name} has shape {value.shape}; it needs {needed}")
         if not np.isfinite(value).all():
             raise ValueError(f"{name} holds NaN or infinite values")
-    for name, rule in rules.items():
-        if not _is_plain(rule.numbers()):
-            raise ValueError(
-                f"rule {name!r}: factors take plain rules without matrix moments and "
-                f"batches, not {rule}"
-            )
-    times = record_times(record, max(record))
     return {
         name: _of_factors(
             tokens, times, _train_rule(problems, rule.numbers(), times, K, Q), loss
         )
         for name, rule in rules.items()
     }
+
+
+def _check_rules(rules: Any) -> None:
+    """Raise an error unless `rules` is a mapping of rules that can move K and Q."""
+    if not isinstance(rules, Mapping):
+        raise TypeError(f"rules = {rules!r}; it must be a dict of rules by their names")
+    for name, rule in rules.items():
+        if not isinstance(rule, InCoordinates) or rule.has_direction:
+            raise TypeError(
+                f"rule {name!r} = {rule!r}; factors take rules of this library that "
+                "see coordinates, such as lib.Adam(0.1)"
+            )
+        if not _is_plain(rule.numbers()):
+            raise ValueError(
+                f"rule {name!r}: factors take plain rules without matrix moments and "
+                f"batches, not {rule}"
+            )
 
 
 def _is_plain(numbers: codes.Numbers) -> bool:

@@ -77,7 +77,7 @@ class MirrorDescent(Rule):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -168,6 +168,12 @@ class InCoordinates(Rule, ABC):
             raise ValueError(
                 f"step_size * weight_decay = {product}; it must be below 1"
             )
+        if self.weight_decay and self.decay < 0:
+            raise ValueError(
+                f"weight_decay = {self.weight_decay} with decay = {self.decay}; "
+                "growing steps must have no weight decay, which would flip the sign "
+                "of W once eta_t lambda exceeds 1"
+            )
         if self.variance_reduced and not self.batch_size:
             raise ValueError(
                 "variance_reduced is for batches; set batch_size to 1 or more"
@@ -216,6 +222,7 @@ class SteepestDescent(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -247,7 +254,7 @@ class SteepestDescent(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -323,6 +330,7 @@ class SignDescent(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -336,7 +344,7 @@ class SignDescent(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -376,6 +384,7 @@ class Adam(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -396,7 +405,7 @@ class Adam(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -447,6 +456,7 @@ class RMSprop(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -464,7 +474,7 @@ class RMSprop(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -509,6 +519,7 @@ class AdaGrad(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -524,7 +535,7 @@ class AdaGrad(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -565,6 +576,7 @@ class FullAdaGrad(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -578,7 +590,7 @@ class FullAdaGrad(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -622,6 +634,7 @@ class Signum(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -637,7 +650,7 @@ class Signum(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -681,6 +694,7 @@ class Lion(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -698,7 +712,7 @@ class Lion(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -743,6 +757,7 @@ class Muon(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -768,7 +783,7 @@ class Muon(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -824,6 +839,7 @@ class OLion(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -839,7 +855,7 @@ class OLion(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -884,6 +900,7 @@ class Shampoo(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -902,7 +919,7 @@ class Shampoo(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -948,6 +965,7 @@ class SOAP(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -966,7 +984,7 @@ class SOAP(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
@@ -1016,6 +1034,7 @@ class NaturalGradient(InCoordinates):
         The exponent a of eta_t = eta (t + 1)^-a. If a is negative, the steps grow.
     weight_decay : float, optional
         lambda, the decoupled weight decay, at least zero; eta lambda must be below 1.
+        If the steps grow, lambda must be zero.
     batch_size : int, optional
         The number of samples per step, at most n. Within an epoch, the batches follow
         the order of the samples, and an incomplete last batch is left out. Zero means
@@ -1038,7 +1057,7 @@ class NaturalGradient(InCoordinates):
     Raises
     ------
     TypeError, ValueError
-        If a setting is not a number, or is outside its range.
+        If a setting has the wrong type, or is outside its range.
 
     Notes
     -----
