@@ -159,7 +159,7 @@ print(f"{oracle_steps} steps for n = infinity: page and library alike")
 #
 # * *First figure, left.* Each curve falls at the same rate as the curve of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the initial excess loss,
 #   so the curve rises to the floor instead.
-# * *First figure, right.* The floor falls nearly like $n^{-2}$. The dashed line has the slope of Theorem 2 in our reading, $n^{-1}$.
+# * *First figure, right.* The floor falls nearly like $n^{-2}$. (The ± is the spread over the seeds. One power does not quite fit over the whole range of $n$; the table has the power with the next order taken out.) The dashed line has the slope of Theorem 2 in our reading, $n^{-1}$.
 # * *Second figure.* The distance of the spectral start from the minima falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
@@ -202,7 +202,7 @@ print(f"n = 100: floor {fewer:.2e}; n = 400: floor {more:.2e}, {fewer / more:.1f
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes, to within a few per cent. For these $n$ the next term in the expansion of the bias in powers of $1/n$ is small.
+# Yes, to within a few per cent. The fitted exponent gives a smaller factor, because the fit includes smaller $n$, where one power does not quite fit. For these $n$ the next term in the expansion of the bias in powers of $1/n$ is small.
 #
 # </details>
 #

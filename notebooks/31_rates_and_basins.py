@@ -129,9 +129,9 @@ for p in exponents:
     print(f"p = {p:g}: mu_0 {proved:.1e}; 90 % end at the tokens of their cone up to D = {max(stay):g}")
 
 # %% [markdown]
-# In the figure below, each line belongs to one value of $\|W_0\|$, given in multiples of $\|W_{mm}\|$. Far from the origin, every run that starts on the edge of the thinnest cone ends at the tokens of its cone, and so do most runs that start on the edges of cones much wider than $\mu_0$. Near the origin, some runs end at other tokens even if they start on the edge of the thinnest cone. We saw this in the larger runs (desk scale, 20 seeds).
+# In the figure below, each line belongs to one value of $\|W_0\|$, given in multiples of $\|W_{mm}\|$. Far from the origin, every run that starts on the edge of the thinnest cone ends at the tokens of its cone. In the widest cones, short starts end there more often than long ones. In the larger runs (desk scale, 20 seeds), but not in the runs of this page, some short starts end at other tokens even from the thinnest cone.
 #
-# A start in a wide cone need not select the tokens of its cone itself. The next cell prints, for the long starts, the share that does: beyond it, runs *acquire* these tokens during training.
+# A start in a wide cone need not select the tokens of its cone itself. The next cell prints, for the long starts, the share that does. Any further runs that end at these tokens have acquired them during training.
 
 # %%
 for k, mu in enumerate(widths):
@@ -150,7 +150,7 @@ figure_basins
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29 holds in these runs but is not sharp. Far from the origin, every run that starts on the edge of the thinnest cone ends at the tokens of its cone. Most runs do so even if they start on the edges of cones that are much wider than $\mu_0$; in the widest cones they even end there although the start selects other tokens.
+# **Answer.** The divergence falls with twice the exponent of the paper's bound, so Lemma 29 holds in these runs but is not sharp. Far from the origin, every run that starts on the edge of the thinnest cone ends at the tokens of its cone. So do at least nine in ten runs in cones that are much wider than $\mu_0$, up to $D=0.4$ ($D=0.2$ for $p=1.75$). Beyond that, runs end there although their start selects other tokens, but fewer and fewer: at $D=1$ only about half of them. (Even our thinnest cone is wider than $\mu_0$, so no run of ours tests the theorem where it is proved.)
 #
 # ![The divergence falls with twice the exponent of Lemma 29's bound](../figures/desk/mirror_rates.png)
 #
@@ -202,7 +202,7 @@ for p, count in ((1.2, 1000), (2, 2000), (3, 20000)):
 #
 # <details><summary>Solution</summary>
 #
-# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. Since no entry of $U$ is zero, $\psi$ is smooth there, and this remainder equals half the quadratic form of the Hessian in $V-U$, up to terms of higher order.
+# $D_\psi(V,U)=\psi(V)-\psi(U)-\langle\nabla\psi(U),V-U\rangle$ is the remainder of the first-order Taylor expansion at $U$. Since no entry of $U$ is zero, $\psi$ is smooth there, and this remainder equals half the quadratic form of the Hessian in $V-U$, up to terms of higher order. The Hessian is diagonal with the positive entries $(p-1)\lvert U_{jk}\rvert^{p-2}$, so the order is exactly $e^2$.
 #
 # </details>
 

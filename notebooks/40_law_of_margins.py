@@ -338,7 +338,7 @@ table
 # %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the error late in training depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2), the errors of all rules, plotted against $\|W_t\|$, should fall on one line. We also run two slow rules with growing steps.
+# If $\omega_\infty=0$, the error late in training depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2), the errors of all rules, plotted against $\|W_t\|$, should fall on one line. (Here even both losses share it: all opt tokens have one score, and all other tokens the score 0, so all $\kappa_m$ are equal under either loss, and $C$ does not depend on the loss.) We also run two slow rules with growing steps.
 #
 # <details><summary>Which rules are slow, and how fast do their steps grow?</summary>
 #

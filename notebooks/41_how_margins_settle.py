@@ -150,7 +150,7 @@ figure_difference = plots.caption(margin_law_figures.differences(*both), about_d
 figure_difference
 
 # %% [markdown]
-# In both panels, the solid line shows the direction error of the iterate $W_{2t}$, and the dashed line shows that of the difference $W_{2t}-W_t$. Left (NGD): the dashed line falls away from the solid line and ends at the level of rounding errors. Right (GD): the dashed line falls about as steeply as the short grey line, whose slope we predicted.
+# In both panels, the solid line shows the direction error of the iterate $W_{2t}$, and the dashed line shows that of the difference $W_{2t}-W_t$. Left (NGD): the dashed line falls away from the solid line and ends at the level of rounding errors. Right (GD): the dashed line falls about as steeply as the short grey line. Its power of $t$ is that of the bound in result 2 below; the factor $\log t$ in it is measured.
 #
 # Two results, which hold under the hypotheses of the law, explain the figure.
 #
@@ -208,13 +208,13 @@ for start in (0.1, 5.0):
 step_claims.append(law_steps.cycle_without_momentum())
 
 # %% [markdown]
-# Started at 0.1, the offset converges to 0. Started at 5, it keeps jumping from one side of 0 to the other.
+# Started at 0.1, the offset converges to 0. Started at 5, it does not: it ends at a distance of about 7, and jumps from one side of 0 to the other at every step (the cell prints the distance alone).
 #
 # <details><summary>Why does the start matter? And does a trained layer cycle, too?</summary>
 #
 # The middle sample does not move this offset. If the offset is near 0, nearly all of each step goes along the middle feature, and the two outer samples pull only weakly, so runs with long steps converge. If the offset is far from 0, one outer sample dominates the step, and steps of the same length are too long.
 #
-# A trained attention layer behaves in the same way. We test this with the claim `law.cycle`.
+# A trained attention layer behaves in the same way. We test this with the claim `law.cycle`, which is in the record of the figure above.
 #
 # </details>
 #

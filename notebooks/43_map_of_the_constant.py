@@ -17,9 +17,9 @@
 # *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to say what the constant depends on: data, degenerate pairs, start, norm.
 #
 # The *law of the margins* of **[notebook 40](40_law_of_margins.ipynb)** is about the [direction error](words.md), the distance between the unit matrices in the directions of $W_t$ and of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By this law, $\|W_t\|$ times the direction error tends to a constant. If a run starts at zero and every pair of tokens is on the support of the SVM (has a positive dual), this constant is $C$, which follows from the [dual variables](words.md) of the SVM.
-# The law does not cover problems in which a dual is zero, and it applies only to the Frobenius norm. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
+# The law does not cover problems in which a pair whose margin at $W_{mm}$ is exactly 1 has a zero dual, and it applies only to the Frobenius norm. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
 #
-# **Question.** What does $C$ depend on? And what replaces $C$ if a dual is zero, if the run does not start at zero, or if the geometry is that of $\ell_p$ mirror descent?
+# **Question.** What does $C$ depend on? And what replaces $C$ if such a dual is zero, if the run does not start at zero, or if the geometry is that of $\ell_p$ mirror descent?
 #
 # ## Two samples in the plane
 #
@@ -97,7 +97,7 @@ print(f"C = {C:.6f}")
 #
 # The axis "long T" goes up to $T=512$, with two samples in $15\,T$ dimensions. On the two "correlation" axes, all tokens except the opt tokens are correlated with coefficient $\rho$, and so are the queries. On one of the two axes the tokens are correlated only within each sample, and on the other axis across all samples.
 #
-# On the axis "imbalance" we tilt the head, and on the axis "raw noise" we add noise to all tokens. Each of these changes also affects the scores of the tokens that are not opt tokens. Once such a token has a higher score than the class mean of its sample, the run no longer selects the class mean. From the tokens and the head we predict in closed form at which value on the axis this happens.
+# On the axis "tilt of the head" (`imbalance` in the claims) we tilt the head, and on the axis "noise on every token" (`raw noise`) we add noise to all tokens. Each of these changes also affects the scores of the tokens that are not opt tokens. Once such a token has a higher score than the class mean of its sample, the run no longer selects the class mean. From the tokens and the head we predict in closed form at which value on the axis this happens.
 
 # %%
 points = constant_map.along(every, map_steps)
@@ -123,7 +123,7 @@ print("half of the seeds lose W_mm at", {axis: round(at[0], 2) for axis, at in l
 # %% [markdown]
 # **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this question, because its Assumption 1 requires nearly orthogonal tokens. So we check whether runs that start at zero still select the opt tokens. (This is what `map.stays`, one of our *claims*, tests. Each claim pairs a measured number with the bound that it must meet.) The scores of the other tokens are 0, as before.
 #
-# The *offset* of a pair is its margin minus the [margin level](words.md) $a_t$, which all pairs share. As $\rho$ grows, the differences between tokens shrink, and so does $\lambda_1$, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short to converge, and we exclude it. We predict this $\rho$ from the duals and from the level $a_t=t/\lambda_{\max}$ that a run with our step length should reach. The claim `map.level` tests whether runs reach this level. If $\rho=1$ within samples, all tokens of a sample other than its opt token coincide, so the law is the same as for two tokens per sample.
+# The *offset* of a pair is its margin minus the [margin level](words.md) $a_t$, which all pairs share. As $\rho$ grows, the features of a sample's pairs become nearly parallel, and $\lambda_1$ falls, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short to converge, and we exclude it. We predict this $\rho$ from the duals and from the level $a_t=t/\lambda_{\max}$ that a run with our step length, half of the longest step $\eta^*$, should reach. The claim `map.level` tests whether runs reach this level. If $\rho=1$ within samples, all tokens of a sample other than its opt token coincide, so the law is the same as for two tokens per sample.
 
 # %%
 onsets = [constant_map.onset(few, steps) for steps in (5000, 20_000)]
@@ -154,7 +154,7 @@ figure_map
 figures.constant_along(points)
 
 # %% [markdown]
-# * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "imbalance" and "raw noise", we predict that the runs switch their selection only beyond the values on the map.
+# * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "tilt of the head" and "noise on every token", we predict that the runs switch their selection only beyond the values on the map.
 # * At a fixed dimension, $C$ grows with $T$ and with $n$, whereas it falls as $d$ grows. When we vary $n$ or $d$, the solutions $W_{mm}$ disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, the solutions disappear later, because all constraints of a sample share its query.
 # * If $T/d$ is fixed, $C$ falls as $T$ grows.
 # * Correlation raises $C$. As the tokens of a sample become alike, the features of its pairs become nearly dependent, so that offsets of the same size need a longer residual; the duals also become more unequal. (In size they fall, but a common factor of all duals does not change any difference of offsets.)
@@ -262,15 +262,15 @@ about_idle = f"Left: circles, {len(idle)} of {seeds} seeds. Right: {len(settled)
 plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 
 # %% [markdown]
-# * First figure: if training starts at a Gaussian matrix and $p<2$, the error falls like $\|W\|^{-(p-1)}$. If it starts at zero, the error falls like $\|W\|^{-1}$ for every $p$.
+# * First figure: if training starts at a Gaussian matrix and $p<2$, the error falls like $\|W\|^{-(p-1)}$. If it starts at zero, the error falls like $\|W\|^{-1}$ for the three $p$ that we tried. (In these problems every pair is on the support.)
 # * Second figure: the marks that we computed by integrating the flow lie on the diagonal, whereas the marks of the first-order sum lie to the right of it.
-# * Third figure, left: the label "idle" marks degenerate pairs. The dotted prediction, $\log a_t$, goes through the late marks of every run. Right: the movement of the offsets jumps from one level to another between the two step lengths on either side of 1. Runs with constant steps reach the same $\|W\|$, but their offsets end in a cycle.
+# * Third figure, left: the word "idle" means degenerate pairs. The dotted prediction, $\log a_t$, goes through the late marks of every run. Right: the movement of the offsets jumps from one level to another between the two step lengths on either side of 1. Runs with constant steps reach the same $\|W\|$, but their offsets end in a cycle.
 #
 # ## What we saw
 #
 # **Answer.** $C$ falls with dimension, and with the noise of the tokens other than the opt tokens; noise on every token changes it little, and not in one direction. It rises with the number of samples, with correlation and, at fixed dimension, with sequence length. The rate, a constant divided by $\lVert W_t\rVert$, does not change. In all converged runs of the map, the law predicted the direction error, from $C$ and, where pairs are off the support, from the measured part outside the span.
 #
-# If a dual is zero, the error is larger by a factor of order $\log t$, because the offset of a degenerate pair grows like $\log a_t$. If $\ell_p$ mirror descent starts at zero, the error falls like $1/\lVert W\rVert$. If it starts elsewhere and $p<2$, the error falls only like $\lVert W\rVert^{-(p-1)}$.
+# If a pair with margin exactly 1 has a zero dual, the error is larger by a factor of order $\log t$, because the offset of such a degenerate pair grows like $\log a_t$. If $\ell_p$ mirror descent starts at zero and every pair is on the support, the error falls like $1/\lVert W\rVert$. If it starts elsewhere and $p<2$, the error falls only like $\lVert W\rVert^{-(p-1)}$.
 #
 # **At desk scale**, with 20 seeds, two more claims fail than in this small run: one about [the map](../figures/desk/bends_constant.png) and one about [the part outside the span](../figures/desk/bends_outside.png). `map.noise` fails because, at this noise level, the opt tokens still contribute to $C$. `outside.first` fails because the first-order sum is valid only for small softmax weights, so the sum can be too small if the part outside the span is short.
 #

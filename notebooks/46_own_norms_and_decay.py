@@ -90,7 +90,7 @@ own_table
 #
 # $$1-r_N\approx-\lambda\,\min_mo_m/\gamma_N .$$
 #
-# We run each rule with several values of $\lambda$. The number after the name of a rule is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The printed line lists the settings in which, in some run, this largest margin is below 1.
+# We run each rule with several values of $\lambda$. (The rule called GD here takes normalised steps, so that its step directions have length 1.) The number after the name of a rule is about $\gamma_N/\lambda$, the largest margin that $\lambda$ allows. The printed line lists the settings in which, in some run, this largest margin is below 1.
 
 # %%
 decays = atlas_used.decay_rows()
@@ -136,9 +136,9 @@ also_table
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run, AdaGrad's ratio in its own norm is larger than its ratio in any of the seven norms. The ratio in its own norm is still far from 1, however, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the data-dependent norm is close to 1 in most runs, but only 0.928 in the worst run. For SOAP and for Shampoo with sums, the ratio in the own norm is the largest one in 90 % and 75 % of the runs, but in some runs it is far from 1, so their own norms explain little.
+# **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and up to a million steps. In every run, AdaGrad's ratio in its own norm is larger than its ratio in any of the seven norms. The ratio in its own norm is still far from 1, however, so we have not shown that AdaGrad maximises the margin in its own norm. For Adam on single samples, the ratio in the data-dependent norm is close to 1 in most runs, but only 0.928 in the worst run. For SOAP and for Shampoo with sums, the ratio in the own norm is the largest one in 90 % and 75 % of the runs, but in some runs it is far from 1 (for SOAP even zero), so their own norms explain little.
 #
-# At the end of training with weight decay, $N(W)$ equals $1/\lambda$; under AdamW with a short memory ($\beta_2=0.95$, the one in the figures), it is only close to $1/\lambda$. With the usual $\beta_2=0.999$, AdamW stays far below: $N(W)$ is at most 0.39 times $1/\lambda$ (the claim `atlas.decay.slow`). The law predicts what share of the largest margin is lost. The relative error of this prediction is at most 2 % in the median run of each rule, and 26 % in the worst run of all.
+# At the end of training with weight decay, $N(W)$ equals $1/\lambda$; under AdamW with a short memory ($\beta_2=0.95$, the one in the figures), it is only close to $1/\lambda$. With the usual $\beta_2=0.999$, AdamW stays far below: $N(W)$ is at most 0.39 times $1/\lambda$ (the claim `atlas.decay.slow`). The law predicts what share of the largest margin is lost. The relative error of this prediction is at most 2 % in the median run of each rule, and 26 % in the worst run of all. We had asked for at most 5 % in the worst run of each rule, so all six claims about this fail.
 #
 # Of the three further predictions, that of OLion holds. *Variance reduction:* in every run the ratio is the largest in the predicted norm, but in the worst run it is only 0.987, 0.983 and 0.942 for the three rules, below the 0.99 that we asked for. *Rotation:* it changes Adam and sign descent and not gradient descent, as predicted; polar steps change by a relative 0.0002, which is small, but not as small as we asked for (they amplify rounding errors, see [failures](../figures/failures.md)).
 #
@@ -146,7 +146,7 @@ also_table
 #
 # ## Change this
 #
-# **The decay.** *Prediction:* with one tenth of the decay, the lost share is one tenth as large, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share of the margin for gradient descent, from the strongest decay to the weakest.
+# **The decay.** *Prediction:* with one tenth of the decay, the lost share is one tenth as large, because $1-r_N$ is proportional to $\lambda$. The cell prints the lost share of the margin for normalised gradient descent (the rows called GD), from the strongest decay to the weakest.
 
 # %%
 for name, end in ends.items():
@@ -156,7 +156,7 @@ for name, end in ends.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not quite: one tenth of the decay divides the lost share by about 7 or 8, not by 10. The formula is only of first order in $\lambda$, and the decays that we tried are still too strong for it. The prediction from the law, in the second column, falls by a factor of 10.
+# Not quite: one tenth of the decay divides the lost share by about 7 or 8, not by 10. The formula is only of first order in $\lambda$, and the decays that we tried are still too strong for it. The prediction from the law, in the second column, falls by a factor of 9 to 10. (Under the weakest decay, one run also selects other tokens.)
 #
 # </details>
 #

@@ -25,10 +25,10 @@ SHORT = {"GD": ("steps", 0.38), "Polyak": ("cap", 0.18)}
 FLOOR = 1e-10
 # The rules of one figure, as its legend names them.
 RULES = {
-    "GD": "GD",
+    "GD": "GD, growing steps",
     "NGD": "normalised GD",
     "NGD-mom": "normalised GD with momentum",
-    "Polyak": "Polyak's rule",
+    "Polyak": "Polyak's rule, growing cap or none",
 }
 NGD = plots.look("NGD")
 ONE = plots.SERIES[0]
