@@ -7,7 +7,6 @@ round. By the rule of that round it decides nothing, and it is drawn for compari
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -258,11 +257,3 @@ def numbers(study: Study, beside: Curves) -> dict[str, Number]:
         measured |= second_round.claim_numbers(study, claim, name)
     larger = reviews.numbers(beside)
     return measured | {f"paper_size_{name}": each for name, each in larger.items()}
-
-
-def pictures(beside: Curves) -> dict[str, Callable[[Study], Figure]]:
-    """Return the functions that draw the pictures from a study, by their slugs."""
-    return {
-        about.slug: partial(draw, beside=beside, kind=kind)
-        for kind, about in KINDS.items()
-    }

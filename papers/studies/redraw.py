@@ -1,7 +1,6 @@
 """Draw every figure and verdict of the real-data studies from their stored runs.
 
-A study that is judged with fresh seeds is drawn from these, with the verdicts that page
-51 records. The others are drawn from the curves of the first round.
+The pictures show the runs with fresh seeds, with the verdicts that page 51 records.
 
 `python -m papers.studies.redraw [STUDY ...] [--out FOLDER]` writes one PNG per picture
 to runs/redrawn/ and prints each study's verdicts in words. It trains nothing. If all
@@ -21,9 +20,8 @@ from matplotlib.figure import Figure
 from companion import headlines, plots, record
 from companion.claims import Claim, Table
 from lib import files
-from lib.training.curves import Curves
 from papers import verdicts
-from papers.studies import kept_curves, reviews, second_round, speed
+from papers.studies import judged_reviews, kept_curves, reviews, second_round, speed
 
 
 def _recorded(study: second_round.Study) -> Table:
@@ -32,46 +30,31 @@ def _recorded(study: second_round.Study) -> Table:
 
 
 # For each picture, by study and then by slug: the function that returns its claims, and
-# the function that draws it. Both take what `_read` returns.
+# the function that draws it. Both take what `second_round.read` returns.
 PICTURES: dict[str, dict[str, tuple[Callable, Callable]]] = {
     kept_curves.STUDIES[name]: {slug: (_recorded, second_round.draw)}
     for name, slug in second_round.FIGURES.items()
 }
 
 
-def _read(study: str) -> Curves | second_round.Study:
-    """Read the runs from which the pictures of a study are drawn."""
-    for figure in second_round.FIGURES:
-        if kept_curves.STUDIES[figure] == study:
-            return second_round.read(figure)
-    return kept_curves.kept(study)
+def _beside_larger(study: second_round.Study, kind: str) -> Figure:
+    """Draw one kind of claims on reviews, with the network of the paper's size."""
+    return judged_reviews.draw(study, kept_curves.kept("imdb_paper"), kind)
 
 
-def _beside_reduced(draw: Callable, curves: Curves) -> Figure:
-    """Draw the reviews' curves by `draw`, with the curves of the reduced network."""
-    return draw(curves, kept_curves.kept("imdb"))
-
-
-# For film reviews, we draw the network of the paper's size together with a reduced
-# network.
-PICTURES["imdb_paper"] = {
-    "mirror_imdb": (
-        reviews.accuracy_table,
-        partial(_beside_reduced, reviews.accuracy_figure),
-    ),
-    "mirror_sparsity": (
-        reviews.sparsity_table,
-        partial(_beside_reduced, reviews.sparsity_figure),
-    ),
-    "mirror_attention": (
-        reviews.attention_table,
-        partial(_beside_reduced, reviews.attention_figure),
-    ),
+PICTURES[kept_curves.STUDIES["imdb"]] = {
+    about.slug: (
+        partial(judged_reviews.claims, kind=kind),
+        partial(_beside_larger, kind=kind),
+    )
+    for kind, about in judged_reviews.KINDS.items()
 }
+# The short name of a study's figure, by the name of the study.
+FIGURES = {study: figure for figure, study in kept_curves.STUDIES.items()}
 
 # The reduced network's claims on film reviews belong to the family of 24, as its
 # protocol says. The claims on the network of the paper's size ("imdb_paper") form a
-# separate family of seven.
+# separate family of seven, which page 33 prints.
 REVIEWS = kept_curves.STUDIES["imdb"]
 REVIEW_TABLES = (
     reviews.accuracy_table,
@@ -136,7 +119,7 @@ def _redraw(study: str, out: Path) -> list[str]:
     """Draw the pictures of `study` into the folder `out`, and return lines with their
     names and verdicts.
     """
-    runs = _read(study)
+    runs = second_round.read(FIGURES[study])
     lines = []
     for slug, (table, draw) in PICTURES[study].items():
         figure = draw(runs)

@@ -12,12 +12,20 @@ from matplotlib.figure import Figure
 
 from companion import plots
 from lib import files
-from papers.studies import confirm, kept_curves, redraw, second_round
+from papers.studies import (
+    confirm,
+    judged_reviews,
+    kept_curves,
+    redraw,
+    second_round,
+)
 from tests.companion.test_plots import unreadable
 from tests.papers.worlds import race
 
 KEPT = files.ROOT / "figures" / "desk"
-FRESH = {slug: figure for figure, slug in second_round.FIGURES.items()}
+# How the names of a picture's claims begin.
+BEGIN = {slug: figure for figure, slug in second_round.FIGURES.items()}
+BEGIN |= {about.slug: kind for kind, about in judged_reviews.KINDS.items()}
 RECORDS = sorted(slug for pictures in redraw.PICTURES.values() for slug in pictures)
 
 
@@ -46,18 +54,13 @@ def redrawn(tmp_path_factory):
 
 
 def recorded_verdicts(slug):
-    """Return the verdicts on the claims of a figure, as the records have them."""
-    record = json.loads((KEPT / f"{slug}.json").read_text(encoding="utf-8"))
-    claims = record["claims"]
-    if slug in FRESH:  # these are claims of the record of page 51
-        verdicts = json.loads((KEPT / "verdicts.json").read_text(encoding="utf-8"))
-        claims = [
-            claim
-            for claim in verdicts["claims"]
-            if claim["id"].startswith(f"{FRESH[slug]}.")
-        ]
-    judged = [claim for claim in claims if "verdict" in claim]
-    return [f"{claim['verdict']}: {claim['statement']}" for claim in judged]
+    """Return the verdicts on the claims of a figure, as page 51 records them."""
+    verdicts = json.loads((KEPT / "verdicts.json").read_text(encoding="utf-8"))
+    return [
+        f"{claim['verdict']}: {claim['statement']}"
+        for claim in verdicts["claims"]
+        if claim["id"].startswith(f"{BEGIN[slug]}.")
+    ]
 
 
 @pytest.mark.parametrize("slug", RECORDS)
@@ -73,10 +76,8 @@ def test_kept_runs_give_the_committed_verdicts_and_seeds(redrawn, slug):
     )
     assert {row["source"] for row in record["data"]} == {"kept"}
     (study,) = [name for name, pictures in redraw.PICTURES.items() if slug in pictures]
-    if slug in FRESH:
-        assert record["seeds"] == second_round.read(FRESH[slug]).runs.seeds
-    else:
-        assert record["seeds"] == kept_curves.kept(study).seeds()
+    figure = redraw.FIGURES[study]
+    assert record["seeds"] == second_round.read(figure).runs.seeds
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +99,20 @@ def test_missing_and_damaged_curves_are_named_and_the_others_drawn(
     monkeypatch.setattr(files, "ROOT", tmp_path)
     desk = tmp_path / "figures" / "desk"
     desk.mkdir(parents=True)
-    for name in ("vit_48000.npz", "verdicts.json"):
+    for name in ("vit_48000.npz", "mnist_60000.npz", "verdicts.json"):
         shutil.copy(KEPT / name, desk)
-    shutil.copytree(KEPT / "confirm" / "vit_48000", desk / "confirm" / "vit_48000")
-    (desk / "imdb_paper.npz").write_bytes((KEPT / "imdb_paper.npz").read_bytes()[:5000])
+    for name in ("vit_48000", "mnist_60000"):
+        shutil.copytree(KEPT / "confirm" / name, desk / "confirm" / name)
+    damaged = desk / "confirm" / "mnist_60000" / "30.npz"
+    damaged.write_bytes(damaged.read_bytes()[:5000])
     out = tmp_path / "out"
     monkeypatch.setattr(confirm, "FOLDER", desk / "confirm")
-    asked = ["multi_nli_200", "imdb_paper", "vit_48000", "--out", str(out)]
+    asked = ["multi_nli_200", "mnist_60000", "vit_48000", "--out", str(out)]
     assert redraw.main(asked) == 1
     printed = capsys.readouterr().out
     assert "multi_nli_200: not redrawn: multi_nli_200 is not full" in printed
-    assert "imdb_paper: not redrawn" in printed
+    assert "mnist_60000: not redrawn" in printed
+    assert "30.npz" in printed
     assert "mirror_vit\n  reproduced: Adam ahead early" in printed
     assert [path.name for path in out.iterdir()] == ["mirror_vit.png"]
     with pytest.raises(SystemExit, match="2"):
