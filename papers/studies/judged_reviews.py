@@ -18,8 +18,8 @@ from companion.claims import Claim, Table
 from companion.record import Number, finite
 from lib.training.curves import Curves
 from papers import pieces
-from papers.studies import fresh_seeds, kept_curves, reviews, second_round
-from papers.studies.family import FAMILY, late_accuracy
+from papers.studies import fresh_seeds, kept_curves, reviews
+from papers.studies.family import FAMILY, Interval, late_accuracy
 from papers.studies.kept_curves import shown
 from papers.studies.second_round import Study
 
@@ -80,8 +80,8 @@ KINDS = {
         marks="small dots: seeds, large mark: their mean, grey tick: the paper's",
         height=3.6,
         upper=reviews.draw_accuracies,
-        title="Reduced network: differences of the accuracies",
-        axis="points; right of 0: as in the paper; star: the paper's difference",
+        title="Reduced network: differences, means of the last four evaluations",
+        axis="points; right of 0: as in the paper; star: the paper's, last epoch",
         unit=100,
         digits=1,
         earlier=reviews.accuracy_table,
@@ -158,37 +158,69 @@ def draw(study: Study, beside: Curves, kind: str) -> Figure:
     for bar in bars:
         values = [bar.low, bar.high, *bar.corrected, *bar.points]
         drawn += [value for value in values if np.isfinite(value)]
-    room = 0.1 * (max(drawn) - min(drawn))
+    room = 0.1 * (max(drawn) - min(drawn)) or 1.0  # 0 if no claim was judged
     pieces.forest(lower, bars, (min(drawn) - room, max(drawn) + room))
     lower.plot(stars, range(len(stars)), "*", color=plots.BLACK, markersize=7)
     lower.set(title=about.title, xlabel=about.axis)
     return figure
 
 
+class Way(NamedTuple):
+    """One of the differences by which a claim is decided.
+
+    Parameters
+    ----------
+    name
+        One of `WAYS`.
+    interval
+        The difference with its interval at 95 %.
+    corrected
+        The ends of its interval at the level at which Holm's procedure tests the claim.
+    """
+
+    name: str
+    interval: Interval
+    corrected: tuple[float, float]
+
+
+def ways(study: Study, claim: Claim) -> list[Way]:
+    """Return the differences by which a claim is decided, none if it was not judged.
+
+    A claim about sparsity has two of them, and the verdict must be the same for both.
+    The claim itself shows the first one.
+    """
+    if claim.interval is None:
+        return []
+    found = []
+    for k, interval in enumerate(FAMILY[claim.id].measure(study.runs)):
+        thin = replace(interval, level=study.levels[claim.id])
+        found.append(Way(WAYS[k], interval, (thin.low, thin.high)))
+    return found
+
+
 def _bars(study: Study, claim: Claim, about: Kind) -> list[pieces.Bar]:
     """Return the lines of the lower panel for a claim: one per interval by which it is
     decided. The first one has the verdict.
     """
-    if claim.interval is None:
-        return [pieces.Bar(_label(claim), np.nan, np.nan, np.nan, claim.verdict)]
     bars = []
-    for k, interval in enumerate(FAMILY[claim.id].measure(study.runs)):
+    for way in ways(study, claim):
+        interval = way.interval
         values = [interval.estimate, interval.low, interval.high]
-        thin = replace(interval, level=study.levels[claim.id])
-        estimate, *ends = about.unit * np.array(values)
+        estimate, low, high = about.unit * np.array(values)
         words = f"{estimate:+.{about.digits}f}"
         bar = pieces.Bar(
-            label=_label(claim, WAYS[k]),
+            label=_label(claim, way.name),
             value=estimate,
-            low=ends[0],
-            high=ends[1],
+            low=low,
+            high=high,
             verdict=claim.verdict,
             points=about.unit * np.array(interval.values),
-            words=f"{words} {claim.verdict}" if k == 0 else words,
-            corrected=about.unit * np.array([thin.low, thin.high]),
+            words=words if bars else f"{words} {claim.verdict}",
+            corrected=about.unit * np.array(way.corrected),
         )
         bars.append(bar)
-    return bars
+    nothing = pieces.Bar(_label(claim), np.nan, np.nan, np.nan, claim.verdict)
+    return bars or [nothing]
 
 
 def _label(claim: Claim, way: str = "") -> str:
@@ -242,10 +274,11 @@ def caption(study: Study, beside: Curves, kind: str) -> str:
 def numbers(study: Study, beside: Curves) -> dict[str, Number]:
     """Return the numbers of a record.
 
-    These are the numbers of `reviews.numbers` for the reduced network, for each claim
-    its estimate with both intervals, and with "paper_size_" before their names the
-    numbers of the network of the paper's size. The late accuracies of the reduced
-    network are those on all test reviews, by which the claims are decided.
+    These are the numbers of `reviews.numbers` for the reduced network, for each
+    difference by which a claim is decided its estimate with both intervals, and with
+    "paper_size_" before their names the numbers of the network of the paper's size. The
+    late accuracies of the reduced network are those on all test reviews, by which the
+    claims are decided.
     """
     measured = reviews.numbers(study.curves)
     for rule in study.runs.rates:
@@ -253,7 +286,15 @@ def numbers(study: Study, beside: Curves) -> dict[str, Number]:
         name = f"{rule.replace('.', '_')}_late_test_accuracy"
         measured[name] = finite(late, 1e-9)
     for claim in study.claims:
-        name = claim.id.replace(">", "_above_").replace(".", "_")
-        measured |= second_round.claim_numbers(study, claim, name)
+        for way in ways(study, claim):
+            name = claim.id.replace(">", "_above_").replace(".", "_")
+            if way.name == "matched":
+                name = f"{name}_matched"
+            interval = way.interval
+            measured[name] = finite(interval.estimate, 1e-9)
+            measured[f"{name}_low"] = finite(interval.low, 1e-6)
+            measured[f"{name}_high"] = finite(interval.high, 1e-6)
+            measured[f"{name}_corrected_low"] = finite(way.corrected[0], 1e-6)
+            measured[f"{name}_corrected_high"] = finite(way.corrected[1], 1e-6)
     larger = reviews.numbers(beside)
     return measured | {f"paper_size_{name}": each for name, each in larger.items()}

@@ -37,9 +37,6 @@ PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
 SHARPER = ("l1.1", "l2")  # the rules whose maps and counts the paper shows
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
-# The limit of the Hoyer index for many entries from one uniform distribution, about
-# 0.134.
-UNIFORM = 1 - np.sqrt(3) / 2
 CHARACTERS = 118  # characters in a line of words in boxes
 # The metric that is compared between two runs, and the metric whose level is the same
 # in the two runs at that point.
@@ -599,7 +596,7 @@ def index_figure(networks: Mapping[str, Curves]) -> Figure:
     -------
     Figure
         A block for each network, with one row each for keys, queries and values. The
-        line is the index at the start of training.
+        grey tick is the index before training, in the mean over all runs.
     """
     figure, (axis,) = plots.panels(1, 1, height=3.1)
     row = 0.0
@@ -617,6 +614,11 @@ def index_figure(networks: Mapping[str, Curves]) -> Figure:
                 linewidth=1.5,
                 zorder=1,
             )
+            start = np.mean([run.metrics[f"hoyer.{part}"][0] for run in one.judged()])
+            axis.plot(start, row, "|", ms=14, mew=1.6, color=plots.GREY)
+            if row == 0:
+                words = f"before training:\n{start:.3f}"
+                pieces.beside(axis, start, row, words, plots.GREY, (0, -14))
             for rule, mean in means.items():
                 look = plots.look(rule)
                 axis.plot(mean, row, ms=6, **look.mark)
@@ -626,9 +628,6 @@ def index_figure(networks: Mapping[str, Curves]) -> Figure:
             rows[row] = {"K": "keys", "Q": "queries", "V": "values"}[part]
             row += 1.0
         row += 0.9
-    axis.axvline(UNIFORM, **plots.LEVEL)
-    words = f"untrained: {UNIFORM:.3f}"
-    pieces.beside(axis, UNIFORM, -0.7, words, plots.GREY, (4, 0))
     axis.set_yticks([*rows], [*rows.values()])
     axis.set(ylim=(row - 1.4, -1.0))
     axis.set_xlabel(
@@ -660,6 +659,7 @@ def draw_tokens_used(axis: Axes, networks: Mapping[str, Curves]) -> None:
         The runs of each network, by what it is called. Each network gets a row, with a
         large mark for each norm.
     """
+    largest = 0.0
     for row, one in enumerate(networks.values()):
         for rule in one.rates():
             look = plots.look(rule)
@@ -669,8 +669,9 @@ def draw_tokens_used(axis: Axes, networks: Mapping[str, Curves]) -> None:
             words = f"{shown(rule)}\n{values.mean():.0f} %"
             style = {"color": look.colour, "fontsize": 9, "ha": "center"}
             axis.text(values.mean(), row - 0.16, words, va="bottom", **style)
+            largest = max(largest, values.max())
     axis.set_yticks(range(len(networks)), networks)
-    axis.set(xlim=(0, 75), ylim=(len(networks) - 0.6, -0.7))
+    axis.set(xlim=(0, 1.1 * largest), ylim=(len(networks) - 0.6, -0.7))
     axis.set_xlabel(
         "\N{LEFTWARDS ARROW} sharper     tokens that the last layer uses, % of a review"
     )

@@ -108,7 +108,9 @@ def read(figure: str) -> Study:
         if FAMILY[claim.id].study == name:
             claims.append(claim)
             ends = [f"{claim.id}.corrected_{end}" for end in ("low", "high")]
-            low, high = (saved["numbers"][end]["value"] for end in ends)
+            values = [saved["numbers"][end]["value"] for end in ends]
+            # A claim that was not judged has no ends, which a record writes as null.
+            low, high = (np.nan if value is None else value for value in values)
             corrected[claim.id] = (low, high)
             levels[claim.id] = saved["numbers"][f"{claim.id}.level"]["value"]
     return Study(figure, runs, curves, Table(claims), corrected, levels)

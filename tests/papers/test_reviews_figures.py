@@ -298,8 +298,18 @@ def test_the_panel_of_indices_has_room_for_its_rows_and_headings_alone(worlds):
         (heading,) = words_in(ax, f"network {k}")
         first = ax.get_yticks()[3 * k]
         assert first - 1 < heading.get_position()[1] < first - 0.5
-    (start,) = words_in(ax, "untrained: 0.134")
-    assert -1 < start.xy[1] < 0
+
+
+@pytest.mark.parametrize("worlds", [(WORLD,), (replace(WORLD), WORLD)])
+def test_a_tick_is_the_mean_index_of_all_runs_before_training(worlds):
+    ax = indices(*worlds)
+    ticks = [line for line in ax.lines if line.get_marker() == "|"]
+    for k, tick in enumerate(ticks):
+        name = f"hoyer.{reviews.PARTS[k % 3]}"
+        starts = [run.metrics[name][0] for run in WORLD.judged()]
+        np.testing.assert_allclose(tick.get_xdata(), np.mean(starts))
+    assert len(ticks) == 3 * len(worlds)
+    assert len(words_in(ax, f"before training:\n{ticks[0].get_xdata()[0]:.3f}")) == 1
 
 
 # Attention.

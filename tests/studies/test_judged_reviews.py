@@ -119,6 +119,27 @@ def test_a_claim_that_is_not_judged_has_a_row_without_a_bar_and_no_number():
     assert "imdb_l1_1_above_l2" in numbers and "imdb_l3_above_l2" not in numbers
 
 
+@pytest.mark.parametrize("kind", judged_reviews.KINDS)
+def test_if_no_claim_is_judged_the_picture_is_drawn_without_bars(kind):
+    study = study_of({"l1.1": 0.7, "l2": 0.7, "l3": 0.7})  # every rule fails the gate
+    _, lower = judged_reviews.draw(study, LARGER, kind).axes
+    assert not any(np.isfinite(line.get_xdata()).all() for line in lines_of(lower, 2.6))
+    low, high = lower.get_xlim()
+    assert low < 0 < high
+
+
+def test_a_claim_on_sparsity_has_two_ways_with_numbers_of_their_own(study):
+    numbers = judged_reviews.numbers(study, LARGER)
+    for claim in judged_reviews.claims(study, "sparsity"):
+        ways = judged_reviews.ways(study, claim)
+        assert [way.name for way in ways] == ["at the end", "matched"]
+        name = claim.id.replace(".", "_")
+        assert numbers[name].value == ways[0].interval.estimate
+        assert numbers[f"{name}_matched"].value == ways[1].interval.estimate
+        low, high = numbers[f"{name}_matched_low"], numbers[f"{name}_matched_high"]
+        assert low.value <= ways[1].interval.estimate <= high.value
+
+
 def test_numbers_have_both_networks_and_each_claim_with_both_intervals(study):
     numbers = judged_reviews.numbers(study, LARGER)
     assert numbers["paper_size_seeds"].value == len(LARGER.seeds())
