@@ -119,7 +119,7 @@ print(descent_direction(np.zeros((2, 2))).round(3))
 # %% [markdown]
 # ## One step, and ten thousand
 #
-# Every step of normalised gradient descent (NGD) goes along the negative gradient and has the same length $\eta$:
+# Every step of normalised gradient descent (NGD) goes along the negative gradient and has the same length $\eta$. (Lengths and norms of matrices are Frobenius norms, the square root of the sum of the squared entries.)
 #
 # $$W_{t+1} = W_t - \eta\, \frac{\nabla L(W_t)}{\|\nabla L(W_t)\|} .$$
 
@@ -154,7 +154,7 @@ pieces.end_labels(entry_axis, ends)
 first_look
 
 # %% [markdown]
-# The softmax weights of the opt tokens go to one, and the norm of $W$ keeps growing, but the direction of $W$ converges. To which four numbers?
+# The softmax weights of the opt tokens go to one, and after a while the norm of $W$ keeps growing, but the direction of $W$ converges. To which four numbers?
 #
 # ## Find the direction by eye
 #
@@ -162,7 +162,7 @@ first_look
 #
 # $$W_{mm} = \arg\min_W \|W\|_F \quad\text{subject to}\quad (x_{i,opt} - x_{i,t})^\top W z_i \ge 1 \ \text{ for all } i,\ t \ne opt_i .$$
 #
-# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$. If we scale every $W$ so that its smallest margin is 1, the smallest $W$ has the largest margin relative to its norm. Hence $W_{mm}$ is called the *max-margin* matrix.
+# This is a *support vector machine* (SVM) without a bias. Its data points are the matrices $A_{i,t} = (x_{i,opt} - x_{i,t})\,z_i^\top$, one for each pair of the opt token and another token. The left-hand side is the *margin* of the pair, $g_{i,t} = \langle A_{i,t}, W\rangle$, the sum of the products of the entries of both matrices. If we scale every $W$ with positive margins so that its smallest margin is 1, the smallest $W$ has the largest margin relative to its norm. Hence $W_{mm}$ is called the *max-margin* matrix.
 #
 # Since $z_1 = (1, 0)$ and $z_2 = (0, 1)$, each example constrains one column of $W$, the column $W z_i$.
 #
@@ -274,7 +274,7 @@ true_length
 #
 # The direction error is the chord of the angle between $W_t$ and the ray of $W_{mm}$. For small angles, the chord times $\lVert W_t\rVert$ is the distance of $W_t$ from this ray. The lengths of the columns contribute to this distance, too: compared with the nearest matrix on this ray, column 1 is 0.49 too short and column 2 is 0.69 too long. Indeed, $0.462^2+0.490^2+0.693^2\approx0.966^2$.
 #
-# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals; together these two numbers contribute $\sqrt{0.490^2+0.693^2}\approx0.849$. The distance 0.46 is left over from the start and from the pair with room to spare, because the other pairs never move column 1 along $(1,1)$, the direction orthogonal to its ray.
+# [Page 40](40_law_of_margins.ipynb) predicts 0.49 and 0.69 from the duals and from the factors $\kappa$ that we introduce below; together these two numbers contribute $\sqrt{0.490^2+0.693^2}\approx0.849$. The distance 0.46 is left over from the start and from the pair with room to spare, because the other pairs never move column 1 along $(1,1)$, the direction orthogonal to its ray.
 #
 # </details>
 
@@ -333,7 +333,7 @@ plots.caption(figure, "Ours: two examples of three tokens, normalised GD from a 
 #
 # ## What we saw
 #
-# In each example, the layer learns to read the token that would give the best answer on its own. Its weight matrix grows without bound, in the direction of the smallest matrix for which the logits of these tokens exceed the other logits of their example by at least 1.
+# In each example, the layer learns to read the token that would give the best answer on its own. Its weight matrix keeps growing, in the direction of the smallest matrix for which the logits of these tokens exceed the other logits of their example by at least 1.
 #
 # <details><summary>Does paper A prove this?</summary>
 #

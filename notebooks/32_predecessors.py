@@ -35,6 +35,7 @@
 # | $\alpha_i$ | the token that sample $i$ selects in the end | |
 # | $opt_i$ | the token with the largest score $y_iu^\top x_{i,t}$ | |
 # | $O_i$ | the set of tokens that sample $i$ selects, if it selects several | |
+# | $W_{mm}$ | the solution of the SVM for the tokens $opt_i$ in the norm $\lVert\cdot\rVert_{p,p}$ | $d \times d$ |
 # | SVM in a norm | the problem of finding the $W$ of smallest norm $\lVert W\rVert$ with $(x_{i,\alpha_i} - x_{i,t})^\top Wz_i \ge 1$ for all $t \ne \alpha_i$ | $d \times d$ |
 # | $\lVert W\rVert_*$, $\lVert W\rVert_F$, $\lVert W\rVert_{p,p}$ | nuclear norm (sum of singular values), Frobenius norm, $\ell_p$ norm of the entries | |
 #
@@ -43,10 +44,12 @@
 # | result | conclusion |
 # |---|---|
 # | $W$ trained | the direction of $W$ tends to that of the solution of the SVM in $\lVert\cdot\rVert_F$ |
-# | $K$, $Q$ trained | the direction of $KQ^\top$ tends to that of the solution of the SVM in $\lVert\cdot\rVert_*$, whose rank is at most $\min(n, d)$ |
+# | $K$, $Q$ trained | the direction of $KQ^\top$ tends to that of a solution of the SVM in $\lVert\cdot\rVert_*$, with rank at most $\min(n, d)$ |
 # | several tokens | the growing part of $W$ turns towards the matrix of smallest $\lVert W\rVert_F$ with $(x_{i,t} - x_{i,s})^\top Wz_i = 0$ for $t, s \in O_i$ and $\ge 1$ for $t \in O_i$, $s \notin O_i$ |
 #
-# The earlier paper states the first two results for the minimisers of the loss along a path of growing norm. It states the first result for gradient descent as well. We measure the direction in which training ends.
+# The SVM in the nuclear norm can have several solutions; ours is the one that the solver returns.
+#
+# The earlier paper states the first two results for the minimisers of the loss along a path of growing norm. It states the first result for gradient descent as well. We measure the direction in which training ends, so for $(K,Q)$ our claims are a reading of the result.
 #
 # With several selected tokens, $W$ is a sum of two parts. One part stays finite and determines how the softmax weight is divided among the tokens of $O_i$. The other part grows and drives the weights of all other tokens to zero. A cell below prints paper C's theorem on the regularisation path.
 
@@ -99,9 +102,11 @@ print(f"smallest lead of a best token: {(scores[..., -1] - scores[..., -2]).min(
 #
 # $$K \leftarrow K - \eta\,\frac{GQ}{\|GQ\|_F}, \qquad Q \leftarrow Q - \eta\,\frac{G^\top K}{\|G^\top K\|_F} .$$
 #
-# To make several tokens win, we use the head $h(x) = \sum_j \max(x_j, 0)$. For which samples is a mixture of tokens best? The function $h$ is convex, so its value at a mixture is at most its largest value at the tokens of this mixture. In a sample with label $+1$, the layer wants $h$ to be large, so a single token is always best. In a sample with label $-1$, the layer wants $h$ to be small. If no single token attains the smallest value of $h$ over all mixtures, a mixture of several tokens is best. This is the case for most samples with label $-1$ on this page.
+# To make several tokens win, we use the head $h(x) = \sum_j \max(x_j, 0)$. For which samples is a mixture of tokens best? The function $h$ is convex, so its value at a mixture is at most its largest value at the tokens of this mixture. In a sample with label $+1$, the layer wants $h$ to be large, so a single token is always best. In a sample with label $-1$, the layer wants $h$ to be small. If no single token attains the smallest value of $h$ over all mixtures, a mixture of several tokens is best.
 #
-# Near a mixture $x$ without zero entries, this head is linear: $h(x)=v^\top x$ with $v_j = 1$ if $x_j > 0$ and $v_j=0$ otherwise. The next cell writes out a hundred steps of the training of $(K, Q)$ with the linear head $u^\top x$, and checks that they give the same product $KQ^\top$ as the library.
+# Near a mixture $x$ without zero entries, this head is linear: $h(x)=v^\top x$ with $v_j = 1$ if $x_j > 0$ and $v_j=0$ otherwise.
+#
+# The next cell writes out a hundred steps of the training of $(K, Q)$ with the linear head $u^\top x$, and checks that they give the same product $KQ^\top$ as the library.
 
 # %%
 one, unit = data.run(0), lambda G: G / np.linalg.norm(G)
@@ -119,7 +124,7 @@ print("singular values of K Q^T:", *np.linalg.svd(K @ Q.T)[1].round(1))
 # 1. We train $(K, Q)$ and $W$ from random starts, whose entries are drawn like those of an untrained linear layer. For the tokens that each run selects, we solve the SVM in the nuclear norm and in the Frobenius norm. Then we compute the alignment (the cosine of the angle) of $KQ^\top$ and of $W$ with both solutions.
 # 2. We solve the nuclear-norm SVM for problems of other sizes and compute the rank of its solution.
 # 3. We train $W$ from zero with the fixed head $h$ for several tokens, which is defined above. Before we compute the alignment of $W$ with the solution for several tokens, we remove the part of $W$ that stays finite.
-# 4. We minimise the loss on the spheres $\lVert W\rVert_{p,p}=R$ of growing radius $R$. The solver starts from the SVM solution $W_{mm}$ and from other matrices. For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
+# 4. We minimise the loss on the spheres $\lVert W\rVert_{p,p}=R$ of growing radius $R$. The solver starts from $W_{mm}$, from the matrix at which mirror descent ends, and from three random matrices, and we keep the smallest loss that it finds. (So the claim is that no better selection than $opt$ was found, not that the solver finds $opt$ by itself.) For comparison we run $\ell_p$-AttGD (mirror descent) from zero.
 
 # %%
 recorded = np.unique(np.geomspace(1, pair_steps, 40).astype(int))
@@ -145,8 +150,8 @@ for k in several_dimensions:
 #
 # * **Alignment.** The first figure shows the alignment during training, on the left for $(K,Q)$ and on the right for $W$. At the end of training, the alignment of $KQ^\top$ is near one with the SVM solution in the nuclear norm, and well below one with the SVM solution in the Frobenius norm. For the trained $W$ it is the other way round.
 # * The left panel of the second figure shows the mean rank of the nuclear-norm solution. The rank is at most $\min(n, d)$, and in higher dimensions it is well below this bound. A point is missing if there is no data set of this size for which some $W$ makes the required selections.
-# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. The numbers beside the marks are medians. They show no clear trend with the dimension.
-# * In the third figure, each mark shows where one run of mirror descent from zero ends. A circle means that the run selects the same tokens as the minimiser of the loss on the sphere, and a cross means that it selects other tokens.
+# * The right panel of the second figure shows one minus the alignment of the growing part of $W$ with the solution for several tokens. Each mark shows one data set. The numbers beside the marks are medians. They are largest at $d=4$ and smallest at $d=6$. (The claim about the dimension compares only the largest dimension with the smallest one.)
+# * In the third figure, each mark shows where one run of mirror descent from zero ends. A circle means that the run selects the best tokens, as the minimisers of the loss on large spheres do, and a cross means that it selects other tokens.
 
 # %%
 about_parents = f"arXiv 2308.16898, reduced: {seeds} seeds; synthetic"
@@ -165,7 +170,7 @@ figure_path
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The parameters that we train decide in which norm the margin is maximised. Training $(K, Q)$ maximises it in the nuclear norm, so $KQ^\top$ has low rank, whereas training $W$ maximises it in the Frobenius norm. With the convex head, a mixture of several tokens is best for most samples with label $-1$ and for no sample with label $+1$. At the end of training, several tokens have a softmax weight above $10^{-3}$ in nearly all samples with label $-1$. The same holds for about a third of the samples with label $+1$, although a single token is best for them; in the others only one token has such a weight. The growing part of $W$ comes close to the direction of the SVM solution for these tokens. The regularisation path reaches the globally optimal tokens for every data set, but mirror descent from zero reaches them only in some runs.
+# **Answer.** The parameters that we train decide in which norm the margin is maximised. With $(K, Q)$, $KQ^\top$ turns to the solution in the nuclear norm, and so nearly to a matrix of low rank; with $W$, training turns to the solution in the Frobenius norm. With the convex head, a mixture of several tokens can be best only for samples with label $-1$. At the end of training, several tokens have a softmax weight above $10^{-3}$ in nearly all samples with label $-1$. The same holds for about a third of the samples with label $+1$, although a single token is best for them. So this count alone does not tell where a mixture is best. The growing part of $W$ comes close to the direction of the SVM solution for these tokens in the median, but in some data sets it is still far away. The minimisers along the regularisation path select the globally optimal tokens for every data set, but mirror descent from zero reaches them only in some runs.
 #
 # ![Trained keys and queries turn towards the nuclear-norm solution, and a trained W towards the Frobenius-norm solution](../figures/desk/mirror_parents.png)
 #

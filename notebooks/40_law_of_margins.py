@@ -90,7 +90,7 @@ figure_ray
 # %% [markdown]
 # Left: the path approaches the dotted line, parallel to the dashed ray. Right: the distance from the ray converges to our prediction.
 #
-# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. So $\theta_t$ is one degree when $W_t$ has the length $C/\sin1°$. Late steps are 0.1 long and point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
+# **How many steps does it take to come within one degree?** Late in training, the angle $\theta_t$ between $W_t$ and $W_{mm}$ satisfies $\lVert W_t\rVert\sin\theta_t=C$. So $\theta_t$ is one degree when $W_t$ has the length $C/\sin1°$. Every step is 0.1 long, and late steps point almost along $W_{mm}$, so we predict about $C/(0.1\,\sin1°)$ steps.
 
 # %%
 one_degree = np.deg2rad(1)
@@ -119,7 +119,7 @@ print(f"measured:  {1 + np.argmax(cosines > np.cos(one_degree))} steps")
 # $$F(\rho)=\log\sum_m\kappa_me^{-\langle A_m,\rho\rangle},\qquad\rho\perp W_{mm}.$$
 #
 # 1. *The ratios of the pulls depend only on $\rho_t$.* Let $\pi_m$ be the pull of $m$ divided by the sum of all pulls. The common factor $e^{-a_t}$ cancels, so $\pi_m=\kappa_me^{-\langle A_m,\rho_t\rangle}/\sum_k\kappa_ke^{-\langle A_k,\rho_t\rangle}$.
-# 2. *$\rho_t$ descends on $F$.* Since $-\nabla L$ is a multiple of $\bar A=\sum_m\pi_mA_m$, a step of $W_t$ is $\eta'\bar A$ with some $\eta'>0$ (under NGD, $\eta'=\eta/\lVert\bar A\rVert$). The part of this step orthogonal to $W_{mm}$ is the step of $\rho_t$. Differentiating $F$ shows that this part of $\bar A$ is $-\nabla F(\rho_t)$. So $\rho_{t+1}=\rho_t-\eta'\,\nabla F(\rho_t)$. If $W_0=0$, $\rho_t$ stays in the span of the $A_m$.
+# 2. *$\rho_t$ descends on $F$.* Since $-\nabla L$ is a multiple of $\bar A=\sum_m\pi_mA_m$, a step of $W_t$ along the negative gradient is $\eta'\bar A$ with some $\eta'>0$ (under NGD, $\eta'=\eta/\lVert\bar A\rVert$). The part of this step orthogonal to $W_{mm}$ is the step of $\rho_t$. Differentiating $F$ shows that this part of $\bar A$ is $-\nabla F(\rho_t)$. So $\rho_{t+1}=\rho_t-\eta'\,\nabla F(\rho_t)$. If $W_0=0$, $\rho_t$ stays in the span of the $A_m$.
 # 3. *In this span, $F$ has a minimum at exactly one point, $\rho_\perp$.* The box "When is this proved?" shows it.
 # 4. *At this minimum the pulls are proportional to the duals.* At $\rho_\perp$, $\nabla F=0$, so $\bar A$ points along $W_{mm}=\sum_m\beta_mA_m$. If the $A_m$ are independent, it follows that $\kappa_me^{-\langle A_m,\rho_\perp\rangle}=c\,\beta_m$ with some constant $c$, so $\langle A_m,\rho_\perp\rangle=\log(\kappa_m/\beta_m)-\log c$. Weighted by $\beta_m$, these left sides sum to $\langle W_{mm},\rho_\perp\rangle=0$. So $\log c=\text{mean}_\beta\log(\kappa/\beta)$, the mean with the weights $\beta_m$.
 #
@@ -256,7 +256,7 @@ print(f"error of W_t: {error(late, V):.1e}; of W_t - W_(t/2): {error(late - half
 print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[1000] - path[500]).round(4))
 
 # %% [markdown]
-# The offsets follow the law. Most of the error comes from $\omega_\infty$, for which we know no formula. (Page [43](43_map_of_the_constant.ipynb) computes it by integrating a flow that depends on the tokens and the head alone.)
+# The offsets follow the law. Most of the error comes from $\omega_\infty$, for which we know no formula. (Page [43](43_map_of_the_constant.ipynb) computes it for short steps, by integrating a flow from the start of the run to its end.)
 #
 # <details><summary>Two iterates give the direction without this error</summary>
 #
@@ -270,7 +270,7 @@ print("in the plane: W_1000 =", path[1000].round(4), " W_1000 - W_500 =", (path[
 #
 # <details><summary>What the code checks</summary>
 #
-# A `LawSetting` contains the tokens, update rule, loss and start of some runs. The function `compare` trains these runs and computes $C$ and the direction error of each. A run that is too short or violates a hypothesis gets a `refusal` and is excluded ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). The function `prove` checks at one step of a run whether the steps are short and whether the level has reached $a^*$; `Local` holds the constants that this check needs.
+# A `LawSetting` contains the tokens, update rule, loss and start of some runs. The function `compare` trains these runs and computes $C$ and the direction error of each. A run that is too short or violates a hypothesis gets a `refusal` and is excluded. It is too short if, at the rate that the law predicts, more than $10^{-7}$ of its first deviation is left at the end ([the rules](law_of_margins.md#the-law-that-notebook-40-measures)). The function `prove` checks at one step of a run whether the steps are short and whether the level has reached $a^*$; `Local` holds the constants that this check needs. The theorem above is for starts at zero and a full support without momentum. The note has its versions for momentum, for other starts and for pairs off the support, and `prove` takes the version that fits the run. It computes in float64, without bounds on the rounding errors.
 #
 # </details>
 
@@ -314,7 +314,7 @@ figure_offsets = margin_law_figures.offsets(predicted, offsets, kept)
 plots.caption(figure_offsets, about_offsets + "; synthetic, float64")
 
 # %% [markdown]
-# If the law holds, the bars (for the unit tokens above) end at the predicted ticks, so we can read the duals off the margins.
+# If the law holds, the bars (for the unit tokens above) end at the predicted ticks. So if we know the $\kappa_m$, we can read the duals off the margins, up to a common factor: $\beta_m$ is proportional to $\kappa_me^{-g_m}$.
 
 # %%
 alone = sum(one.duals_alone for one in kept)
@@ -323,7 +323,7 @@ figure_diagonal = plots.caption(margin_law_figures.diagonal(kept), about_diagona
 figure_diagonal
 
 # %% [markdown]
-# If the law holds, every run lies on the diagonal ([at desk scale, all 96 do](../figures/desk/law_diagonal.png)). A mark is open if $\omega_\infty$ contributes to the error.
+# If the law holds, every run lies on the diagonal ([at desk scale, all 96 do](../figures/desk/law_diagonal.png); four more runs were too short). A mark is open if $\omega_\infty$ contributes to the error.
 #
 # <details><summary>The claims in the next table</summary>
 #
@@ -338,7 +338,7 @@ table
 # %% [markdown]
 # ## One line for all rules
 #
-# If $\omega_\infty=0$, the error late in training depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2), the errors of all rules, plotted against $\|W_t\|$, should fall on one line. (Here even both losses share it: all opt tokens have one score, and all other tokens the score 0, so all $\kappa_m$ are equal under either loss, and $C$ does not depend on the loss.) We also run two slow rules with growing steps.
+# If $\omega_\infty=0$, the error late in training depends on the rule only through $\|W_t\|$. So on page 10's data (Figure 2), the errors of all rules, plotted against $\|W_t\|$, should fall on one line. (Here even both losses share it: all opt tokens (those with the highest score of their sample) have one score, and all other tokens the score 0, so all $\kappa_m$ are equal under either loss, and $C$ does not depend on the loss.) We also run two slow rules with growing steps.
 #
 # <details><summary>Which rules are slow, and how fast do their steps grow?</summary>
 #
@@ -361,7 +361,7 @@ figure_collapse
 # %% [markdown]
 # Each curve shows one rule with one loss. The curves reach the dotted line near $\|W_t\|=100$, but the slow rules end at the crosses.
 #
-# **Can we tell before training whether the law already holds at one degree?** Page [41](41_how_margins_settle.ipynb) shows that the slowest deviation of the margins from their offsets shrinks like $e^{-\lambda_1a_t}$, where $\lambda_1$ follows from the duals and the features. If $W_t$ has the length $C/\sin1°$, its level $a_t$ is about this length divided by $\lVert W_{mm}\rVert$. So before training we compute $\lambda_1a_t$ there. The law holds if this number is well above 1.
+# **Can we tell before training whether the law already holds at one degree?** Page [41](41_how_margins_settle.ipynb) shows that the slowest deviation of the margins from their offsets shrinks like $e^{-\lambda_1a_t}$, where the number $\lambda_1$ follows from the duals and the features. If $W_t$ has the length $C/\sin1°$, its level $a_t$ is about this length divided by $\lVert W_{mm}\rVert$. So before training we compute $\lambda_1a_t$ there. The law holds if this number is well above 1.
 
 # %%
 problems = {"in the plane": (plane_law, svm.token_svm(plane)), "Figure 2": (fig2_law, target)}

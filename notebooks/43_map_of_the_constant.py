@@ -17,7 +17,7 @@
 # *Side road of page [41](41_how_margins_settle.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to say what the constant depends on: data, degenerate pairs, start, norm.
 #
 # The *law of the margins* of **[notebook 40](40_law_of_margins.ipynb)** is about the [direction error](words.md), the distance between the unit matrices in the directions of $W_t$ and of the max-margin matrix $W_{mm}$, the solution of the [token SVM](words.md). By this law, $\|W_t\|$ times the direction error tends to a constant. If a run starts at zero and every pair of tokens is on the support of the SVM (has a positive dual), this constant is $C$, which follows from the [dual variables](words.md) of the SVM.
-# The law does not cover problems in which a pair whose margin at $W_{mm}$ is exactly 1 has a zero dual, and it applies only to the Frobenius norm. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
+# The law does not cover problems in which a pair whose margin at $W_{mm}$ is exactly 1 has a zero dual, whichever duals we choose, and it applies only to the Frobenius norm. The data models of this page are those of **paper A** (arXiv 2402.05738). **Paper C** (*Optimizing Attention with Mirror Descent*, arXiv 2410.14581) gives rates for $\ell_p$ mirror descent (Lemma 29).
 #
 # **Question.** What does $C$ depend on? And what replaces $C$ if such a dual is zero, if the run does not start at zero, or if the geometry is that of $\ell_p$ mirror descent?
 #
@@ -97,7 +97,7 @@ print(f"C = {C:.6f}")
 #
 # The axis "long T" goes up to $T=512$, with two samples in $15\,T$ dimensions. On the two "correlation" axes, all tokens except the opt tokens are correlated with coefficient $\rho$, and so are the queries. On one of the two axes the tokens are correlated only within each sample, and on the other axis across all samples.
 #
-# On the axis "tilt of the head" (`imbalance` in the claims) we tilt the head, and on the axis "noise on every token" (`raw noise`) we add noise to all tokens. Each of these changes also affects the scores of the tokens that are not opt tokens. Once such a token has a higher score than the class mean of its sample, the run no longer selects the class mean. From the tokens and the head we predict in closed form at which value on the axis this happens.
+# On the axis "tilt of the head" (`imbalance` in the claims) we tilt the head, and on the axis "noise on every token" (`raw noise`) we add noise to all tokens. Each of these changes also affects the scores of the tokens that are not opt tokens. Once such a token has a higher score than the class mean of its sample, the run no longer selects the class mean. From the tokens and the head we predict in closed form at which value on the axis this happens. (Some axes share a problem, for example the one without any change; its runs are counted on each of these axes.)
 
 # %%
 points = constant_map.along(every, map_steps)
@@ -123,7 +123,7 @@ print("half of the seeds lose W_mm at", {axis: round(at[0], 2) for axis, at in l
 # %% [markdown]
 # **Do correlated tokens change the selection?** Theorem 1 of paper A does not answer this question, because its Assumption 1 requires nearly orthogonal tokens. So we check whether runs that start at zero still select the opt tokens. (This is what `map.stays`, one of our *claims*, tests. Each claim pairs a measured number with the bound that it must meet.) The scores of the other tokens are 0, as before.
 #
-# The *offset* of a pair is its margin minus the [margin level](words.md) $a_t$, which all pairs share. As $\rho$ grows, the features of a sample's pairs become nearly parallel, and $\lambda_1$ falls, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short to converge, and we exclude it. We predict this $\rho$ from the duals and from the level $a_t=t/\lambda_{\max}$ that a run with our step length, half of the longest step $\eta^*$, should reach. The claim `map.level` tests whether runs reach this level. If $\rho=1$ within samples, all tokens of a sample other than its opt token coincide, so the law is the same as for two tokens per sample.
+# The *offset* of a pair is its margin minus the [margin level](words.md) $a_t$, which all pairs share. As $\rho$ grows, the features of a sample's pairs become nearly parallel, and $\lambda_1$ falls, the rate at which the slowest offset converges (notebook 41). Beyond some $\rho$, a run of given length is therefore too short to converge, and we exclude it. We predict this $\rho$ from the duals and from the level $a_t=t/\lambda_{\max}$ that a run with our step length, half of the longest step $\eta^*$, should reach. (The number $\lambda_{\max}$ is to the fastest deviation what $\lambda_1$ is to the slowest.) The claim `map.level` tests whether runs reach this level. If $\rho=1$ within samples, all tokens of a sample other than its opt token coincide, so the law is the same as for two tokens per sample.
 
 # %%
 onsets = [constant_map.onset(few, steps) for steps in (5000, 20_000)]
@@ -155,9 +155,9 @@ figures.constant_along(points)
 
 # %% [markdown]
 # * Along the noise axis, $C$ becomes proportional to $\sigma^{-2}$, because the features grow like $\sigma^2$ while the offsets stay the same. On the axes "tilt of the head" and "noise on every token", we predict that the runs switch their selection only beyond the values on the map.
-# * At a fixed dimension, $C$ grows with $T$ and with $n$, whereas it falls as $d$ grows. When we vary $n$ or $d$, the solutions $W_{mm}$ disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, the solutions disappear later, because all constraints of a sample share its query.
+# * At a fixed dimension, $C$ grows with $T$ and with $n$, whereas it falls as $d$ grows. When we vary $n$ or $d$, the solutions $W_{mm}$ disappear once the number of constraints is between one and two times Cover's limit. When we vary $T$, they disappear at a little more than twice this limit.
 # * If $T/d$ is fixed, $C$ falls as $T$ grows.
-# * Correlation raises $C$. As the tokens of a sample become alike, the features of its pairs become nearly dependent, so that offsets of the same size need a longer residual; the duals also become more unequal. (In size they fall, but a common factor of all duals does not change any difference of offsets.)
+# * Correlation raises $C$, as far as our axes go. (If $\rho$ is 1 within samples, $C$ is that of two tokens per sample, which is smaller again.) As the tokens of a sample become alike, the features of its pairs become nearly dependent, so that offsets of the same size need a longer residual; the duals also become more unequal. (In size they fall, but a common factor of all duals does not change any difference of offsets.)
 #
 # ![How far each run is from its prediction, with one row for each property of the data](../figures/desk/bends_constant.png)
 #
@@ -199,7 +199,7 @@ print(f"runs with one dual at zero: {len(idle)} of {seeds}; two: {len(two)}, thr
 #
 # **A start** may have a part outside the span of the support, that is, of the features of its pairs. If every pair is on the support, training does not change this part, and the square of its length adds to $C^2$.
 #
-# **Pairs off the support** also pull on $W$ while their margins are small, and so they, too, leave a part of $W$ outside the span. If we measure time by $a_t$ and the steps are short, every rule follows the same flow of the $n(T-1)$ margins. The tokens and the head determine this flow. When a pair pulls, it raises its own margin, so its next pull is weaker. A simpler estimate, which we call the *first-order sum*, adds up the pulls at the margins that the law predicts. It ignores that the pulls become weaker in this way, so it usually overestimates the part outside the span.
+# **Pairs off the support** also pull on $W$ while their margins are small, and so they, too, leave a part of $W$ outside the span. If we measure time by $a_t$ and the steps are short, every rule whose steps go along the gradient follows the same flow of the $n(T-1)$ margins. The tokens, the head and the loss determine this flow. We follow it from the start of a run up to the level that the run has reached. When a pair pulls, it raises its own margin, so its next pull is weaker. A simpler estimate, which we call the *first-order sum*, adds up the pulls at the margins that the law predicts. It ignores that the pulls become weaker in this way, so it usually overestimates the part outside the span.
 #
 # We prove a bound on this part for the *saturated* flow, in which $-n\nabla L=\sum_m\kappa_me^{-g_m}A_m$ at all times. In this flow, the quantity $\log\sum_m\kappa_me^{-g_m}+a_t$ never increases.
 
@@ -221,9 +221,9 @@ print(f"bound {bounds.min():.2g} to {bounds.max():.2g}")
 # %% [markdown]
 # ## 4. Other norms
 #
-# **$\ell_p$ mirror descent** moves the mirror image $|W|^{p-1}\mathrm{sgn}(W)$ of $W$ down the gradient. What changes? The duals are now those of the $\ell_p$ SVM. The residual of $W$, its deviation from a multiple of $W_{mm}$, stays bounded, so the direction error falls like $\|W\|^{-1}$.
+# **$\ell_p$ mirror descent** moves the mirror image $|W|^{p-1}\mathrm{sgn}(W)$ of $W$ down the gradient. Here its steps are normalised, so that each step of the mirror image has the length $\eta$. What changes? The duals are now those of the $\ell_p$ SVM. The residual of $W$, its deviation from a multiple of $W_{mm}$, stays bounded, so the direction error falls like $\|W\|^{-1}$.
 #
-# The part of the start that lies outside the span remains in the mirror image, which grows like $\|W\|^{p-1}$. This part therefore contributes an error that falls like $\|W\|^{-(p-1)}$. Paper C's Lemma 29, which is printed below, bounds the Bregman divergence $D_\psi$, which is quadratic in the error. So the exponent with which $D_\psi$ falls is at least twice the exponent in the lemma.
+# The part of the start that lies outside the span remains in the mirror image, which grows like $\|W\|^{p-1}$. This part therefore contributes an error that falls like $\|W\|^{-(p-1)}$. We measure the error by $\sqrt{2D_\psi}$, where $D_\psi$ is the Bregman divergence between the directions of $W$ and $W_{mm}$; for $p=2$ this is the direction error itself. Paper C's Lemma 29, which is printed below, bounds $D_\psi$. So the exponent with which $D_\psi$ falls is at least twice the exponent in the lemma.
 #
 # **Steps for $p<2$.** A step of length $\eta$ raises the margins by $h\propto\eta\,a_t^{2-p}$, and the offsets converge as long as $h<2/\lambda_{\max}$. With constant steps, $h$ grows, so from some time $t^*$ on, which we predict, the offsets cycle. With steps $\eta_t\propto t^{p-2}$, $h$ stays constant and $\|W_t\|$ grows like $t$.
 
@@ -258,25 +258,25 @@ figure_outside = plots.caption(figures.outside(left), about_outside)
 figure_outside
 
 # %%
-about_idle = f"Left: circles, {len(idle)} of {seeds} seeds. Right: {len(settled)} runs"
+about_idle = f"Left: circles, {len(idle)} of {seeds} seeds. Right: {len(settled)} problems"
 plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 
 # %% [markdown]
-# * First figure: if training starts at a Gaussian matrix and $p<2$, the error falls like $\|W\|^{-(p-1)}$. If it starts at zero, the error falls like $\|W\|^{-1}$ for the three $p$ that we tried. (In these problems every pair is on the support.)
-# * Second figure: the marks that we computed by integrating the flow lie on the diagonal, whereas the marks of the first-order sum lie to the right of it.
-# * Third figure, left: the word "idle" means degenerate pairs. The dotted prediction, $\log a_t$, goes through the late marks of every run. Right: the movement of the offsets jumps from one level to another between the two step lengths on either side of 1. Runs with constant steps reach the same $\|W\|$, but their offsets end in a cycle.
+# * Other norms: if training starts at a Gaussian matrix and $p<2$, the error falls like $\|W\|^{-(p-1)}$. If it starts at zero, the error falls like $\|W\|^{-1}$ for the three $p$ that we tried. (In these problems every pair is on the support.)
+# * Outside the span: the marks that we computed by integrating the flow lie on the diagonal, whereas the marks of the first-order sum lie to the right of it.
+# * Degenerate pairs and long steps. Left: the word "idle" means degenerate pairs. The dotted prediction, $\log a_t$, goes through the late marks of every run. Right: the movement of the offsets jumps from one level to another between the two step lengths on either side of 1. Runs with constant steps reach the same $\|W\|$, but their offsets end in a cycle.
 #
 # ## What we saw
 #
-# **Answer.** $C$ falls with dimension, and with the noise of the tokens other than the opt tokens; noise on every token changes it little, and not in one direction. It rises with the number of samples, with correlation and, at fixed dimension, with sequence length. The rate, a constant divided by $\lVert W_t\rVert$, does not change. In all converged runs of the map, the law predicted the direction error, from $C$ and, where pairs are off the support, from the measured part outside the span.
+# **Answer.** $C$ falls with dimension, and with the noise of the tokens other than the opt tokens; noise on every token changes it little, and not in one direction. It rises with the number of samples, with correlation (as far as the map goes) and, at fixed dimension, with sequence length. The rate, a constant divided by $\lVert W_t\rVert$, does not change. In all converged runs of the map, the law predicted the direction error, from $C$ and, where pairs are off the support, from the measured part outside the span.
 #
-# If a pair with margin exactly 1 has a zero dual, the error is larger by a factor of order $\log t$, because the offset of such a degenerate pair grows like $\log a_t$. If $\ell_p$ mirror descent starts at zero and every pair is on the support, the error falls like $1/\lVert W\rVert$. If it starts elsewhere and $p<2$, the error falls only like $\lVert W\rVert^{-(p-1)}$.
+# If a pair with margin exactly 1 has a zero dual, the error is larger by a factor of order $\log t$, because the offset of such a degenerate pair grows like $\log a_t$. If $\ell_p$ mirror descent starts at zero and every pair is on the support, the error falls like $1/\lVert W\rVert$. If it starts elsewhere and $p<2$, the error falls only like $\lVert W\rVert^{-(p-1)}$. (Both exponents are derived from an ansatz, and measured.)
 #
 # **At desk scale**, with 20 seeds, two more claims fail than in this small run: one about [the map](../figures/desk/bends_constant.png) and one about [the part outside the span](../figures/desk/bends_outside.png). `map.noise` fails because, at this noise level, the opt tokens still contribute to $C$. `outside.first` fails because the first-order sum is valid only for small softmax weights, so the sum can be too small if the part outside the span is short.
 #
 # <details><summary>What this assumes, and what is proved</summary>
 #
-# We check the following hypotheses for each run. If we exclude a run, we name the hypothesis that it violates. The run ends at one [selection](words.md), and its margins grow without bound. In every tight pair the selected token has a higher score than the other token. If a pair is [degenerate](words.md), the features of the tight pairs are linearly independent.
+# We check the following hypotheses for each run. A run that violates one of them is excluded. The run ends at one [selection](words.md), and its margins grow without bound. In every tight pair the selected token has a higher score than the other token. If a pair is [degenerate](words.md), the features of the tight pairs are linearly independent.
 #
 # | what | statement | status |
 # |---|---|---|
@@ -290,7 +290,7 @@ plots.caption(figures.idle_and_moves(idle, several, settled), about_idle)
 # | $\ell_p$ | both exponents of $\lVert W\rVert$ | derived from an ansatz; measured |
 # | $p<2$ | with steps like $t^{p-2}$, the offsets converge at any level | linear stability; measured |
 #
-# [where_the_law_bends.md](where_the_law_bends.md) has the derivations, and [law_of_margins.md](law_of_margins.md) has the theorem on zero duals. [The protocol](bends_protocol.md) lists the criteria. It says which criteria were fixed before the runs that they judge, and gives the date of each change. In a first round, 6 of 19 claims failed. We then added three hypotheses, for the runs from zero and for those from another start.
+# [where_the_law_bends.md](where_the_law_bends.md) has the derivations, and [law_of_margins.md](law_of_margins.md) has the theorem on zero duals. [The protocol](bends_protocol.md) lists the criteria. It says which criteria were fixed before the runs that they judge, and gives the date of each change. In a first round, 6 of 19 claims failed. We then added three hypotheses about which runs of mirror descent are compared: for the runs from zero and for those from another start.
 #
 # </details>
 #

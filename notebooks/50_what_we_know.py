@@ -18,8 +18,8 @@
 #
 # **Question.** What does attention learn, according to three papers, and what did we find when we measured it?
 #
-# **Answer.** In one sentence: *attention [selects](words.md) one token in each sample and turns towards the matrix with the largest margin for these tokens, and for many update rules
-# (16 of the 28 that we tested) the rule decides in which norm this margin is the largest.* The table below answers one question per row. All numbers in this table are read from the committed *records*, the files with the measured numbers behind the figures.
+# **Answer.** In one sentence: *a layer of attention with fixed tokens usually [selects](words.md) one token in each sample and turns towards a matrix with the largest margin for these tokens, and the update rule
+# decides in which norm this margin is the largest; of the 28 rules that we tested, 16 reached the largest margin of a norm.* The table below answers one question per row. All numbers in this table are read from the committed *records*, the files with the measured numbers behind the figures.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -63,7 +63,7 @@ Markdown("\n".join(lines))
 # %% [markdown]
 # ## What is not known
 #
-# * *A global theorem.* If the start is not small, at which selection does training end? The law of the margins
+# * *A global theorem.* At which selection does training end, from a given start and even from zero? The law of the margins
 #   describes the end of a run *after* the run has selected its tokens, but we do not know what decides this selection ([notebook 13](13_assumptions_broken.ipynb),
 #   [notebook 32](32_predecessors.ipynb)).
 # * *Adam's norm.* Within a million steps, Adam with an epsilon has not reached the largest margin in any of the norms that we tested, and neither has Muon with Newton-Schulz steps ([notebook 44](44_atlas.ipynb)). If Adam trains on single samples, it comes close to the largest margin in a norm that depends on the data, but after a million steps not all runs are within one per cent of it ([notebook 46](46_own_norms_and_decay.ipynb)).

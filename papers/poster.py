@@ -59,7 +59,7 @@ RESULTS = (
     "1  In this example the layer turns to one direction, and so reads one token",
     "2  The error falls like 1/t, faster than proved",
     "3  {reached} of {rules} rules reach the margin of a norm",
-    "4  Long, nearly tied rivals delay GD most",
+    "4  Long rivals delay GD; few dimensions, all",
     "5  Speed of networks: {reproduced} of {judged} agree",
     "6  Regression: near-optimal",
 )
@@ -135,7 +135,7 @@ def draw() -> Figure:
         "Size: softmax weight. Number in a token: its score. Arrow: $W_tz$, longer with"
         " training (log scale). Dashed: the direction of largest margin.",
         "Distance of the direction from the largest margin's. Dotted:"
-        " $C/\\Vert W_t\\Vert$,\nwhere $C$ is computed from the data and nothing is"
+        " $C/\\Vert W_t\\Vert$,\nwhere $C$ is computed from the SVM and nothing is"
         " fitted.",
         "Margin divided by the largest possible, in the worst run, for some rules."
         " Filled:\nthe norm at the right. Hollow: the next of seven. Cross: the best of"

@@ -297,8 +297,9 @@ def optimisers(
         if np.isfinite(median):
             words = f"{median:,.0f}"
         else:
-            arrived = np.isfinite(needed[name]).sum()
-            words = f"reached by {arrived} of {len(needed[name])}"
+            # The number beside the row's arrow counts the same runs.
+            missed = np.isinf(needed[name]).sum()
+            words = f"missed by {missed} of {len(needed[name])}"
         end = pieces.percent(np.median(excess[name][:, -1]))
         said.append(f"{words}; ends {end} above")
     title = "Iterations to within 10 % of $L^*$; right: medians"

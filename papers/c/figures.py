@@ -194,7 +194,7 @@ def lemma29(histories: Histories, divergences: Mapping, caption: str) -> Figure:
         if place == 0:
             pieces.beside(axis, place, min(measured), "measured", blue, (0, -8))
     _, right = dash
-    pieces.beside(axis, right, proved / 2, "slower than\nLemma 29", plots.GREY)
+    pieces.beside(axis, right, proved / 2, "above the\nbound's power", plots.GREY)
     pieces.beside(axis, right, proved, "Lemma 29", plots.GREY)
     pieces.beside(axis, right, 2 * proved, "twice its exponent")
     axis.set_xticks(places, [f"{p:g}" for p in histories])

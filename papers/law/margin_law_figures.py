@@ -68,7 +68,7 @@ def beside_the_ray(path: np.ndarray, W_mm: np.ndarray, rest: np.ndarray) -> Figu
     )
     plane.set(xlim=(-0.3, 6.5), ylim=(-0.7, 7.6))
     pieces.beside(plane, *(0.93 * ends[1]), "ray of $W_{mm}$", plots.GREY, (-6, 0))
-    words = "$W_t$ on the\npredicted path"
+    words = "$W_t$; dotted: the\npredicted path"
     pieces.beside(plane, *(0.62 * ends[1] + rest), words, NGD.colour, (8, -6))
     along = np.outer(path @ W_mm, W_mm) / (W_mm @ W_mm)
     away = np.linalg.norm(path - along, axis=1)
