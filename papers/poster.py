@@ -142,8 +142,8 @@ def draw() -> Figure:
         " all.",
         f"Seeds of {assumptions['seeds']} that reach the direction of largest\n"
         f"margin in {assumptions['steps']:,} steps, with 95 % intervals.",
-        "Steps divided by SGD's (bars: 95 %). Right: what the\npaper says. Blue:"
-        " reproduced after correction; grey: open.",
+        "Steps divided by SGD's (bars: 95 %, thin: corrected).\nRight: the paper's"
+        " word. Blue: reproduced; orange: not; grey: open.",
         "Loss above the optimum from a random start,\n"
         f"median of {start['seeds']} seeds. Best: step of page 22.",
     )
@@ -352,13 +352,15 @@ def _speed(axis: Axes) -> None:
     """Draw the number of steps to a common loss, divided by SGD's, for the claims that
     fresh seeds have judged.
     """
-    _, claims = _saved("verdicts", "desk")
+    found, claims = _saved("verdicts", "desk")
     names = []
     said = ""
     for row, (name, data, rule, says) in enumerate(_speed_claims()):
         claim = claims[name]
         colour = plots.look(claim["verdict"]).colour
         axis.plot(claim["interval"], [row, row], color=colour, linewidth=4, alpha=0.45)
+        ends = [found[f"{name}.corrected_{end}"] for end in ("low", "high")]
+        axis.plot(ends, [row, row], color=colour, linewidth=1)
         axis.plot(claim["measured"], row, "o", color=colour, ms=5)
         _right(axis, row, says, colour)
         # The first row of a data set names it.
