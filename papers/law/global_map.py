@@ -57,7 +57,8 @@ def half_with_all_terms(d: float, n: int) -> float:
     Returns
     -------
     float
-        The alpha. It is infinite if no alpha below 100 is large enough.
+        The alpha. It is 1 if tokens of equal length are enough, and infinite if no
+        alpha below 100 is large enough.
     """
     needed = normal.ppf(0.5 ** (1 / n))
 
@@ -66,6 +67,8 @@ def half_with_all_terms(d: float, n: int) -> float:
         variance = ((alpha**2 + 1) ** 2 * (n - 1) + 2 * (alpha**4 + 1)) / d
         return mean - needed * np.sqrt(variance)
 
+    if beyond(1.0) >= 0:
+        return 1.0
     if beyond(100.0) < 0:
         return np.inf
     return float(brentq(beyond, 1.0, 100.0))
