@@ -141,7 +141,7 @@ beyond
 # 2. *The gradient pushes only the tightest pairs.* With the same $\kappa$, $-\nabla L\approx\frac\kappa n\sum_m e^{-g_m}A_m$. The *pull* $e^{-g_m}$ of a pair matters only if the pair is *tight*: its margin must be close to the smallest one.
 # 3. *The pushes add up.* As $W_t$ grows, the start and the early pushes matter less and less, so $W_t$ approaches a sum of the $A_m$ of the tightest pairs, with nonnegative weights. Then $W_t$, divided by its smallest margin, nearly satisfies the conditions of page 00: all margins are at least 1, and only pairs with margin 1 have nonzero weight. So this matrix is nearly $W_{mm}$.
 #
-# This is not a proof: it assumes that $W_t$ grows and that its direction converges.
+# This is not a proof: it assumes that every $p_{opt}$ tends to 1 and that the direction of $W_t$ converges. (On [page 13](13_assumptions_broken.ipynb), the direction converges to that of another selection.)
 #
 # ## The target in three lines of code
 #
@@ -195,9 +195,9 @@ for k in (0, early, len(recorded) - 1):
 #
 # ## How fast?
 #
-# The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Every step adds to this part, but later steps add less and less, because they turn towards $W_{mm}$. If the angle between the steps and $W_{mm}$ falls fast enough, their orthogonal parts have a finite sum. [Page 40](40_law_of_margins.ipynb) derives this.
+# The error is about the length of the part of $W_t$ orthogonal to the ray through $W_{mm}$, divided by $\lVert W_t\rVert$. Late steps change this part less and less, because they turn towards $W_{mm}$. If the angle between the steps and $W_{mm}$ falls fast enough, their orthogonal parts have a finite sum. [Page 40](40_law_of_margins.ipynb) derives this.
 #
-# So we compare the rules at equal $\lVert W_t\rVert$. The last column shows the length of the orthogonal part under Polyak's rule: it grows until $W_t$ has length 100, and then nearly stops growing.
+# So we compare the rules at equal $\lVert W_t\rVert$. The last column shows the length of the orthogonal part under Polyak's rule: it grows between the lengths 4 and 100 of $W_t$, and then nearly stops growing.
 
 # %%
 # Median errors at the first recorded step at which the median of ||W_t|| reaches a length.
@@ -234,7 +234,7 @@ for length in (4, 8, 45, 100, 400):
 # | NGD-mom | $10\,\eta$ | $t$ | $1/t$ | none | $t^{-1.00}$ |
 # | Polyak's rule | $\frac{L-L^*}{2\lVert\nabla L\rVert}\to\lVert W_{mm}\rVert/2$ | $t$ | $1/t$ | $\tilde O(t^{-1/2})$ (Theorem 7) | $t^{-1.00}$ |
 #
-# $\tilde O$ omits powers of $\log t$. The last column shows exponents fitted over the last decade before a million steps, in which $1/\log t$ hardly falls.
+# $\tilde O$ omits powers of $\log t$. The last column shows exponents fitted over the last decade before a million steps. In this decade $1/\log t$ itself falls only like $t^{-0.08}$. GD's error falls even more slowly, since the orthogonal part of $W_t$ still grows there: after a million steps GD has not reached its late regime ([page 40](40_law_of_margins.ipynb)).
 #
 # ## A rule of your own
 #
@@ -307,9 +307,9 @@ np.testing.assert_allclose(W, races["mine"].weights(0)[0], atol=1e-9 * np.abs(W)
 #
 # ## What we saw
 #
-# 1. Every rule turns $W_t$ towards $W_{mm}$, because the gradient pushes only the pairs with the smallest margins.
+# 1. On these data every rule turns $W_t$ towards $W_{mm}$, because the gradient pushes only the pairs with the smallest margins.
 # 2. The direction error is the length of a bounded orthogonal part divided by $\lVert W_t\rVert$, so a rule is fast if it makes $W_t$ grow fast.
-# 3. Under NGD $\lVert W_t\rVert$ grows like $t$, so NGD converges faster than the paper's bound requires. Under GD the norm grows only like $\log t$, so we do not see GD converge.
+# 3. Under NGD $\lVert W_t\rVert$ grows like $t$, so NGD converges faster than $t^{-1/2}$, the power in the paper's bound. Under GD the norm grows only like $\log t$, so we do not see GD converge.
 #
 # ## Change this
 #

@@ -20,7 +20,7 @@
 #
 # **Question.** On page 10 the direction of $W_t$ approached the direction of $W_{mm}$ faster than Theorem 1 promises. The theorem bounds the *direction error*, the distance between $W_t/\|W_t\|$ and $W_{mm}/\|W_{mm}\|$, from above. How fast does this error really fall if we train for long enough?
 #
-# Long training is harder than it sounds. After a thousand iterations the softmax weights of the tokens that attention does not select are below $10^{-11}$, and after a million they are below $e^{-28000}$. But the smallest positive floating-point number is about $e^{-744}$, so we first need a way to train exactly.
+# Long training is harder than it sounds. After a thousand iterations the softmax weights of the tokens that attention does not select are below $10^{-11}$, and after a million steps of NGD they are below $e^{-28000}$. But the smallest positive floating-point number is about $e^{-744}$, so we first need a way to train exactly.
 #
 # ## Notation
 #
@@ -112,7 +112,7 @@ for name, history in histories.items():
 # $$g \leftarrow g + \eta\, \frac{K c}{\sqrt{c^\top K c}}, \qquad
 # c_m = e^{-f_i}\, p_m\, (\Delta_m - \textstyle\sum_{t} p_{i,t} \Delta_{i,t}).$$
 #
-# Second, the direction of the gradient does not change if we divide all $c_m$ by the same number. So we store $\log c_m$ and subtract the largest of these logarithms from all of them. Then the largest $c_m$ becomes $e^0 = 1$, however small the softmax weights are.
+# Second, the direction of the gradient does not change if we divide all $c_m$ by the same number. Here all other tokens of a sample have equal scores, so every $c_m$ is positive. So we store $\log c_m$ and subtract the largest of these logarithms from all of them. Then the largest $c_m$ becomes $e^0 = 1$, however small the softmax weights are.
 
 # %%
 data = problem.tokens.run(0)
@@ -133,7 +133,7 @@ def exact_step(g):
 
 
 # %% [markdown]
-# The next cell implements NGD in the obvious way: it uses the softmax weights themselves, and computes $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ falls below the rounding error of the number 1, the direction of the gradient that is computed in this way is noise.
+# The next cell implements NGD in the obvious way: it uses the softmax weights themselves, and computes $p_t(\gamma_t - f)$ by subtraction. Once $1 - p_{opt}$ falls below the rounding error of the number 1, the direction of the gradient that is computed in this way consists of rounding errors.
 
 # %%
 unit = target.W[0] / target.norm[0]
@@ -154,7 +154,7 @@ for _ in range(compared):
     plain_error.append(np.linalg.norm(W / max(np.linalg.norm(W), 1e-300) - unit))
 
 # %% [markdown]
-# The margins from the exact code above agree with those of the library, whereas the margins from the plain code do not.
+# The margins from the exact code above agree with those of the library. The direction from the plain code is wrong:
 
 # %%
 at = int(np.searchsorted(recorded, compared))
@@ -201,9 +201,9 @@ table
 # %% [markdown]
 # ## A million steps
 #
-# The dashed grey curve in the next figure shows NGD in plain arithmetic. If plain arithmetic were accurate enough, this curve would stay on the exact curve of NGD. The right panel shows the slope of each curve in each decade of $t$, and the exponent $-1/2$ of the bound in Theorem 1, whose logarithmic factors we leave out.
+# The dashed grey curve in the next figure shows NGD in plain arithmetic, for the first seed. If plain arithmetic were accurate enough, this curve would stay near the exact curve of NGD, which is a median over the seeds. The right panel shows the slope of each curve in each decade of $t$, and the exponent $-1/2$ of the bound in Theorem 1, whose logarithmic factors we leave out.
 #
-# * **Distance of the direction.** The dashed grey curve leaves the exact curve soon after a thousand steps. From there on, the direction that is computed in plain arithmetic is noise.
+# * **Distance of the direction.** The dashed grey curve leaves the exact curve soon after a thousand steps. From there on, the direction that is computed in plain arithmetic is set by rounding errors. They are nearly the same at every step, so $W$ turns away for good.
 # * **Exponent by decade.** In the last decades the slopes of NGD, NGD-mom and Polyak's rule are $-1$, below the line at $-1/2$. The slope of GD stays near 0.
 
 # %%
@@ -212,12 +212,12 @@ figure = figures.horizon(histories, plain_error, about)
 figure
 
 # %% [markdown]
-# So the error falls like $1/t$, and the bound is not tight here. What determines the height of the curve? [Page 40](40_law_of_margins.ipynb) shows that the error approaches $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line in the next figure shows this prediction, which has no fitted parameter. Since $\lVert W_t\rVert$ grows like $t$ under NGD, the prediction falls like $1/t$.
+# So the error falls like $1/t$, and the bound is not tight here. What determines the height of the curve? [Page 40](40_law_of_margins.ipynb) shows that in runs like these, from zero and with short steps, the error approaches $C/\lVert W_t\rVert$, and computes $C$ from the dual variables of the SVM. The dotted line in the next figure shows this prediction, which has no fitted parameter. Since $\lVert W_t\rVert$ grows like $t$ under NGD, the prediction falls like $1/t$. (More exactly, $C/\lVert W_t\rVert$ is the sine of the angle between $W_t$ and $W_{mm}$, and the error is the chord of this angle. The claim and the number in the figure compare the error with this chord.)
 
 # %%
 law = margin_law.margin_law(problem.tokens, target)
 off = np.abs(margin_law_steps.ratio_to_law(histories["NGD"], "W_mm", law)[:, -1] - 1).max()
-said = "NGD: error x ||W_t|| over C, less 1, at the end"
+said = "NGD: error over the one predicted from C/||W_t||, less 1, at the end"
 law_table = claims.Table([claims.at_most("law.end", said, "ours", off, 1e-3)])
 about_law = f"Beyond Theorem 1 of paper A: n={n}, T={T}, d={d}, from zero; synthetic, {seeds} seeds, float64"
 figure_law = plots.caption(margin_law_figures.bound_and_law(histories["NGD"], law), about_law)
@@ -267,7 +267,7 @@ figure_verified
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls just as fast on data that satisfy all hypotheses of the theorem, as we read them. In plain arithmetic we could not see this, because the direction of the computed gradient is noise soon after a thousand steps. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
+# **Answer.** The direction error of NGD falls like $1/t$ up to a million steps, faster than Theorem 1 requires. The error falls just as fast on data that satisfy all hypotheses of the theorem, as we read them. In plain arithmetic we could not see this, because soon after a thousand steps rounding errors set the direction of the computed gradient. An iteration in a hundred thousand dimensions takes as much time as an iteration in a thousand dimensions.
 #
 # Why does the error fall like $1/t$, and what determines the height of the curve? [Page 40](40_law_of_margins.ipynb) answers these questions.
 #

@@ -243,7 +243,7 @@ settings_figure
 statements.quoted("A", STATEMENTS, "Condition 1", "Theorem 2", "Theorem 3", "Theorem 4")
 
 # %% [markdown]
-# As we read the theorems, they are about the rule "NGD, decay". If Lemma 12 holds, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule. The next figure shows this norm divided by its bound. The quotient stays below 1 and approaches 1 slowly.
+# As we read the theorems, they are about the rule "NGD, decay". By Lemma 12, $\lVert W_t\rVert$ stays below $3\eta t^{1/3}$ under this rule, on any data: no step is longer than $\eta(t+1)^{-2/3}$. So what the next figure shows is not whether the quotient of the norm and this bound stays below 1, but that it comes near 1.
 #
 # <details><summary>Do our runs satisfy Condition 1?</summary>
 #
@@ -297,9 +297,9 @@ for name, rule in {"NGD": dynamics.NGD(0.1), "Eq. 13": dynamics.NGD(1 / 6, decay
 #
 # ## What we saw
 #
-# **Answer.** The layer starts without any information about which token is best. On data from the paper's model, the head takes the first step, the attention weights follow, and both turn towards their max-margin directions. But this does not always happen: joint training can fail on as few as two samples of two tokens.
+# **Answer.** The layer starts without any information about which token is best. On data from the paper's model, the head takes the first step, the attention weights follow, and both turn towards their max-margin directions. But this does not always happen: joint training can fail on as few as two samples of two tokens. (These are not data from the paper's model, so they do not contradict its theorems.)
 #
-# If NGD has the paper's decay, the norms of $W$ and $u$ grow like the sum of the step sizes, and eventually like $t^{1/3}$. Without this decay both norms grow like $t$. Two of the claims from the text on Figure 3 fail. In the norm of $W$, NGD is far ahead of NGD-joint, not slightly ahead. And Polyak-step is not the fastest rule in all metrics, although it is the fastest in reducing the loss.
+# With the decay $(t+1)^{-2/3}$, as we read Eq. 13, the norms of $W$ and $u$ grow like the sum of the step sizes, and eventually like $t^{1/3}$. Without this decay both norms grow like $t$. In no setting do all 14 claims from the text on Figure 3 hold, and in the best settings two fail. One of them fails in every setting: in the norm of $W$, NGD is far ahead of NGD-joint, not slightly ahead. The other depends on the horizon: in the setting that we draw, Polyak-step is the fastest rule in reducing the loss, but not in all metrics.
 #
 # ## Change this
 #

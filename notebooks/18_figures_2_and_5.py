@@ -95,9 +95,9 @@ settings_figure
 # Two sentences are true in every setting: Polyak's rule reaches its cap, and its steps then become short. Whether the other four sentences are true depends on the setting:
 #
 # * NGD is ahead of GD if the step size of NGD is at least one third of the step size of GD. NGD is not ahead of GD if the step size of NGD is at most one tenth of the step size of GD. The caps and the horizon do not matter for this sentence.
-# * NGD-mom is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap and a large step size, NGD-mom is hardly ever ahead, because NGD and NGD-mom both reach the cap early.
+# * NGD-mom is ahead of NGD in all settings in which NGD has no cap. If NGD has a cap and a large step size, NGD-mom is hardly ever ahead. We think that both reach the cap early then.
 # * Polyak-step is ahead of NGD in all settings in which NGD has a cap and Polyak-step has a larger cap. If NGD has no cap, it eventually overtakes Polyak-step.
-# * NGD turns towards the max-margin direction at the rate of Theorem 1 in all settings in which NGD has no cap. If NGD has a cap, it keeps this rate for a while after it reaches the cap, and then turns more slowly.
+# * NGD turns towards the max-margin direction at the rate of Theorem 1 in all settings in which NGD has no cap. If NGD has a cap and reaches it early, it turns more slowly.
 #
 # So whether the last three of these sentences are true depends on the caps. For the sentence about Polyak-step to be true at long horizons, NGD must have a cap. But if NGD has a cap, the sentences about momentum and about Theorem 1 are true only if NGD reaches the cap late. (The paper presents Figure 2, in which the rules have caps, as a validation of Theorem 1. As we read the theorem, it is about a rule without a cap.) The next cell prints the share of the settings in which each of the four sentences is true.
 
@@ -221,7 +221,7 @@ beyond_table
 # %% [markdown]
 # One claim fails, `lemma5.rises`: in one of a hundred data sets, the weight of an opt token falls for a while although this weight is at most 1/2. (The claim compares each recorded weight with the previous recorded weight, whereas the figure compares it with the initial weight.)
 #
-# Why can such a weight fall? A step changes each margin of sample $i$ by a sum of terms, one for every sample $j$. The term of sample $j$ is proportional to $\langle z_i, z_j\rangle$ times an inner product of token differences, and it may be negative. Under our sufficient form of Assumption 1, the terms of the other samples are smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. One might instead suspect the fact that the samples of a class share their opt token, but this is not the cause. They share it at every $d$, whereas the fraction of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). In a hundred data sets with orthogonal class means, the weight of no opt token falls while it is at most 1/2.
+# Why can such a weight fall? A step changes each margin of sample $i$ by a sum of terms, one for every sample $j$. The term of sample $j$ is proportional to $\langle z_i, z_j\rangle$ times an inner product of token differences, and it may be negative. Under our sufficient form of Assumption 1, the terms of the other samples are smaller than the term of sample $i$ itself. At $d=300$ this form does not hold, because the queries are not orthogonal enough. The samples of a class also share their opt token, which makes these inner products large. That alone is not enough: they share it at every $d$, and the fraction of data sets in which a weight falls depends on $d$ ([page 13](13_assumptions_broken.ipynb)). We did not test data without shared opt tokens. In a hundred data sets with orthogonal class means, the weight of no opt token falls while it is at most 1/2.
 #
 # Lemma 6 holds with the constant $c=1/\max_m\lVert A_m\rVert$, where $A_m$ is the matrix whose inner product with $W$ is the margin of pair $m$. The reason is that Assumption 2 implies $-\nabla L=\sum_m w_mA_m$ with all $w_m\ge0$, and that $\langle A_m,W_{mm}\rangle\ge1$.
 #
@@ -229,7 +229,7 @@ beyond_table
 #
 # ## What we saw
 #
-# There are settings in which all six sentences about the paper's Figure 2 are true at once, and the setting that we draw is one of them. On the data of Figure 5, with the same setting, the sentence about momentum is false because it fails for one seed. A footnote of the paper extends the paper's results to antipodal opt tokens, but our copy has no proof of this extension.
+# There are settings in which all six sentences about the paper's Figure 2 are true at once, and the setting that we draw is one of them. On the data of Figure 5 all six are true in 24 of the 720 settings. In the setting that we draw, the sentence about momentum is false because it fails for one seed. A footnote of the paper extends the paper's results to antipodal opt tokens, but our copy has no proof of this extension.
 
 # %% tags=["set-up"]
 # Set-up, no need to read.

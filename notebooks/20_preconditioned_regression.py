@@ -12,11 +12,11 @@
 # ---
 
 # %% [markdown]
-# # Softmax attention trained to the global optimum by preconditioning
+# # Does preconditioning train softmax attention to the global optimum?
 #
-# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to write Algorithm 1 of paper B, and say which of its three parts does the work.
+# *Side road of page [30](30_mirror_descent.ipynb) · 25 minutes · [words](words.md).* By the end, you will be able to write Algorithm 1 of paper B, and say which of its three parts does the work from which start.
 #
-# If we train a softmax attention layer on a linear regression problem by stochastic gradient descent (SGD) from a random start, the loss soon falls only slowly, far above its smallest possible value. The loss is not convex. (By Theorem 1, quoted below, it has the form of a factorisation of a matrix into two, which is known to have no bad local minima; so SGD may get there in the end, but slowly.)
+# If we train a softmax attention layer on a linear regression problem by stochastic gradient descent (SGD) from a random start with the step size of this page, the loss soon falls only slowly, far above its smallest possible value. The loss is not convex. (By Theorem 1, quoted below, it has the form of a factorisation of a matrix into two, which is known to have no bad local minima; so SGD may get there in the end, but slowly.)
 #
 # ![From the same random start Algorithm 1 nears the optimum; SGD with the same step size is still far above it](../figures/desk/precond_fig2.png)
 #
@@ -28,9 +28,9 @@
 #
 # 1. **A spectral start.** We estimate the linear map from the data by least squares. From the singular value decomposition of this estimate we compute the initial values of $A$ and $B$, the two matrices of the layer. This starting point is already close to a minimum of the loss.
 # 2. **A preconditioner.** Gradient descent is slow along directions in which the inputs vary little. The preconditioner multiplies the gradient with respect to $B$ by the inverse covariance of the inputs, which speeds up progress along these directions.
-# 3. **A regulariser.** The loss over infinitely many samples depends only on the product of $A$ and $B$, so nothing in it prevents $A$ from being large while $B$ is small. The regulariser is a penalty that brings the two matrices back into balance.
+# 3. **A regulariser.** The loss over infinitely many samples depends only on the product $A\Sigma B^\top$, so nothing in it prevents $A$ from being large while $B$ is small. The regulariser is a penalty that brings the two matrices back into balance.
 #
-# Which of these three changes makes the difference? To find out, we remove them one at a time.
+# Which of these three changes makes the difference? To find out, we train with each combination of them.
 #
 # ## The statement
 #
@@ -194,7 +194,7 @@ claims.Table([*claims_1, *claims_2, *ablated])
 # %% [markdown]
 # ## Figures 1 and 2
 #
-# In the left panel of Figure 1, the blue curve of Algorithm 1 lies on the dotted line, which marks the smallest possible loss. In the right panel, however, the blue curve *rises*. The reason is that minibatch noise keeps the loss at a level above the optimum, the *noise floor*. The loss at the spectral start is below this floor, so it first climbs to the floor. In Figure 2 both algorithms have the same random start and the same step size. After 2,000 steps Algorithm 1 has come much nearer to the optimum than SGD, whose loss falls slowly.
+# Figure 1 compares Algorithm 1 from its spectral start with SGD from a random start, so it shows the effect of the start and the rule together. In its left panel, the blue curve of Algorithm 1 lies on the dotted line, which marks the smallest possible loss. In the right panel, however, the blue curve *rises*. The reason is that minibatch noise keeps the loss at a level above the optimum, the *noise floor*. The loss at the spectral start is below this floor, so it first climbs to the floor. In Figure 2 both algorithms have the same random start and the same step size. After 2,000 steps Algorithm 1 has come much nearer to the optimum than SGD, whose loss falls slowly.
 
 # %%
 def setting(number):
@@ -217,11 +217,9 @@ pictures["precond_fig2"]
 # %% [markdown]
 # ## What does the work?
 #
-# We remove the changes and compare the final losses. If one of the changes does the work, the final loss is higher without this change than with it.
+# From the spectral start, the loss rises to about the same plateau under all four combinations of preconditioner and regulariser, also under plain SGD. So this start alone is enough, and we do not draw these curves. We expect three sources of this plateau: minibatch noise, the bias of the gradient on a minibatch of $m$ keys, which is of order $1/m$, and the sampling error of the $n$ samples. We do not separate them.
 #
-# From the spectral start, the loss rises to the same plateau under all four combinations of preconditioner and regulariser, so we do not draw these curves. This plateau comes from minibatch noise and from the bias of the gradient on a minibatch of $m$ keys, which is of order $1/m$.
-#
-# The next figure shows the runs from a random start. There the regulariser does the work: without it, $A$ and $B$ stay unbalanced and the loss falls slowly. Because our $\Sigma$ is well conditioned, the preconditioner matters little: in the larger run (desk scale) the loss ends about as high without it as with it. So the claim about the preconditioner holds or fails by chance. (In the shorter run on this page, the run without it has not quite arrived.)
+# The next figure shows the runs from a random start. There the regulariser does the work: without it, the loss falls slowly. Our explanation is that $A$ and $B$ then stay unbalanced. (For $\Sigma=I$, gradient flow without a regulariser never changes $A^\top A-B^\top B$, which is large at our start because $A$ has more entries.) Our $\Sigma$ is well conditioned, and the preconditioner matters little. With the regulariser, the loss ends about as high without the preconditioner as with it in the larger run (desk scale), and somewhat higher without it in the run on this page. Without the regulariser, it ends higher with the preconditioner in both. The claim about the preconditioner is about the mean of both, and it fails.
 
 # %%
 about_ablation = setting("parts of Algorithm 1")
@@ -231,7 +229,7 @@ pictures["precond_ablation"]
 
 # %% [markdown]
 # The preconditioner matters if $\Sigma$ is ill conditioned. The next figure shows how many iterations it takes until the loss is within 15 % of the optimum, for different condition numbers of $\Sigma$. The figure includes a two-sided preconditioner, which is **ours and not the paper's**: it also multiplies the gradients with respect to both matrices by $\hat\Sigma^{-1}$ from the right.
-# With this preconditioner, training is gradient descent in the coordinates $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, in which the problem is plain matrix factorisation. The number of iterations then hardly depends on the condition number.
+# With this preconditioner, training is gradient descent in the coordinates $A\Sigma^{1/2}$ and $\Sigma^{1/2}B\Sigma^{1/2}$, in which the problem is plain matrix factorisation. The number of iterations then does not grow with the condition number. (It can even fall. Our ill conditioned problems also have a target whose weakest direction is weaker, and the loss can be within 15 % of the optimum before this direction is learned.)
 
 # %%
 figure_conditions = figures.conditioning(steps, conditions, times)
@@ -241,7 +239,7 @@ figure_conditions
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Yes, up to a noise floor. With the preconditioner and the regulariser, the loss ends about 1 % above the optimum from either start, and this level is the noise floor. The loss at the spectral start is below the floor, so training first moves the loss *up* to the floor. SGD with the same step size is still far above the floor after all steps. On these data the regulariser does most of the work, and the preconditioner gains nothing that we can measure.
+# **Answer.** Yes, up to a noise floor. With the preconditioner and the regulariser, the loss ends about 1 % above the optimum from either start, and this level is the noise floor. The loss at the spectral start is below the floor, so training first moves the loss *up* to the floor. SGD with the same step size and a random start is still far above the floor after all steps. What does the work? The spectral start alone is enough: from it, plain SGD ends at about the same level. From a random start it is the regulariser. The preconditioner gains little on these data.
 #
 # [Notebook 29](29_preconditioning_ledger.ipynb) shows on which data the preconditioner helps, and [notebook 22](22_other_optimisers.ipynb) tries other optimisers on the data of this page. [Notebook 21](21_noise_and_samples.ipynb) treats Theorem 2, which says how fast Algorithm 1 approaches the minima, and how much excess loss remains because the number of samples is finite.
 #
@@ -255,7 +253,7 @@ figure_conditions
 #
 # ## Change this
 #
-# For each exercise, make a prediction before you run the cell. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples, sampling error leaves the final loss about 9 % above $L^*$ from every start.
+# For each exercise, make a prediction before you run the cell. The cells apply this page's own code for Algorithm 1 to 300 samples. With so few samples, sampling error leaves the final loss about 9 % above $L^*$ from both starts that we try.
 #
 # 1. Multiply the step size by ten. *Hint:* a step size above $2/\lambda_{max}$ makes the iteration diverge from a minimum, where $\lambda_{max}$ is the largest eigenvalue of the preconditioned Hessian.
 #    *Predict:* is the new step size too large?

@@ -19,9 +19,9 @@
 # This page is about **paper B** (*Training Dynamics of Softmax Self-Attention: Fast Global Convergence via Preconditioning*,
 # arXiv 2603.01514), **Theorems 2 and 4, Lemma 3, Eqs. 3 and 4**.
 #
-# [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on many samples. If there are only $n$ samples, each query attends to only $n$ keys, which biases the gradient.
+# [Notebook 20](20_preconditioned_regression.ipynb) trains the layer on many samples. In a batch of $n$ samples each query attends to only $n$ keys, which biases the gradient.
 #
-# **Question.** With $n$ samples, how close to the optimum does Algorithm 1 get, and how fast does it get there?
+# **Question.** With fresh batches of $n$ samples, as many as we like, how close to the optimum does Algorithm 1 get, and how fast does it get there? (With a single data set of $n$ samples there would also be the sampling error of these data, which more iterations do not remove. This page leaves it out.)
 #
 # ## The statement
 #
@@ -155,11 +155,11 @@ for excess in floors.exact:
 print(f"{oracle_steps} steps for n = infinity: page and library alike")
 
 # %% [markdown]
-# We expect the excess loss to fall to a floor, and we expect this floor to be lower if there are more samples. The first figure below shows both effects, and the second figure shows their cause.
+# We expect the excess loss to fall to a floor, and we expect this floor to be lower if a batch has more samples. The floor in the table and in the right panel is the part of the late excess loss that is due to the bias; the noise of the finite number of batches is removed. The first figure below shows both effects, and the second figure shows their cause.
 #
-# * *First figure, left.* Each curve falls at the same rate as the curve of $n = \infty$ until it reaches its own floor. With few samples the floor lies above the initial excess loss,
+# * *First figure, left.* Each curve falls at the same rate as the curve of $n = \infty$ until it reaches its own floor. With few samples per batch the floor lies above the initial excess loss,
 #   so the curve rises to the floor instead.
-# * *First figure, right.* The floor falls nearly like $n^{-2}$. (The ± is the spread over the seeds. One power does not quite fit over the whole range of $n$; the table has the power with the next order taken out.) The dashed line has the slope of Theorem 2 in our reading, $n^{-1}$.
+# * *First figure, right.* The floor falls nearly like $n^{-2}$. (The ± is the standard error over the seeds. One power does not quite fit over the whole range of $n$; the table has the power with the next order taken out.) The dashed line has the slope of Theorem 2 in our reading, $n^{-1}$.
 # * *Second figure.* The distance of the spectral start from the minima falls like $n^{-1/2}$, and the bias of the gradient falls like $n^{-1}$.
 
 # %%
@@ -182,11 +182,11 @@ figure_start
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more samples do. The bias of the gradient falls like $1/n$, and the height of the floor is quadratic in the bias, so the floor falls like $1/n^2$. The power of $n$ in Theorem 2 is missing from our copy of the paper, and we read it as $1/n$. This reading may be too weak: by the argument above, a bias of order $1/n$ (Theorem 4) gives $1/n^2$. So we do not say that the floor falls faster than the paper proves.
+# **Answer.** The excess loss falls geometrically, at the rate of the slowest mode, until it reaches a floor. More iterations do not lower this floor, but more samples per batch do. The bias of the gradient falls like $1/n$, and the height of the floor is quadratic in the bias, so the floor falls like $1/n^2$. The power of $n$ in Theorem 2 is missing from our copy of the paper, and we read it as $1/n$. This reading may be too weak: by the argument above, a bias of order $1/n$ (Theorem 4) gives $1/n^2$. So we do not say that the floor falls faster than the paper proves.
 #
 # ![Excess loss falls to a floor, and the floor falls with the number of samples](../figures/desk/precond_scaling.png)
 #
-# *This picture comes from our largest run (desk scale); the run on this page is smaller. The excess loss falls to a floor, and the floor is lower if there are more samples.*
+# *This picture comes from our largest run (desk scale); the run on this page is smaller. The excess loss falls to a floor, and the floor is lower if a batch has more samples.*
 #
 # ## Change this
 #

@@ -161,7 +161,7 @@ for name, rule in (("Adam", adam), ("Muon", muon)):
 #
 # $$\tfrac12\|Y_1Y_2^\top - M\Sigma^{1/2}\|_F^2 + \tfrac18\|Y_1^\top Y_1 - Y_2^\top Y_2\|_F^2 .$$
 #
-# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$. We check this statement on the population loss. Let
+# So $\Sigma$ enters only through the target $M\Sigma^{1/2}$ and the starting point. We check this statement on the population loss. Let
 # $E = Y_1Y_2^\top - M\Sigma^{1/2}$ and $D = Y_1^\top Y_1 - Y_2^\top Y_2$. The gradients of the function above are then
 # $EY_2 + \frac12Y_1D$ and $E^\top Y_1 - \frac12Y_2D$.
 
@@ -213,9 +213,9 @@ compared = [experiments.against_best_sgd(excess)]
 claims.Table(compared)
 
 # %% [markdown]
-# In the next figure, each mark shows the run with one seed. The horizontal position of the mark is the iteration at which the loss of this run comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median of these iterations, and by how much the final loss of the rule exceeds the optimum. The arrow to the right of the last iteration is labelled with the number of seeds for which the loss never comes within 10 % of $L^*$.
+# In the next figure, each mark shows the run with one seed. The horizontal position of the mark is the iteration at which the loss of this run comes within 10 % of $L^*$. The number beside the name of a rule is its step size. The text on the right gives the median of these iterations, and by how much the final loss of the rule exceeds the optimum. The arrow to the right of the last iteration is labelled with the number of seeds for which the loss does not come within 10 % of $L^*$.
 #
-# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. Nevertheless, they come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). At the end, however, their loss is higher than that of Algorithm 1 and of the two-sided rule. SGD comes within 10 % of $L^*$ late, and only for some seeds. Shampoo never comes within 10 % of $L^*$.
+# Adam, Muon and SOAP have no regulariser and do not know $\Sigma$. Nevertheless, they come within 10 % of $L^*$ **sooner** than Algorithm 1 (in the median over seeds). At the end, however, their loss is higher than that of Algorithm 1 and of the two-sided rule. (Their step sizes are those with which they come within 10 % soonest. We did not look for the step sizes with which they end lowest.) SGD comes within 10 % of $L^*$ late, and only for some seeds. Shampoo never comes within 10 % of $L^*$.
 
 # %%
 about_others = f"Paper B; each rule at its best step of a grid, two-sided untuned; d={d}, k={k}, n={n:,}, minibatch {batch}; {seeds} seeds"
@@ -225,9 +225,9 @@ figure
 # %% [markdown]
 # ## What we saw
 #
-# **Answer.** Even with its best step size of our grid, SGD ends at a higher loss than Algorithm 1. Adam, Muon and SOAP come within 10 % of $L^*$ earlier than Algorithm 1, but they end at a higher loss than Algorithm 1. A likely reason, which this page does not test, is that the length of the steps of these three rules hardly depends on the norm of the gradient. Our two-sided rule comes within 10 % of $L^*$ early and ends at about the same loss as Algorithm 1, but it must know the covariance of the data.
+# **Answer.** Even with its best step size of our grid, SGD ends at a higher loss than Algorithm 1. Adam, Muon and SOAP come within 10 % of $L^*$ earlier than Algorithm 1, but with these step sizes they end at a higher loss than Algorithm 1. A likely reason, which this page does not test, is that the length of the steps of these three rules hardly depends on the norm of the gradient. Our two-sided rule comes within 10 % of $L^*$ early and ends at about the same loss as Algorithm 1. Both of these rules must know the covariance of the data.
 #
-# ![Excess loss over iterations for seven rules, and when each comes within a tenth](../figures/desk/precond_optimizers.png)
+# ![For seven rules, the iteration at which each seed comes within a tenth of the optimum](../figures/desk/precond_optimizers.png)
 #
 # *This picture comes from our largest run (desk scale); the run on this page is smaller. Each rule uses its best step size of a coarse grid, except our two-sided rule, whose step size is not tuned. So do not read the order of rules that lie close together.*
 #
@@ -247,7 +247,7 @@ for name, values in tried.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Yes. With one third of the step size, the loss never comes within 10 % of $L^*$ for at least one seed (the output is "inf"). These runs are too short to show at which loss Adam levels off. With three times the step size, Adam comes within 10 % of $L^*$ early and ends at a higher loss, as the hint says. It even comes there earlier than with the step size that we chose, because our grid is coarse and we chose on other seeds. So the order of Adam, Muon and SOAP in the figure depends on the grid.
+# Yes. With one third of the step size, the loss never comes within 10 % of $L^*$ for at least one seed (the output is "inf"). These runs are too short to show at which loss Adam levels off. With three times the step size, Adam comes within 10 % of $L^*$ early and ends at a higher loss, as the hint says. It even comes there earlier than with the step size that we chose on other seeds from a coarse grid. So the order of Adam, Muon and SOAP in the figure depends on the grid.
 #
 # </details>
 #
@@ -264,7 +264,7 @@ for name, values in train(few, ill, ill.random).items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Of the three rules that the cell trains, only Algorithm 1 slows down.
+# Of the three rules that the cell trains, only Algorithm 1 slows down. (The target changes with $\Sigma$, too: its weakest direction becomes weaker, and the loss can be within 15 % before this direction is learned.)
 #
 # </details>
 

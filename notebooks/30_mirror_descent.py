@@ -122,7 +122,7 @@ for p in exponents:
 #
 # The *map back* from the mirror image to $W$ sends an entry $v$ to $\mathrm{sgn}(v)\,|v|^{q-1}$ with the dual exponent $q = p/(p-1)$. For $p = 2$ both maps are the identity, so the rule is normalised gradient descent.
 #
-# If $W_0=0$, then $\lVert W_t\rVert_p^{p-1}\le\eta t$, because $\lVert W\rVert_p^{p-1}=\lVert\nabla\psi(W)\rVert_q$ and each step adds a matrix of $\ell_q$ norm $\eta$ to $\nabla\psi(W)$ ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). Hence the norm of $W_t$ grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so a larger $p$ needs more steps.
+# If $W_0=0$, then $\lVert W_t\rVert_p^{p-1}\le\eta t$, because $\lVert W\rVert_p^{p-1}=\lVert\nabla\psi(W)\rVert_q$ and each step adds a matrix of $\ell_q$ norm $\eta$ to $\nabla\psi(W)$ ([proof](mirror_descent.md#the-norm-grows-at-most-like-a-power-of-the-time)). Hence the norm of $W_t$ grows at most like $t^{4/3}$, $t$ and $\sqrt t$ for $p=1.75$, 2 and 3, so we give a larger $p$ more steps: 1,500, 2,000 and 20,000.
 
 # %%
 def descent(data, W):
@@ -155,7 +155,7 @@ figure_map
 # | from 1 to 2 | from 1 to 2.52 | from 1 to 2 | from 1 to 1.41 |
 # | from 4 to 5 | from 6.35 to 8.55 | from 4 to 5 | from 2 to 2.24 |
 #
-# For $p=1.75$ the larger entry gains more than the smaller one. For $p=3$ it gains less, so the entries become more equal.
+# For $p=1.75$ the larger entry gains more than the smaller one. For $p=3$ it gains less, so the difference between the entries shrinks.
 #
 # ## Why the rule should reach the goal
 #
@@ -238,7 +238,7 @@ for p in exponents:
     print(f"{p:14g} |" + "".join(f"{median:8.3f}" for median in np.median(last, 1)) + f" | {in_own} of {seeds}")
 
 # %% [markdown]
-# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. Even this ratio is below 1, so no run has reached its limit. The gap to 1 is largest for $p=3$, because $\lVert W\rVert_3$ grows only like $\sqrt t$.
+# In all 20 runs of each exponent, the ratio is largest in the norm of that exponent. Even this ratio is below 1, so no run has reached its limit. The gap to 1 is largest for $p=3$, probably because $\lVert W\rVert_3$ grows only like $\sqrt t$.
 #
 # <details><summary>Why we compare along rows, not columns</summary>
 #
@@ -284,7 +284,7 @@ for trained, s in sorted(ratios, key=lambda pair: pair[0] != pair[1]):  # traini
     print(f"{trained:7g} {mapping:>7} | {mapped[trained, s]:13.3f}        | {largest:5} of {seeds}       | {nearest:5} of {seeds}")
 
 # %% [markdown]
-# The first three rows show training itself, with $s=p$. With one exception, the controls also show (b) and (c), so the map alone produces these signs. But (a) requires training: training with $s$ attains more of the largest $\ell_s$ margin than both controls with this $s$.
+# The first three rows show training itself, with $s=p$. With one exception, the controls also show (b) and (c), so these signs appear if we exchange only the map. But (a) requires training: training with $s$ attains more of the largest $\ell_s$ margin than both controls with this $s$.
 
 # %%
 figure_ratio, axes = plots.panels(1, 3, height=2.4)
@@ -309,13 +309,13 @@ plots.caption(figure_ratio, about_ratio)
 #
 # ## What we saw
 #
-# **Answer.** Yes. Mirror descent with exponent $p$ attains 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). The map alone attains at most 0.881, 0.870 and 0.799 of it.
+# **Answer.** Yes. Mirror descent with exponent $p$ attains 0.989, 0.965 and 0.929 of the largest $\ell_p$ margin for $p=1.75$, 2 and 3 (medians of 20 runs). If we exchange only the map, we attain at most 0.881, 0.870 and 0.799 of it.
 #
 # Late in training, the rule adds sums of the $A_m$ of tight pairs to the mirror image, and only the solution of the SVM in $\ell_p$ has such a mirror image.
 #
 # <details><summary>What this does not show</summary>
 #
-# Our argument assumes that the direction of $W_t$ converges and that the selected tokens are locally optimal. The selected tokens are locally optimal in 58 of the 60 runs. No run has reached its limit. Our copy of the paper contains no experiments to compare with. [With 100 seeds](../figures/desk/mirror_margins.json) training attains 0.987, 0.962 and 0.920 of the largest margin, whereas the map alone attains at most 0.877, 0.881 and 0.784 of it. For linear models the limit of mirror descent is known (arXiv 2205.12808).
+# Our argument assumes that the direction of $W_t$ converges and that the selected tokens are locally optimal. The selected tokens are locally optimal in 58 of the 60 runs. No run has reached its limit. Our copy of the paper contains no experiments to compare with. [With 100 seeds](../figures/desk/mirror_margins.json) training attains 0.987, 0.962 and 0.920 of the largest margin, whereas exchanging only the map attains at most 0.877, 0.881 and 0.784 of it. For linear models the limit of mirror descent is known (arXiv 2205.12808).
 #
 # </details>
 #
@@ -337,7 +337,7 @@ for p, history in long_runs.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The entries on the diagonal: 1.000, 0.997 and 0.983. Each of them is now also the largest entry of its column.
+# The entries on the diagonal rise to 1.000, 0.997 and 0.983. Each of them is now also the largest entry of its column. (Entries beside the diagonal can come near 1, too, but their limits are below 1.)
 #
 # </details>
 #
@@ -364,7 +364,7 @@ figure
 #
 # <details><summary>Why we do not rely on the divergence</summary>
 #
-# The controls show sign (c) as well, and the divergence is insensitive to small errors. For example, the next cell trains one run per exponent from $W_0=0$. For $p=3$ one margin lags behind the others, so $W$ attains only 0.739 of the largest margin, although its divergence is only 0.0057. The divergence has its minimum at $U=V$, so it is quadratic in a small error, whereas the margins are linear in this error ([the note](mirror_descent.md#two-measures-of-a-direction) shows both).
+# The controls show sign (c) as well, and the divergence is insensitive to small errors. For example, the next cell trains one run per exponent from $W_0=0$. For $p=3$ one margin lags behind the others, so $W$ attains only 0.739 of the largest margin, although its divergence is only 0.0057. (On these data the tokens that $p=3$ selects are not locally optimal, so $W$ need not tend to this SVM solution.) Where the solution has no zero entry, the divergence is quadratic in a small error, whereas the margins are linear in this error ([the note](mirror_descent.md#two-measures-of-a-direction) shows both).
 #
 # </details>
 
@@ -391,7 +391,7 @@ for p, history in paths.items():
 #
 # *Why do the curves on the right dip?* A curve dips when the angle of $u$ passes the angle of the solution. Then the angle of $u$ overshoots, so the curve rises again.
 #
-# *Why does $p=3$ select another token of sample 1?* Training with $p=3$ selects token 0, whereas training with the other exponents selects token 1 (tokens are counted from 0). In the first steps the head is hardly trained, and the map back for $p=3$ enlarges small entries the most. It first enlarges the entries of $u$, so that tokens 0 and 1 have almost equal scores (0.54 and 0.58). Then it enlarges the entries of $W$, so that token 0 has a larger logit than token 1 (2.9 and 0.77). From then on the head is trained mainly on token 0.
+# *Why does $p=3$ select another token of sample 1?* Training with $p=3$ selects token 0, whereas training with the other exponents selects token 1 (tokens are counted from 0). In the first steps the head is hardly trained, and the map back for $p=3$ enlarges small entries the most. It first enlarges the entries of $u$, so that tokens 0 and 1 have almost equal scores (0.54 and 0.58). Then it enlarges the entries of $W$, so that token 0 has a larger logit than token 1 (2.9 and 0.77), and so eight times its softmax weight. From then on the head is trained mainly on token 0. (For $p=2$ token 0 is ahead, too, but only by 0.03 in the logit. We think that the size of the lead decides, but we did not test it.)
 #
 # </details>
 

@@ -18,7 +18,7 @@
 #
 # A *pair* $m$ consists of the token that attention selects in a sample and another token of this sample. Its *margin* $g_m$ is the logit of the selected token minus the logit of the other one. The *support* is the set of pairs whose margin at the solution $W_{mm}$ of the token SVM is exactly 1.
 #
-# By the law of [notebook 40](40_law_of_margins.ipynb), the margins of all pairs on the support grow like the *margin level* $a_t$, their mean weighted by the dual variables $\beta_m$ of the token SVM. The difference $g_m-a_t$ converges to a fixed *offset*, which the $\beta_m$ determine. **Paper A** (arXiv 2402.05738) proves to which direction $W_t$ converges.
+# By the law of [notebook 40](40_law_of_margins.ipynb), the margins of all pairs on the support grow like the *margin level* $a_t$, their mean weighted by the dual variables $\beta_m$ of the token SVM. The difference $g_m-a_t$ converges to a fixed *offset*, which the $\beta_m$ and the pulls of the loss on the pairs determine. **Paper A** (arXiv 2402.05738) proves to which direction $W_t$ converges.
 #
 # **Question.** How fast do the differences $g_m-a_t$ converge to the offsets? (For short, we say that the *offsets converge*.) With which step lengths do they never converge? And what can we learn from a run once they have converged?
 #
@@ -84,7 +84,7 @@ for multiple in (0.5, 0.98, 1.02, 1.5):
 #
 # Late in training, a step of length $\eta$ raises the margins on the support by $h=\eta/\lVert W_{mm}\rVert$. It multiplies a small deviation from the offsets along the eigenvector of $\lambda$ by $1-h\lambda$. So all small deviations shrink if and only if $\eta<\eta^*=2\|W_{mm}\|/\lambda_{\max}$.
 #
-# We test this on one problem with tokens of length 1. Near the limit, a step changes the margins on the support by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$, because $\eta^*$ does not depend on $\kappa_m$.
+# We test this on one problem with tokens of length 1. Near the limit, a step changes the margins on the support by $g\leftarrow g+\eta Kc/\sqrt{c^\top Kc}$ with $c_m=\kappa_me^{-g_m}$. The code iterates this map with $\kappa_m=1$: the features of the support are independent here, so the duals are unique, and $\eta^*$ does not depend on $\kappa_m$. (If the features are dependent, several choices of duals give $W_{mm}$. The formula then needs those for which the offsets of the law exist, and these depend on $\kappa_m$.)
 
 # %%
 data = coordinates.minimal(tokens.unit_tokens(unit_seeds[:1], n=6, T=8, d=10)).tokens
@@ -154,18 +154,18 @@ figure_difference
 #
 # Two results, which hold under the hypotheses of the law, explain the figure.
 #
-# 1. *Rate.* If the steps are short, a deviation from the offsets along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$ under every update rule. So the slowest deviation shrinks like $e^{-\lambda_1a_t}$.
+# 1. *Rate.* If a rule takes short steps along the negative gradient, a small deviation from the offsets along the eigenvector of $\lambda$ shrinks like $e^{-\lambda a_t}$, so the slowest one shrinks like $e^{-\lambda_1a_t}$. Two other things push the margins off their offsets: softmax weights that are not yet saturated, with a strength of order $e^{-a_t}$, and pairs off the support, with $e^{-\epsilon a_t}$, where $1+\epsilon$ is the smallest margin of $W_{mm}$ off the support. If $\lambda_1$ is larger than 1 or $\epsilon$, they set the rate.
 # 2. *Difference.* $W_{2t}-W_t=(a_{2t}-a_t)W_{mm}$, up to the deviations that have not yet died out. Under NGD the direction error of this difference is exponentially small in $t$. Under GD it falls at least as fast as a power of $t$, whereas the direction error of $W_t$ itself is a constant divided by $\log t$.
 #
 # <details><summary>Which power of $t$?</summary>
 #
-# Under GD the direction error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$, where $1+\epsilon$ is the smallest margin of $W_{mm}$ off the support. If $\lambda_1$ is near 1, as in this problem, we measure an extra factor $\log t$.
+# Under GD the direction error of the difference is at most $t^{-q}$ for every $q<\min(\lambda_1,1,\epsilon)$. If $\lambda_1$ is near 1, as in this problem, we measure an extra factor $\log t$.
 #
 # </details>
 #
 # ## How long a step may be
 #
-# Is $\eta^*$ also the longest step when we train attention? With momentum $\mu$, a step raises the margins by $h/(1-\mu)$, and the threshold becomes $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, except that its residual is 1 % too long, and report how much the differences $g_m-a_t$ still move over the last 64 iterations.
+# Is $\eta^*$ also the longest step when we train attention? With momentum $\mu$ (each step adds $\mu$ times the step before), a step raises the margins by $h/(1-\mu)$, and the threshold becomes $\eta^*=2(1+\mu)\|W_{mm}\|/\lambda_{\max}$. We start each run in the converged state, except that its residual is 1 % too long, and report how much the differences $g_m-a_t$ still move over the last 64 iterations.
 
 # %%
 unit_tokens = tokens.unit_tokens(unit_seeds, n=6, T=8, d=10)
@@ -193,7 +193,7 @@ figure_steps
 #
 # </details>
 #
-# **Can a run cycle with steps below $\eta^*$ if there is no momentum?** Take three samples of two tokens each in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the loss pulls $e^3$ times as hard on the middle feature as on each of the other two. Then $W_{mm}=(1,0)$, and the offsets are determined by the second coordinate of $W$, which we call the offset here.
+# **Can a run cycle with steps below $\eta^*$ if there is no momentum?** Take three samples of two tokens each in the plane, all with the query 1. Their features are $(1,1)$, $(1,0)$ and $(1,-1)$, and the loss pulls $e^3$ times as hard on the middle feature as on each of the other two. (These features are dependent, so here $\eta^*$ depends on the pulls.) Then $W_{mm}=(1,0)$, and the offsets are determined by the second coordinate of $W$, which we call the offset here.
 
 # %%
 e = np.exp(-3.0)
@@ -245,7 +245,7 @@ print(f"with momentum 0.9 {pushed} of 100 supports of two pairs")
 # %% [markdown]
 # ## Real tokens
 #
-# Do the hypotheses of the law hold for tokens from text? We pass sentences through a frozen text encoder, and train only $W$, from zero. The run on this page uses stand-ins that come with the library: ten sentences made from templates for each of two data sets, sentence pairs and comments. The larger run below uses real sentences from MultiNLI and CivilComments. If the law holds, the length of the residual of $W_t$ tends to the law's constant $C$, which we compute from the duals.
+# Do the hypotheses of the law hold for tokens from text? We pass sentences through a frozen text encoder, and train only $W$, from zero. The run on this page uses stand-ins that come with the library: ten sentences made from templates for each of two data sets, sentence pairs and comments. The larger run below uses real sentences from MultiNLI and CivilComments. If the law holds, the length of the residual of $W_t$ tends to the law's constant $C$, which we compute from the duals and from how hard the loss pulls on each pair. (The part of $W_t$ outside the span is not tested here.)
 #
 # <details><summary>What are the tokens, the query and the head?</summary>
 #
@@ -279,7 +279,7 @@ figure_real = plots.caption(real_tokens.draw(readings), about_real)
 figure_real
 
 # %% [markdown]
-# Each line shows one run. It ends on the dotted line, which we computed from the duals. The next picture has real sentences, 50 in each run.
+# Each line shows one run. It ends on the dotted line, which we computed from the duals and the pulls. The next picture has real sentences, 50 in each run.
 #
 # ![On real sentences, too, the runs end at the predicted constant](../figures/desk/law_real.png)
 #
@@ -292,9 +292,9 @@ real_tokens.draw_sentence(*examples["sentence pairs"])
 #
 # ## What we saw
 #
-# **Answer.** A deviation from the offsets shrinks like $e^{-\lambda a_t}$, and the rates $\lambda$ can be computed from the duals. With steps just below the predicted longest step $\eta^*$ the offsets converged, and with steps just above it they cycled. We also found cycles with steps below $\eta^*$, either with momentum or with linearly dependent features. Of the random supports with linearly independent features, few had a run that oscillated for long.
+# **Answer.** With short steps a small deviation from the offsets shrinks like $e^{-\lambda a_t}$, unless unsaturated weights or pairs off the support make it slower, and the rates $\lambda$ can be computed from the duals. With steps just below the predicted longest step $\eta^*$ the offsets converged, and with steps just above it they cycled. We also found cycles with steps below $\eta^*$, either with momentum or with linearly dependent features. Of the random supports with linearly independent features, few had a run that oscillated for long.
 #
-# Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than that of the iterate. On tokens of real sentences, too (in the larger run), the duals predict the length of the residual.
+# Once the offsets have converged, the residual cancels in $W_{2t}-W_t$. For NGD, the direction of this difference was many orders of magnitude closer to the max-margin direction than that of the iterate. On tokens of real sentences, too (in the larger run), the duals, with the pulls of the loss, predict the length of the residual.
 #
 # [The note](law_of_margins.md) says which of these results we can prove.
 #

@@ -39,8 +39,8 @@
 # | Signum | $M\leftarrow0.9M+0.1\,G$; $D=\mathrm{sgn}(M)$ | $\ell_\infty$, nearly | $\ell_\infty$ |
 # | Lion | $D=\mathrm{sgn}(0.9M+0.1\,G)$; then $M\leftarrow0.99M+0.01\,G$ | $\ell_\infty$, nearly | $\ell_\infty$ |
 # | RMSprop | $v\leftarrow0.99v+0.01\,G^2$; $D=G/\sqrt v$ | $\ell_\infty$, nearly | $\ell_\infty$ |
-# | Adam, $\epsilon=0$ | $M$ as in Signum; $v\leftarrow0.999v+0.001\,G^2$; $D=\hat M/\sqrt{\hat v}$ with $\hat M=M/(1-0.9^t)$, $\hat v=v/(1-0.999^t)$ | $\ell_\infty$, nearly | $\ell_\infty$, but too slowly to get there in a million steps |
-# | Adam, $\epsilon=10^{-8}$ | $D=\hat M/(\sqrt{\hat v}+\epsilon)$ | at first $\ell_\infty$; late in training Frobenius, with shrinking steps | nearest to $\ell_3$ after a million steps, but still on its way to Frobenius on the two data sets checked |
+# | Adam, $\epsilon=0$ | $M$ as in Signum; $v\leftarrow0.999v+0.001\,G^2$; $D=\hat M/\sqrt{\hat v}$ with $\hat M=M/(1-0.9^t)$, $\hat v=v/(1-0.999^t)$ | $\ell_\infty$, nearly | $\ell_\infty$, but in the slowest runs too slowly to get there in a million steps |
+# | Adam, $\epsilon=10^{-8}$ | $D=\hat M/(\sqrt{\hat v}+\epsilon)$ | at first $\ell_\infty$; late in training Frobenius, with shrinking steps | nearest to $\ell_3$ after a million steps; we argue, but do not measure, that it goes on to Frobenius |
 # | Muon, Newton-Schulz | $M$ as in Muon; $\tilde M=0.95M+0.05\,G$ (Nesterov's form) and $X=\tilde M/\lVert\tilde M\rVert_F$; five times $X\leftarrow3.4445\,X-4.775\,XX^\top X+2.0315\,(XX^\top)^2X$; $D=X$ | none | not the spectral norm on one data set; undecided on another |
 #
 # ## What we measure
@@ -62,11 +62,11 @@
 # | *spectral* | the largest singular value |
 # | *head-wise* | the larger of the spectral norms of the two halves of the rows |
 #
-# The figure shows most of our [28 rules](optimisers.md) on 20 random data sets, after 1,000,000 steps, or [fewer if they are costly](optimisers.md#how-long-each-rule-runs) ([scale](words.md) desk, [record](../figures/desk/atlas_map.json)).
+# The figure shows 17 of our [28 rules](optimisers.md) on 20 random data sets, after 1,000,000 steps, or [fewer if they are costly](optimisers.md#how-long-each-rule-runs) ([scale](words.md) desk, [record](../figures/desk/atlas_map.json), which has all rules). The step sizes are ours. With most rules a step raises the margins by about 0.02; Lion and RMSprop take a tenth of the step of their norm, and Adam and SOAP a fiftieth. (With the step of Signum, Lion had cycled in a pilot run.)
 #
 # ![Each optimiser's ratio in the predicted norm and in another](../figures/desk/atlas_map.png)
 #
-# If a rule maximises the margin in its own norm and in no other, its filled mark is at 1 and its hollow mark lies to the left. (In grey rows, this norm is a guess.) Why do only the upper rows show this?
+# If a rule maximises the margin in its own norm and in no other, its filled mark is at 1 and its hollow mark lies to the left. (In grey rows, this norm is a guess.) Why do the upper rows show this, and the lower ones not or not quite?
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -153,7 +153,7 @@ for norm in norms:
 #
 # ## Why the norm of the step is the norm of the margin
 #
-# Suppose that the selected tokens no longer change, and that each has a higher *score* (the answer of a layer that reads this token alone) than the other tokens of its sample. Late in training, the softmax weight of token $t$ is nearly $e^{-g_m}$, so the loss $L$ exceeds its infimum $L^*$ approximately by a sum with one term per pair:
+# Suppose that the selected tokens no longer change, and that each has a higher *score* (the answer of a layer that reads this token alone) than the other tokens of its sample. (In a few runs of this page another token has a higher score, but hardly any weight; see [the sources](atlas_sources.md).) Late in training, the softmax weight of token $t$ is nearly $e^{-g_m}$, so the loss $L$ exceeds its infimum $L^*$ approximately by a sum with one term per pair:
 # $$L-L^*\approx Z=\sum_m\kappa_me^{-g_m},\qquad G\approx Z\sum_m\pi_mA_m,\qquad\pi_m=\kappa_me^{-g_m}/Z .$$
 # Here $\kappa_m>0$ is proportional to the difference between the two scores, and the shares $\pi_m$ sum to 1. [Page 00](00_attention_by_hand.ipynb) derives both formulas. We treat them as exact: this is a *model*, not a proof. Let $a_m=\langle A_m,D\rangle$, and let $b$ bound $\lvert a_m\rvert$ for all $m$ and all $D$ with $N(D)\le1$.
 #
@@ -205,7 +205,7 @@ for norm, gain in largest_gain.items():
 # |---|---|---|
 # | steepest descent in $N$ | reaches $N$ | The bound above applies. |
 # | mirror descent, $\ell_3$ | reaches $\ell_3$ | [Page 30](30_mirror_descent.ipynb) derives it. |
-# | Muon, exact | reaches the spectral norm | $M$ forgets older gradients within 20 steps or so. In this time the shares $\pi_m$ change little, because the differences between the margins converge ([page 40](40_law_of_margins.ipynb)). So $M$ points almost along $G$. |
+# | Muon, exact | reaches the spectral norm | $M$ forgets older gradients within 20 steps or so. In this time we expect the shares $\pi_m$ to change little. (For gradient descent the differences between the margins converge, [page 40](40_law_of_margins.ipynb); for these rules we did not prove it.) So $M$ points almost along $G$. |
 # | Signum | reaches $\ell_\infty$ | As for Muon, $M$ points almost along $G$; it forgets older gradients within 10 steps or so. |
 # | Lion | reaches $\ell_\infty$ | As for Signum, the step is the sign of a mean of recent $G$. |
 # | RMSprop | reaches $\ell_\infty$ | $v$ follows $G^2$, so $D$ is nearly a matrix of signs. |
@@ -326,7 +326,7 @@ for factor in (1, 4, 16):
 #
 # </details>
 #
-# **And with $\epsilon=10^{-8}$?** Late in training, this Adam is gradient descent, which turns $W$ towards the Frobenius direction. After 100,000 steps we switch to normalised gradient descent, which follows almost this path faster:
+# **And with $\epsilon=10^{-8}$?** Late in training, this Adam is gradient descent, which turns $W$ towards the Frobenius direction. After 100,000 steps we switch to normalised gradient descent, which should follow almost this path faster. (By the table above, normalised gradient descent goes to Frobenius from zero. So the cell shows where it goes from Adam's point, not where Adam itself goes.)
 
 # %%
 with_epsilon = lib.train(data, lib.Adam(eta, epsilon=1e-8), 100_000, record=[40_000, 100_000])
@@ -340,11 +340,11 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
         print(f"{title:27}{count:7,}|{margin[0]:8.1f}{margin[1]:8.1f} | {shares}")
 
 # %% [markdown]
-# So $\ell_3$ is a stage on the way to Frobenius. Gradient descent needs a time of order $e^g$ to reach the margin $g$, so a million Adam steps do not suffice.
+# From Adam's point, where the ratio in $\ell_3$ is the largest, normalised gradient descent turns to Frobenius. That Adam does so, too, follows only if the late approximation above is right. Gradient descent needs a time of order $e^g$ to reach the margin $g$, so a million Adam steps do not suffice.
 #
 # ## What we saw
 #
-# **Answer.** Steepest descent approaches the largest margin in its own norm: for all seven norms, its ratio is at least 0.991 in all 20 runs. Muon with an exact polar factor reaches the spectral norm, and Signum, Lion and RMSprop reach $\ell_\infty$. Adam reaches no norm in a million steps. Without $\epsilon$ it tends to $\ell_\infty$ according to our model, but too slowly (the worst ratio is 0.973). With $\epsilon=10^{-8}$, it is still on its way to Frobenius on the two data sets checked.
+# **Answer.** Steepest descent approaches the largest margin in its own norm: for all seven norms, its ratio is at least 0.991 in all 20 runs. Muon with an exact polar factor reaches the spectral norm, and Signum, Lion and RMSprop reach $\ell_\infty$. Adam reaches no norm in a million steps. Without $\epsilon$ it tends to $\ell_\infty$ according to our model, but too slowly (the worst ratio is 0.973). With $\epsilon=10^{-8}$, it is nearest to $\ell_3$, and we argue that it goes on to Frobenius.
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
@@ -363,7 +363,7 @@ for title, path in ("Adam", with_epsilon), ("normalised gradient descent", onwar
 # %%
 p = 4.0
 W = lib.train(data, lib.SteepestDescent(p, 0.03), 20_000, record=[20_000]).W[:, -1]
-print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in ("frobenius", p, np.inf)), sep=", ")
+print(*(f"{N}: {np.median(ratio(data, W, N)):.3f}" for N in (1.0, "nuclear", "frobenius", 3.0, p, "spectral", np.inf)), sep=", ")
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -114,7 +114,7 @@ figure_factors = plots.caption(networks_figures.factor_map(rows, both, alone), a
 figure_factors
 
 # %% [markdown]
-# Each pair of rows shows one rule, trained on $W$ and on $(K,Q)$. In each row, the cell of the predicted norm is outlined, and the largest ratio is bold. If the bold cells in the two rows of a pair are in different columns, training the factors has changed the norm. This happens for gradient descent and sign descent, but not for polar steps. The results for Adam are in the table above.
+# Each pair of rows shows one rule, trained on $W$ and on $(K,Q)$. In each row, the cell of the predicted norm is outlined, and the largest ratio is bold. If the bold cells in the two rows of a pair are in different columns, training the factors has changed the norm. This happens for gradient descent and sign descent, but not for polar steps. (The table above also has Adam.)
 #
 # ![Ratios of three rules in seven norms](../figures/desk/networks_factors.png)
 #
@@ -160,9 +160,9 @@ about_disputes = "bars: 95 % over seeds; only the last row has a verdict; thin l
 plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disputes)
 
 # %% [markdown]
-# In the first picture, near ties mislead a rule if its filled mark lies far to the left of its circle. Of all these rules, near ties mislead Adam most.
+# In the first picture, near ties mislead a rule if its filled mark lies far to the left of its circle. Adam's mark moves most. But Adam also takes steps a tenth as long as those of the other rules, and all rules run for the same number of steps, so we cannot tell whether this is due to the rule or to its step size.
 #
-# In the second picture, each mark shows the share of comparisons that a rule wins. The last row pools the six rules of steepest descent. If a rule follows its own norm, its mark lies to the right of one half. In the runs from zero, this is true of four of the seven rules on this page, and of three rules at desk scale. For steepest descent in $\ell_3$, the whole bar lies to the left of one half.
+# In the second picture, each mark shows the share of comparisons that a rule wins. The last row pools the six rules of steepest descent. A mark to the right of one half means that the selection of this rule often allows the larger margin. (If two norms prefer the same selection, one of the two rules wins and the other loses. So if some rules win more than half of these comparisons, others win less. Only pairs whose norms disagree can show that both rules follow their own norms; the answer below counts them.) In the runs from zero, the mark lies to the right of one half for four of the seven rules on this page, and for three rules at desk scale. For steepest descent in $\ell_3$, the whole bar lies to the left of one half.
 #
 # ## 3. The attention layers of a vision transformer
 #
@@ -170,7 +170,7 @@ plots.caption(networks_figures.comparisons(disputes, list(chosen)), about_disput
 #
 # Here the margin of a query is its largest logit minus its second largest. We divide the 10 % quantile of these margins by $N(W)$ and by the mean of $\lVert x\rVert^2$ over the tokens $x$ that enter the layer. Instead of the sign norm we use its upper bound $\sqrt{d_h}\max\lvert W_K\rvert\max\lvert W_Q\rvert$. **We solve no SVM here**, so these ratios allow us to compare rules, but they say nothing about the largest possible margin.
 #
-# A *ranking* predicts which rule has the largest ratio in a given norm. We call the ranking *reproduced* only if the predicted rule is ahead of every other rule. For each ranking, the figure shows the comparison with the closest rival, whose interval begins lowest.
+# A *ranking* predicts which rule has the largest ratio in a given norm. We predicted four: Muon in the spectral norm, Signum in $\ell_\infty$ and in the sign norm, and normalised gradient descent in the nuclear norm. (They compare networks after the same number of steps, whose losses differ. The rates do not decay.) We call the ranking *reproduced* only if the predicted rule is ahead of every other rule. For each ranking, the figure shows the comparison with the closest rival, whose interval begins lowest.
 #
 # <details><summary>Why does this product bound the sign norm, and how do we choose the learning rates?</summary>
 #
@@ -206,13 +206,13 @@ figure_vit = plots.caption(networks_figures.ranking(found), about_vit)
 figure_vit
 
 # %% [markdown]
-# A ranking is decided if its whole bar lies to the right of 0, which is true of no ranking in this small run.
+# A ranking is decided if its whole bar lies on one side of 0, and if there are at least three seeds. This small run has too few seeds to decide any ranking.
 #
 # ## What we saw
 #
-# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent then favours the nuclear norm, whereas polar steps stay with the spectral norm. In the median of ten runs, each of these two rules reaches 98 % or more of the largest margin in its norm. For sign descent, the ratio in the sign norm is the largest in nine of ten runs, and its median is 92 %. (This norm is the induced one only for large $k$, which may be why the share is smaller here.) For Adam with a long memory, the ratio in the sign norm is the largest in three of ten runs.
+# **Answer.** If we train keys and queries, steepest descent follows the norm that its factors induce. At desk scale, gradient descent then favours the nuclear norm, whereas polar steps stay with the spectral norm. In the median of ten runs, each of these two rules reaches 98 % or more of the largest margin in its norm. For sign descent, the ratio in the sign norm is the largest in nine of ten runs, and its median is 92 %. (This norm is the induced one only for large $k$, which may be why the share is smaller here.) For Adam with a long memory, the ratio in the sign norm is the largest in three of ten runs. We had predicted the sign norm for sign descent in every run, and for Adam in more than half of the runs, so these predictions fail.
 #
-# If selections compete in runs from zero, the rules differ from one another. Three rules win more than half of their comparisons: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share of 57 % hides this difference. In 28 pairs of runs the norms of the two rules prefer different selections, and in 27 of these pairs each norm prefers the selection of its own rule. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half; there the norms prefer different selections in 43 and 46 pairs, and each prefers that of its own rule in 26 and 33 of them.
+# If selections compete in runs from zero, the rules differ from one another. The share of won comparisons says little (see above), but three rules win more than half of theirs: steepest descent in $\ell_1$, steepest descent in the nuclear norm, and Adam. The other four rules of steepest descent win less than half of theirs. The pooled share is 57 %. In 28 pairs of runs the norms of the two rules prefer different selections, and in 27 of these pairs each norm prefers the selection of its own rule. With near ties, and also from a wrong start, we cannot tell whether the pooled share exceeds one half; there the norms prefer different selections in 43 and 46 pairs, and each prefers that of its own rule in 26 and 33 of them.
 #
 # In the vision transformer, only one of the four rankings is decided: gradient descent has the largest ratio in the nuclear norm. Three of the four learning rates lie at the edge of their grids, so other rates might change the rankings.
 #

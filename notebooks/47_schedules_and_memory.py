@@ -52,7 +52,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # %% [markdown]
 # ## Schedules
 #
-# Why is the ratio below 1? The differences between the margins converge, while the margins themselves grow. So $1-r_N$ is a bounded number divided by a margin, and it falls as fast as the margins grow:
+# Why is the ratio below 1? Suppose that $W_t$ is a multiple $a_t$ of the max-margin matrix plus a bounded matrix, as in the law of page 40. Then $\gamma_NN(W_t)$ and all margins on the support are $a_t$ plus bounded numbers. So $1-r_N$ is a bounded number divided by $a_t$, and it falls as fast as the margins grow:
 #
 # | steps $\eta_t$ | margins grow like | prediction for $1-r_N$ |
 # |---|---|---|
@@ -61,7 +61,7 @@ times = np.unique(np.geomspace(1, sweep_steps, 40).round().astype(int))
 # | like $t^{-1}$ | $\log t$ | $1/\log t$ |
 # | like $t^{1/2}$ | $t^{3/2}$ | tends to 0 only for normalised gradient descent |
 #
-# Why does the last row of the table break the pattern? After $t=2500$, a single step changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. From then on, the pair with the smallest margin dominates the gradient, and after every step a different pair takes this role.
+# Why does the last row of the table break the pattern? After $t=2500$, even a step along the max-margin direction changes the margins by more than 1, because $\gamma_N\eta_t\approx0.02\sqrt t$. A step along the feature of one pair changes its margin by more than 1 much earlier, so some lines turn upwards before that. From then on we expect the pair with the smallest margin to dominate the gradient, and another pair to take this role after every step.
 #
 # Under normalised gradient descent, each step points along the feature $A_m$ of this one pair. The margins on the *support* (the pairs whose constraints in the token SVM hold with equality) then stay equal to within about one step. If a matrix is a sum of features with positive weights and its margins are equal, it is a multiple of the max-margin matrix. So $W$ turns towards the max-margin matrix. (A step has a length of order $t^{1/2}$, and the margins are of order $t^{3/2}$, so this suggests that $1-r_N$ falls like $t^{-1}$. The figures below show other exponents; the runs are too short to say which one holds in the end.)
 #
@@ -92,8 +92,9 @@ table_rates
 
 # %%
 about_rates = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; thin line: ratio 0.99"
+about_steady = f"{about_rates}; the first steps of the second and third panel are 20 and 50 times as long as those of the first"
 steady_steps = dict(list(reached.items())[:-1])
-plots.caption(atlas_figures.convergence(steady_steps, own_norm), about_rates)
+plots.caption(atlas_figures.convergence(steady_steps, own_norm), about_steady)
 
 # %%
 last_schedule = dict(list(reached.items())[-1:])
@@ -132,7 +133,10 @@ table_adam = claims.Table(of_memory + atlas_rules.batches(by_batch, own_of))
 table_adam
 
 # %%
-about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; thin line: 0.99; left: {np.isnan(forgets[0].last).any(1).sum()} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, so no median is drawn there"
+unselected = np.isnan(forgets[0].last).any(1).sum()
+about_adam = f"Unit tokens, n=6, T=8, d=10; {seeds} seeds, {sweep_steps:,} steps; thin line: 0.99"
+if unselected:
+    about_adam += f"; left: {unselected} of {seeds} runs select no token at $\\beta_2={memories[0]:g}$, so no median is drawn there"
 figure_adam = atlas_figures.memory(memories, forgets, epsilons, stops)
 plots.caption(figure_adam, about_adam)
 
@@ -142,13 +146,13 @@ figure_batch = plots.caption(atlas_figures.batches(by_batch, own_of), about_batc
 figure_batch
 
 # %% [markdown]
-# **What happens.** In the left panel of the first figure, the $\ell_\infty$ line drops to the left of $\beta_2=0.9$, where the memory is longer. The line is low at the right end, too. There $\beta_2=0$, so Adam divides the mean $M$ by the size of the newest gradient alone; at desk scale, some of these runs select no token. In the right panel, the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. In the second figure, the ratio of every rule is smaller with fewer samples per step than with all six samples.
+# **What happens.** In the left panel of the first figure, the $\ell_\infty$ line drops to the left of $\beta_2=0.9$, where the memory is longer. (The step size is the same for all memories. With a longer memory the steps would have to be shorter for $v$ to follow, see page 46.) In this small run the line is low at the right end, too. There $\beta_2=0$, so Adam divides the mean $M$ by the size of the newest gradient alone; at desk scale, some of these runs select no token, so the line ends before. In the right panel, the $\ell_\infty$ ratio falls once $\epsilon$ is large enough. In the second figure, the ratio of every rule is smaller with fewer samples per step than with all six samples.
 #
 # ## What we saw
 #
 # **Answer.** This answer is about the desk runs ([scale](words.md)), which use 20 random data sets and 119,378 steps. With constant steps, $1-r_N$ falls like $t^{-1.01}$ in the Frobenius norm, and almost as fast in the other norms. With shrinking steps, $1-r_N$ falls more slowly. With steps that grow like $t^{1/2}$, normalised gradient descent is the only rule that still approaches the largest margin in its norm.
 #
-# With a short memory ($\beta_2=0.9$), the median run of Adam reaches 0.994 of the largest $\ell_\infty$ margin. With the longest memory ($\beta_2=0.9999$) it reaches 0.423 of this margin, and with a large $\epsilon$ 0.453. With small batches, Adam and three other rules have smaller ratios, each in the norm of the rule, than with all samples.
+# With a short memory ($\beta_2=0.9$), the median run of Adam reaches 0.994 of the largest $\ell_\infty$ margin. With the longest memory ($\beta_2=0.9999$) and the same steps it reaches 0.423 of this margin, and with a large $\epsilon$ 0.453. With small batches, Adam and three other rules have smaller ratios, each in the norm of the rule, than with all samples.
 #
 # ![Growing steps: the missing share of the margin against the iteration](../figures/desk/atlas_rates.png)
 #

@@ -271,7 +271,7 @@ def horizon(histories: Mapping, plain_error: Sequence, caption: str) -> Figure:
     error.plot(np.arange(len(plain_error)) + 1, plain_error, **ordinary)
     hook = int(np.argmax(plain_error[100:])) + 100
     at = hook + 1, plain_error[hook]
-    words = "normalised GD in plain\nfloat64: noise from here on"
+    words = "normalised GD in plain float64:\nrounding errors from here on"
     pieces.beside(error, *at, words, plots.GREY, (0, 4))
     time = {"xscale": "log", "xlabel": "iteration $t$"}
     error.set(title="Distance of the direction from that of $W_{mm}$", **time)

@@ -22,6 +22,7 @@ from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.stats import norm as normal
 
 from companion.claims import Claim
@@ -43,6 +44,34 @@ def half_at_once(d: float, n: int) -> float:
     if gain < 1:
         return float(np.sqrt((1 + gain) / (1 - gain)))
     return np.inf
+
+
+def half_with_all_terms(d: float, n: int) -> float:
+    """Return the alpha of `half_at_once`, with two terms that it neglects.
+
+    We derived these terms after the runs. All labels come from one vector, so the opt
+    tokens of two samples, each times its label, have the mean inner product 2 alpha^2 /
+    (pi d). And the lengths of the tokens are random, which adds 2 (alpha^4 + 1)/d to
+    the variance.
+
+    Returns
+    -------
+    float
+        The alpha. It is 1 if tokens of equal length are enough, and infinite if no
+        alpha below 100 is large enough.
+    """
+    needed = normal.ppf(0.5 ** (1 / n))
+
+    def beyond(alpha: float) -> float:
+        mean = alpha**2 - 1 + 2 / np.pi * (n - 1) * alpha**2 / d
+        variance = ((alpha**2 + 1) ** 2 * (n - 1) + 2 * (alpha**4 + 1)) / d
+        return mean - needed * np.sqrt(variance)
+
+    if beyond(1.0) >= 0:
+        return 1.0
+    if beyond(100.0) < 0:
+        return np.inf
+    return float(brentq(beyond, 1.0, 100.0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -380,9 +380,12 @@ def thresholds(shares: global_map.GlobalMap) -> Figure:
     dimensions = np.array(shares.dimensions)
     rows = range(len(dimensions))
     value, low, high = np.array([shares.threshold(row) for row in rows]).T
-    predicted = np.array([global_map.half_at_once(d, shares.n) for d in dimensions])
+    between = np.geomspace(dimensions[0], dimensions[-1], 60)
+    predicted = np.array([global_map.half_at_once(d, shares.n) for d in between])
     known = np.isfinite(predicted)
-    axis.plot(dimensions[known], predicted[known], **plots.PREDICTED)
+    axis.plot(between[known], predicted[known], **plots.PREDICTED)
+    later = np.array([global_map.half_with_all_terms(d, shares.n) for d in between])
+    axis.plot(between, later, color=plots.GREY, linewidth=1.2, zorder=0)
     blue = plots.look("measured")
     bars = [value - low, high - value]
     axis.errorbar(dimensions, value, yerr=bars, ms=5, capsize=2, **blue.mark)
@@ -398,8 +401,10 @@ def thresholds(shares: global_map.GlobalMap) -> Figure:
     pieces.plain_ticks(axis.yaxis)
     if known.any():
         first = np.argmax(known)
-        at = dimensions[first], predicted[first]
+        at = between[first], predicted[first]
         pieces.beside(axis, *at, "predicted by our formula", place=(10, 3))
+    words = "with two more terms,\nderived after the runs"
+    pieces.beside(axis, between[8], later[8], words, plots.GREY, (-8, -10))
     axis.set(title="Ratio of lengths at which half of the seeds succeed")
     return figure
 

@@ -227,6 +227,31 @@ def test_at_half_of_alpha_the_first_step_is_right_with_probability_one_half(d, n
     assert chance == pytest.approx(0.5)
 
 
+def share_right_at_first(alpha, d, n, draws):
+    """Return the share of data sets in which the first step of the head scores every
+    opt token highest.
+    """
+    data = attention.tokens.two_token_gaussian(
+        range(draws), n=n, T=2, d=d, signal=alpha
+    )
+    signed = data.y[..., None, None] * data.X
+    scores = np.einsum("rntd,rd->rnt", signed, signed.mean((1, 2)))
+    opt = np.take_along_axis(scores, data.opt[..., None], -1)
+    return (opt >= scores).all((1, 2)).mean()
+
+
+def test_the_neglected_terms_matter_in_few_dimensions():
+    rough = share_right_at_first(global_map.half_at_once(16, 8), 16, 8, draws=1000)
+    whole = global_map.half_with_all_terms(16, 8)
+    assert rough > 0.6
+    assert share_right_at_first(whole, 16, 8, draws=1000) == pytest.approx(
+        0.5, abs=0.05
+    )
+    assert whole < global_map.half_at_once(16, 8)
+    # With many samples in few dimensions, the common direction of the labels suffices.
+    assert global_map.half_with_all_terms(1, 200) == 1.0
+
+
 def a_map(dimensions, n, crossing, seeds=20):
     """Return a map of which the first step decides, from alpha = `crossing` on."""
     alphas = np.geomspace(1.01, 8.0, 60)
