@@ -162,7 +162,7 @@ for size, values in room.items():
     print(f"{size}: smallest room under Assumption 1", values.min(1).round(2))
 
 # %% [markdown]
-# The counts fall to zero as $d$ grows. So a shared opt token alone does not make weights fall. The cell above also prints the *room*. Our sufficient form of Assumption 1 requires that one number is at least as large as another, both computed from the data; the room is the first divided by the second, so the condition holds if the room is at least 1. The room is computed on other data than the counts, those of page 10's kind, with four samples of three tokens and with twenty samples of ten. It grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on; with twenty samples it does not hold in any of our dimensions, although no weight falls in the highest of them.
+# The counts fall to zero as $d$ grows. So a shared opt token alone does not make weights fall. The cell above also prints the *room*. Our sufficient form of Assumption 1 requires that one number is at least as large as another, both computed from the data; the room is the first divided by the second, so the condition holds if the room is at least 1. The room is computed on other data than the counts, those of page 10's kind, with four samples of three tokens and with twenty samples of ten. It grows with the dimension. With four samples the condition holds in every data set from $d = 1000$ on; with twenty samples it does not hold in any of our dimensions, not even at $d=1000$, where no weight falls.
 
 # %%
 dimension_table = claims.Table(phase_diagram.dimension_claims(falls))
