@@ -231,16 +231,17 @@ def losses(ax: Axes, curves: Curves) -> None:
 
 
 def rates_figure(curves: Curves, last: Callable[[Curve], float], name: str) -> Figure:
-    """Draw last(trial) over the learning rate, for every trial that did not diverge.
+    """Draw last(trial) over the learning rate.
 
-    A ring marks the chosen rate.
+    Trials that diverged, and those for which last(trial) is not finite, are left out. A
+    ring marks the chosen rate.
     """
     figure, (ax,) = plots.panels(1, 1)
     for rule in curves.configuration["rates"]:
         ends = {
             trial.rate: last(trial)
             for trial in curves.trials(rule)
-            if not trial.diverged
+            if not trial.diverged and np.isfinite(last(trial))
         }
         look = plots.look(rule)
         ax.plot(

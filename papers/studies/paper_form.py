@@ -105,8 +105,8 @@ def _result(curves: Curves) -> str:
     names = [shown(rule) for rule in ahead(curves)]
     best = most_accurate(curves)
     verb = "are" if len(names) > 1 else "is"
-    words = f"{kept_curves.listed(names or ['no rule'])} {verb}"
-    words = words[0].upper() + words[1:]
+    epoch = first_end(curves) * _epochs_per_step(curves)
+    words = f"At epoch {epoch:.2g}, {kept_curves.listed(names or ['no rule'])} {verb}"
     words = f"{words} ahead of {REFERENCE} in every seed"
     if best is None:
         return f"{words}, and no rule ends clearly most accurate"
@@ -121,11 +121,12 @@ def _reading(curves: Curves) -> str:
     seeds = len(curves.seeds())
     epoch = first_end(curves) * _epochs_per_step(curves)
     return (
-        f"Top left: running means of the loss of {study['window']} minibatches. Thin"
-        f" lines are runs; a thick line is the mean over {seeds} seeds, up to the end"
-        f" of the rule's shortest run. Ahead: a smaller loss at epoch {epoch:.2g}, the"
-        " end of the shortest run of all. Most accurate: the 95 % interval over seeds"
-        " lies above all others. No claim is decided by this figure."
+        f"Top left: running means of the loss of {study['window']} minibatches. Top"
+        " right: accuracy on a sample of the test rows. Thin lines are runs; a thick"
+        f" line is the mean over {seeds} seeds, up to the end of the rule's shortest"
+        f" run. Ahead: a smaller loss at epoch {epoch:.2g}, the end of the shortest run"
+        " of all. Most accurate: the 95 % interval over seeds lies above all others. No"
+        " claim is decided by this figure."
     )
 
 
@@ -176,9 +177,11 @@ def _losses(ax: Axes, curves: Curves) -> None:
 
 
 def _accuracies(ax: Axes, curves: Curves) -> None:
-    """Draw the test accuracy on sampled rows; a grey line is the best plain classifier.
+    """Draw the test accuracy on sampled rows.
 
-    The untrained network only guesses, so its accuracy may lie below the panel.
+    The untrained network only guesses, so its accuracy may lie below the panel. The
+    plain classifiers are drawn in the lower panel alone: their accuracy is on all test
+    rows, and on those of the sample it can be some points higher or lower.
     """
     values = {}
     heights = []
@@ -189,11 +192,6 @@ def _accuracies(ax: Axes, curves: Curves) -> None:
             values[rule].append((run.evaluated_at, shares))
             heights += [*shares[1:]]
     _runs_and_mean(ax, curves, values)
-    if best := _best_plain(curves):
-        name, level = best
-        heights.append(level)
-        ax.axhline(level, **plots.LEVEL)
-        pieces.note(ax, f"grey line: {name}", colour=plots.GREY)
     room = max(LEAST_ROOM, ROOM * (max(heights) - min(heights)))
     ax.set_ylim(min(heights) - room, max(heights) + room)
     ax.yaxis.set_major_formatter(PercentFormatter(decimals=0, symbol=" %"))

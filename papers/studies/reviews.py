@@ -361,9 +361,16 @@ def vision_numbers(curves: Curves) -> dict[str, Number]:
 def rates(curves: Curves) -> Figure:
     """Draw the held-out accuracy at every learning rate that was tried; a ring marks
     the chosen one.
+
+    A trial that was dropped before the others ended is left out, since its accuracy is
+    that of a shorter run.
     """
+    rules = curves.configuration["rates"]
+    longest = max(len(run.loss) for rule in rules for run in curves.trials(rule))
 
     def percent(run: Any):
+        if len(run.loss) < longest:
+            return np.nan
         return 100 * float(_late(run))
 
     return kept_curves.rates_figure(curves, percent, "Held-out accuracy (%)")

@@ -23,8 +23,6 @@ from papers.verdicts import SAME, Interval, no_gain
 
 REFERENCE = "SGD"
 FORMULA = 1e-5  # largest relative deviation of a step from its equation
-# Top of the panel of learning rates; the line of a diverged trial leaves the panel.
-HIGHEST_LOSS = 5
 
 
 def _steps(curves: Curves, rule: str, target: float) -> np.ndarray:
@@ -262,17 +260,17 @@ def beside(curves: Curves) -> Figure:
 
 
 def rates(curves: Curves) -> Figure:
-    """Draw the last loss of every trial over its learning rate.
+    """Draw the number of steps to the last target of every trial over its learning
+    rate.
 
-    The line of a rule leaves the panel where its trials diverged.
+    By this number the rates of the first round were chosen. A trial that did not reach
+    the target is left out.
     """
-    window = curves.configuration["window"]
-    figure = rates_figure(
-        curves, lambda trial: float(trial.smooth(window)[-1]), "Last loss"
-    )
+    target = curves.configuration["targets"][-1]
+    name = f"Steps to training loss {target:g}"
+    figure = rates_figure(curves, lambda trial: trial.steps_to(target), name)
     (ax,) = figure.axes
     ax.set(xlabel="Rate (SPS: cap)", yscale="log")
-    ax.set_ylim(None, min(ax.get_ylim()[1], HIGHEST_LOSS))
     pieces.plain_ticks(ax.yaxis)
     return figure
 

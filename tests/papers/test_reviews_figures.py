@@ -95,6 +95,18 @@ def test_held_out_accuracies_are_in_per_cent():
     np.testing.assert_allclose(list(line.get_ydata()), expected)
 
 
+def test_a_rate_that_was_dropped_early_has_no_held_out_accuracy():
+    def shorter(run):
+        if run.part == "trial" and run.rate == 0.1:
+            return replace(run, loss=run.loss[:-1])
+        return run
+
+    (ax,) = reviews.rates(each(SEEN, shorter)).axes
+    line = next(line for line in ax.lines if line.get_label() == "Adam")
+    rates = [run.rate for run in SEEN.trials("Adam")]
+    assert list(line.get_xdata()) == [rate for rate in rates if rate != 0.1]
+
+
 def accuracies(gap=0.02, **plain):
     """Return a world and the axis of its accuracies, beside plain classifiers with
     these shares of a hundred. The world is drawn as two networks.

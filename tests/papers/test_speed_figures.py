@@ -131,31 +131,23 @@ def test_without_lengths_of_steps_there_is_no_panel_of_growth():
     assert ax.get_title() == "Step size taken"
 
 
-def tried_to(ends):
-    """Return curves whose trials have losses that fall from 2 to the `ends` of their
-    rates.
-    """
+def test_the_rates_are_drawn_with_the_steps_by_which_they_were_chosen():
+    world = race(THREE)  # its targets are 1 and 0.5
+    ends = {0.05: 0.1, 0.1: 0.6, 0.2: 0.3}  # 0.1 does not reach the last target
 
     def change(run):
         if run.part != "trial":
             return run
-        return replace(run, loss=np.linspace(2, ends[run.rate], 10))
+        falling = np.linspace(2, ends[run.rate], 11)
+        return replace(run, clock={"at": np.arange(0, 110, 10), "loss": falling})
 
-    return each(race(THREE), change)
-
-
-def test_the_loss_of_a_rate_is_the_mean_of_its_last_steps():
-    ends = {0.05: 1.0, 0.1: 0.5, 0.2: 1.5}
-    (ax,) = speed.rates(tried_to(ends)).axes
+    tried = each(world, change)
+    (ax,) = speed.rates(tried).axes
     line = next(line for line in ax.lines if line.get_label() == "Adam")
-    last = [np.linspace(2, end, 10)[-5:].mean() for end in ends.values()]
-    np.testing.assert_allclose(line.get_ydata(), last)
-    assert 1.6 < ax.get_ylim()[1] < speed.HIGHEST_LOSS
-
-
-def test_a_diverging_rate_leaves_the_panel_of_rates():
-    (ax,) = speed.rates(tried_to({0.05: 1.0, 0.1: 0.5, 0.2: 80.0})).axes
-    assert ax.get_ylim()[1] == pytest.approx(speed.HIGHEST_LOSS)
+    assert list(line.get_xdata()) == [0.05, 0.2]
+    steps = [trial.steps_to(0.5) for trial in tried.trials("Adam")]
+    assert list(line.get_ydata()) == [steps[0], steps[2]]
+    assert steps[0] < steps[2] < steps[1] == np.inf
 
 
 def test_a_step_size_is_the_mean_over_the_window_that_ends_at_its_step():
