@@ -355,7 +355,7 @@ def test_records_are_of_pages_of_today_and_took_no_more_memory_than_is_said():
 
 READ = (
     r"(lib|companion|papers)/|notebooks/[^/]*\.(py|toml)$"
-    r"|figures/(desk/.*\.npz|desk/verdicts\.json|power/.*|index\.toml)$"
+    r"|figures/(desk/.*\.npz|(demo|desk)/[^/]*\.json|power/.*|index\.toml)$"
 )
 
 
@@ -391,6 +391,12 @@ def fingerprints(saved, then, known):
         if page in before:
             known[key]["record"] = before[page]
     parts = known[key] | {"data": saved["data"]}
+    yield provenance.digest(parts)
+    # A record from before the texts of figures and the records that page 50 reads
+    # counted.
+    parts.pop("texts", None)
+    if page == "50_what_we_know":
+        parts["kept"] = {}
     yield provenance.digest(parts)
     parts.pop("kept", None)  # a record from before kept results counted
     yield provenance.digest(parts)
