@@ -90,13 +90,13 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
         "--workers",
         type=int,
         metavar="N",
-        help="notebooks at a time; default: as many as cores",
+        help="notebooks at a time on this machine; default: as many as cores",
     )
     add(
         "--timeout",
         type=float,
         metavar="SECONDS",
-        help="longest time for a cell; default: none",
+        help="longest time for a cell, rounded up to whole seconds; default: none",
     )
     add("--force", action="store_true", help="run even what is up to date")
     add("--dry-run", action="store_true", help="only say what would run, and why")
@@ -123,6 +123,13 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     for name in ("workers", "timeout"):
         if getattr(asked, name) is not None and not 0 < getattr(asked, name) < math.inf:
             parser.error(f"--{name} must be positive and finite")
+    if asked.workers is not None and asked.scheduler:
+        parser.error(
+            "--workers is about processes of this machine, and with --scheduler the "
+            "workers of the scheduler run the notebooks; leave out one of the two"
+        )
+    if asked.timeout is not None:
+        asked.timeout = math.ceil(asked.timeout)  # nbclient takes whole seconds only
     return asked
 
 

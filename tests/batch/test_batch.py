@@ -22,6 +22,7 @@ import nbformat
 import papermill
 import psutil
 import pytest
+from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError
 
 from companion import pages, record, sources
@@ -970,6 +971,7 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
         (["02_bad", "--scale", "desk"], ["02_bad", "desk", "pages.toml"]),
         (["--workers", "0"], ["--workers"]),
         (["--timeout", "nan"], ["--timeout"]),
+        (["--workers", "2", "--scheduler", "nowhere"], ["--workers", "--scheduler"]),
         (["--store", "--scale", "desk"], ["--store"]),
         (["--update", "--set", "seeds=7"], ["--update", "--set"]),
         (["--force", "--scheduler", "nowhere"], ["at nowhere"]),
@@ -1134,6 +1136,23 @@ def test_a_run_begins_anew_and_one_that_fails_leaves_the_last_results(
     assert not outcomes and not (job.work / "left.png").exists()
     assert (job.results / "old.png").exists() == (error is not None)
     assert (job.results / job.executed).exists() == (error is None)
+
+
+def test_a_limit_for_cells_may_be_a_part_of_a_second(small, edited, monkeypatch):
+    """The client that runs the cells rejects a float."""
+
+    def executing(notebook, output, parameters, execution_timeout, **options):
+        client = NotebookClient(notebook, timeout=execution_timeout)
+        assert client.timeout >= 1.5
+        execute(notebook, output, parameters)
+
+    def run_all(todo, asked):
+        return ((job, work.run(job, 1, asked.timeout)) for job in todo)
+
+    monkeypatch.setattr(papermill, "execute_notebook", executing)
+    monkeypatch.setattr(work, "outcomes", run_all)
+    done = small.inside("01_good", "--force", "--timeout", "1.5")
+    assert done.status == 0, done.output
 
 
 def test_a_time_out_of_the_system_is_told_without_a_limit_for_cells(job, monkeypatch):
