@@ -49,6 +49,32 @@ class Headline:
     title: str = ""
 
 
+def entry(slug: str) -> Mapping:
+    """Find the entry of a figure in figures/index.toml.
+
+    Parameters
+    ----------
+    slug : str
+        The figure's short name.
+
+    Returns
+    -------
+    mapping
+        The entry. It is empty if the index has no such figure.
+
+    Raises
+    ------
+    ValueError
+        If the index cannot be read.
+    """
+    table = files.read_table(files.ROOT / "figures" / "index.toml")
+    for page in table.values():
+        for listed in page.get("figure", ()):
+            if listed.get("slug") == slug:
+                return listed
+    return {}
+
+
 def of(slug: str) -> Headline:
     """Read the headline of a figure.
 
@@ -67,17 +93,13 @@ def of(slug: str) -> Headline:
     ValueError
         If the index cannot be read.
     """
-    table = files.read_table(files.ROOT / "figures" / "index.toml")
-    for page in table.values():
-        for entry in page.get("figure", ()):
-            if entry["slug"] == slug:
-                return Headline(
-                    result=entry.get("headline", ""),
-                    reading=entry.get("reading", ""),
-                    rests=tuple(entry.get("rests", ())),
-                    title=entry.get("title", ""),
-                )
-    return Headline()
+    listed = entry(slug)
+    return Headline(
+        result=listed.get("headline", ""),
+        reading=listed.get("reading", ""),
+        rests=tuple(listed.get("rests", ())),
+        title=listed.get("title", ""),
+    )
 
 
 def quantities(record: Mapping) -> dict:
