@@ -7,9 +7,9 @@ layout in templates/NAME.md.j2.
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from decimal import Decimal, localcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,48 @@ class _Entry:
         return f"make figures {scale}ARGS={self.notebook.name[:2]}{folder}"
 
 
+def check_keys(
+    place: str, table: object, required: Collection[str], optional: Collection[str] = ()
+) -> None:
+    """Check that a table of a TOML file has the keys that it must have, and no others.
+
+    Parameters
+    ----------
+    place : str
+        The file and the place in it, for the message.
+    table : object
+        The table.
+    required : collection of str
+        The keys that the table must have.
+    optional : collection of str, optional
+        Further keys that it may have.
+
+    Raises
+    ------
+    ValueError
+        If a key is missing or unknown, or if the object is not a table.
+
+    Examples
+    --------
+    >>> from companion.tables import figures
+    >>> figures.check_keys("a.toml, gap", {"slug": "gap"}, ["slug", "scale"])
+    Traceback (most recent call last):
+        ...
+    ValueError: a.toml, gap: expected an entry 'scale', which is missing
+    """
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{place}: expected a table, got {table!r}")
+    for key in required:
+        if key not in table:
+            raise ValueError(f"{place}: expected an entry {key!r}, which is missing")
+    known = [*required, *optional]
+    for key in table:
+        if key not in known:
+            raise ValueError(
+                f"{place}: unknown entry {key!r}; expected one of {', '.join(known)}"
+            )
+
+
 def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
     """Read the index of figures.
 
@@ -107,20 +149,45 @@ def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
     Raises
     ------
     ValueError
-        If the table of pages lacks a page that the index names, or a file
-        cannot be read.
-    TypeError
-        If an entry in the index has an unknown field, or lacks one.
+        If the table of pages lacks a page that the index names, if a file cannot be
+        read, or if an entry in the index has an unknown field, or lacks one.
     """
     pages = read_pages()
-    table = files.read_table(figures / "index.toml")
+    path = figures / "index.toml"
+    table = files.read_table(path)
     if unknown := ", ".join(sorted(table.keys() - pages.keys())):
         raise ValueError(f"notebooks/pages.toml has no section of {unknown}")
     notebooks = []
     for name, page in sorted(pages.items()):
-        rows = table.get(name, {}).get("figure", [])
-        notebooks.append((page, [_Entry(page, **row) for row in rows]))
+        entries = []
+        for row in _rows(path, name, table):
+            entries.append(_Entry(page, **row))
+        notebooks.append((page, entries))
     return notebooks
+
+
+def _rows(path: Path, page: str, table: Mapping) -> list[Mapping]:
+    """Return the entries of a page in the index, or raise ValueError for a wrong one.
+
+    `table` is the content of the index, and `path` is its file.
+    """
+    if page not in table:
+        return []
+    check_keys(f"{path}, {page}", table[page], ["figure"])
+    rows = table[page]["figure"]
+    if not isinstance(rows, list):
+        raise ValueError(f"{path}: expected [[{page}.figure]] with two brackets")
+    given = [each for each in fields(_Entry) if each.name != "notebook"]
+    required = [
+        each.name
+        for each in given
+        if each.default is MISSING and each.default_factory is MISSING
+    ]
+    optional = [each.name for each in given if each.name not in required]
+    for number, row in enumerate(rows, start=1):
+        slug = row.get("slug", number) if isinstance(row, Mapping) else number
+        check_keys(f"{path}, {page}, figure {slug}", row, required, optional)
+    return rows
 
 
 def _quantities(record: Mapping) -> dict:
@@ -419,7 +486,9 @@ def _expected(value: float | None, tolerance: float) -> str:
     if tolerance == 0:
         return f"{value:g} exactly"
     places = 1 - math.floor(math.log10(tolerance))
-    return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
+    with localcontext(prec=1000):  # enough for any two floats
+        rounded = round(Decimal(repr(value)), places)
+    return f"{rounded:f} ± {float(f'{tolerance:.2g}'):g}"
 
 
 def _hours(entry: _Entry, record: Mapping) -> str:
