@@ -95,40 +95,6 @@ def results_folder(notebook: str, scale: str) -> Path:
     return files.folder("runs") / "figures" / scale / notebook
 
 
-def executed(notebook: str, scale: str) -> Path | None:
-    """Return the executed notebook of the last successful run of a page.
-
-    Parameters
-    ----------
-    notebook : str
-        The stem of the page's .py.
-    scale : str
-        One of `SCALES`.
-
-    Returns
-    -------
-    Path or None
-        The executed notebook. It is None if there is none, or if the page's .py has
-        changed since the run.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there are results, but no .py of the page.
-    """
-    folder = results_folder(notebook, scale)
-    source = files.folder("notebooks") / f"{notebook}.py"
-    try:
-        inputs = files.read_object(folder / MARKER).get("inputs")
-    except ValueError:  # The page was never run, or the file is damaged.
-        return None
-    if not isinstance(inputs, dict) or inputs.get("source") != files.sha256(
-        source.read_bytes()
-    ):
-        return None
-    return folder / f"{notebook}.ipynb"
-
-
 # Numbers, and checks of the content of a record.
 
 

@@ -145,7 +145,8 @@ def faults(found: Iterable[Row]) -> list[str]:
     """List the figures of the papers that have no row, and the rows without content.
 
     The figures are those of `NUMBERED`. A row is without content if it has no sentence,
-    or a sentence with neither a claim nor a note.
+    or a sentence with neither a claim nor a note. The tests call this function to check
+    beside.toml.
 
     Parameters
     ----------
