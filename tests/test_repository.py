@@ -22,7 +22,7 @@ import nbformat
 import pytest
 from PIL import Image
 
-from companion import page_table, pages, sources, stored
+from companion import headlines, page_table, pages, sources, stored
 from companion.tables import figures
 from lib import files, provenance
 from lib.training.studies import STUDIES
@@ -199,7 +199,7 @@ def faults_of_page(path):
     }
     seen = [word for saved in mine.values() for word in saved.get("words", [])]
     measured = [
-        v for saved in mine.values() for v in figures._quantities(saved).values()
+        v for saved in mine.values() for v in headlines.quantities(saved).values()
     ]
     loads = {p.relative_to(ROOT).as_posix() for p in sources.closure(text)}
     trains = any(p.startswith(("lib/training/", "lib/networks/")) for p in loads)

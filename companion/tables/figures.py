@@ -52,7 +52,7 @@ MARKED = re.compile(
     r"(<!-- (\w+), made by python -m companion\.tables -->\n).*?(?=<!-- end -->)",
     re.S,
 )
-FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
+FIELD = headlines.FIELD
 
 
 @dataclass(frozen=True)
@@ -190,34 +190,14 @@ def _rows(path: Path, page: str, table: Mapping) -> list[Mapping]:
     return rows
 
 
-def _quantities(record: Mapping) -> dict:
-    """Return the values that a sentence may quote.
-
-    A name is looked up among the numbers, then in the figure's setting, and then among
-    the page's parameters. Four names give the counts of claims and statements. Any
-    other name is the id of a claim, for its measured value, or `<id>.p`, for its p.
-    """
-    claims = record["claims"]
-    return {
-        **{claim["id"]: claim["measured"] for claim in claims},
-        **{f"{claim['id']}.p": claim["p"] for claim in claims if "p" in claim},
-        "claims": len(claims),
-        "claims_that_hold": sum(claim["holds"] is True for claim in claims),
-        "statements": len(record.get("statements", ())),
-        "statements_with_rows": len({claim.get("number") for claim in claims}),
-        **record["parameters"],
-        **record.get("setting", {}),
-        **{name: row["value"] for name, row in record["numbers"].items()},
-    }
-
-
 def filled(sentence: str, record: Mapping) -> str:
     """Fill a sentence with the record's numbers.
 
     Parameters
     ----------
     sentence : str
-        The sentence. A field {gap:.1%} becomes "3.4 %", or "no value of gap".
+        The sentence. Its fields have the names of `headlines.quantities`. A field
+        {gap:.1%} becomes "3.4 %", or "no value of gap".
         {error:.1f°} is the angle in degrees between two unit vectors at this distance,
         and {other/gap:.1%} is a number of another figure at the same scale.
     record : mapping
@@ -250,7 +230,7 @@ def filled(sentence: str, record: Mapping) -> str:
             saved = files.read_object(scale / f"{slug}.json")
         else:
             saved = record
-        number = _quantities(saved).get(name)
+        number = headlines.quantities(saved).get(name)
         form = field[2]
         if number is None:
             return f"no value of {field[1]}"
@@ -269,7 +249,8 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
     For each quoted name, `entry.conditions` has the words that say what the number is,
     such as "in the worst of" or "median". The text must contain these words. If the
     number is the value of a claim, the claim's own statement must contain them, too.
-    Whole numbers, whose format ends in d, need no such words.
+    Whole numbers, whose format ends in d, need no such words. The tests call this
+    function to check the index.
 
     Parameters
     ----------
