@@ -46,6 +46,7 @@ def repository(tmp_path, monkeypatch):
     ("name", "dirty"),
     [
         ("figures/demo/a.json", False),  # what a run writes
+        ("figures/index.toml", True),  # its texts are drawn into the figures
         ("notebooks/01_a.ipynb", False),
         ("notebooks/01_a.py", True),
         ("lib/new.py", True),
