@@ -24,7 +24,7 @@ help:
 	@echo "make lock [ARGS=--upgrade]     renew requirements.txt from pyproject.toml"
 
 figures: setup
-	@$(PY) -m companion.batch --scale $(SCALE) $(if $(UPDATE),--update) $(ARGS)
+	@$(PY) -m companion.batch --scale $(SCALE) $(if $(filter-out 0 no false,$(UPDATE)),--update) $(ARGS)
 
 test: setup
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

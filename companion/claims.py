@@ -149,17 +149,33 @@ class Claim:
         Returns
         -------
         dict
-            The fields by name. A `measured` or `margin` that is NaN or infinite is
-            None. An `interval` with such an end is left out, and so are all other
-            fields that have their default.
+            The fields by name. A `measured` that is NaN is None, and an infinite one is
+            the text "inf" or "-inf". A `margin` that is NaN or infinite is None. In an
+            `interval`, one infinite end is stored as such a text. An interval without a
+            finite end or with a NaN is left out, and so are all other fields that have
+            their default.
+
+        Raises
+        ------
+        ValueError
+            If `p` is NaN or infinite. The message names the claim.
         """
         default = {field.name: field.default for field in fields(self)}
         stored = {name: x for name, x in asdict(self).items() if x != default[name]}
-        for name in ("measured", "margin"):
-            value = getattr(self, name)
-            stored[name] = value if math.isfinite(value) else None
-        if not all(map(math.isfinite, stored.get("interval") or ())):
-            del stored["interval"]  # There were too few runs, or they were too short.
+        stored["measured"] = _as_json(self.measured)
+        stored["margin"] = self.margin if math.isfinite(self.margin) else None
+        if self.interval is not None:
+            ends = tuple(_as_json(end) for end in self.interval)
+            if None in ends or not any(map(math.isfinite, self.interval)):
+                # There were too few runs, or they were too short.
+                del stored["interval"]
+            else:
+                stored["interval"] = ends
+        if self.p is not None and not math.isfinite(self.p):
+            raise ValueError(
+                f"claim {self.id!r}: its p is {self.p}; expected a finite number, or "
+                "None if there is no p"
+            )
         return stored
 
     @classmethod
@@ -174,7 +190,9 @@ class Claim:
         Returns
         -------
         Claim
-            The claim. A stored None becomes NaN, and a list becomes a tuple.
+            The claim. A `measured` or `margin` that is stored as None becomes NaN, an
+            infinity that is stored as a text becomes a number, and a list becomes a
+            tuple.
 
         Raises
         ------
@@ -183,13 +201,51 @@ class Claim:
         """
         known: dict[str, Any] = {}
         for name, x in stored.items():
-            if x is None:
+            if x is None and name in ("measured", "margin"):
                 known[name] = math.nan
+            elif name == "measured":
+                known[name] = value_of(x)
+            elif name == "interval" and isinstance(x, list | tuple):
+                known[name] = tuple(map(value_of, x))
             elif isinstance(x, list):  # JSON has no tuples
                 known[name] = tuple(x)
             else:
                 known[name] = x
         return cls(**known)
+
+
+def _as_json(value: float) -> float | str | None:
+    """Return a number as a record stores it: None for NaN, a text for an infinity."""
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return str(float(value))
+    return value
+
+
+def value_of(stored: Any) -> Any:
+    """Return a measured value from the form in which a record stores it.
+
+    Parameters
+    ----------
+    stored : Any
+        The stored value.
+
+    Returns
+    -------
+    Any
+        The infinite number if the value is "inf" or "-inf", because JSON has no
+        infinities; otherwise the value as it is.
+
+    Examples
+    --------
+    >>> from companion import claims
+    >>> claims.value_of("inf"), claims.value_of(0.5)
+    (inf, 0.5)
+    """
+    if isinstance(stored, str) and stored in ("inf", "-inf"):
+        return float(stored)
+    return stored
 
 
 # Making claims.

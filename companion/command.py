@@ -13,7 +13,7 @@ def main() -> int:
     Returns
     -------
     int
-        The exit status of `companion.batch.run.main`.
+        The exit status of `companion.batch.main`.
 
     Raises
     ------
@@ -23,11 +23,6 @@ def main() -> int:
     # If this variable is set, each of a hundred processes compiles all packages again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    try:
-        from companion.batch.run import main as batch
-    except ModuleNotFoundError as error:
-        sys.exit(
-            f"The package {error.name} is missing, and pages need it. Install it with "
-            "pip install 'attention-dynamics[notebooks]'."
-        )
+    from companion.batch import main as batch
+
     return batch()

@@ -2,8 +2,8 @@
 
 Headlines are written in figures/index.toml. A headline may quote numbers of the
 figure's record as {name:format}, like the other sentences in the index, and it lists
-the conditions under which it is true. If a run does not satisfy these conditions, it
-draws the figure's neutral title instead.
+the conditions under which it is true. If a run does not satisfy these conditions, or
+if a quoted number has no value in it, it draws the figure's neutral title instead.
 """
 
 import operator
@@ -11,12 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from companion import claims
 from lib import files
 
 # The largest number of letters of a headline that fits on one line of a page.
 LETTERS = 60
 FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
 COMPARED = re.compile(r"(\S.*?)\s+(<=|>=|<|>)\s+(\S.*)")
+DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 ORDERS = {
     "<": operator.lt,
     ">": operator.gt,
@@ -49,6 +51,32 @@ class Headline:
     title: str = ""
 
 
+def entry(slug: str) -> Mapping:
+    """Find the entry of a figure in figures/index.toml.
+
+    Parameters
+    ----------
+    slug : str
+        The figure's short name.
+
+    Returns
+    -------
+    mapping
+        The entry. It is empty if the index has no such figure.
+
+    Raises
+    ------
+    ValueError
+        If the index cannot be read.
+    """
+    table = files.read_table(files.ROOT / "figures" / "index.toml")
+    for page in table.values():
+        for listed in page.get("figure", ()):
+            if listed.get("slug") == slug:
+                return listed
+    return {}
+
+
 def of(slug: str) -> Headline:
     """Read the headline of a figure.
 
@@ -67,21 +95,17 @@ def of(slug: str) -> Headline:
     ValueError
         If the index cannot be read.
     """
-    table = files.read_table(files.ROOT / "figures" / "index.toml")
-    for page in table.values():
-        for entry in page.get("figure", ()):
-            if entry["slug"] == slug:
-                return Headline(
-                    result=entry.get("headline", ""),
-                    reading=entry.get("reading", ""),
-                    rests=tuple(entry.get("rests", ())),
-                    title=entry.get("title", ""),
-                )
-    return Headline()
+    listed = entry(slug)
+    return Headline(
+        result=listed.get("headline", ""),
+        reading=listed.get("reading", ""),
+        rests=tuple(listed.get("rests", ())),
+        title=listed.get("title", ""),
+    )
 
 
 def quantities(record: Mapping) -> dict:
-    """Return the values that a headline may quote or compare.
+    """Return the values that a headline or a sentence of the index may quote.
 
     Parameters
     ----------
@@ -91,21 +115,23 @@ def quantities(record: Mapping) -> dict:
     Returns
     -------
     dict
-        The values by name: the measured values of the record's claims, by id; the
-        counts "claims", "statements", "claims_that_hold" and
-        "statements_without_claims"; the parameters and the setting; and the numbers. If
-        a name occurs more than once, the later entry in this list counts. A number or
-        claim without a value has the value None.
+        The values by name: the measured values of the record's claims, by id; their p
+        values, as `<id>.p`; the counts "claims", "claims_that_hold", "statements",
+        "statements_with_rows" and "statements_without_claims"; the parameters and the
+        setting; and the numbers. If a name occurs more than once, the later entry in
+        this list counts. A number or claim without a value has the value None.
     """
+    rows = record["claims"]
+    statements = record.get("statements", {})
+    checked = {claim.get("number") for claim in rows}
     return {
-        **{claim["id"]: claim["measured"] for claim in record["claims"]},
-        "claims": len(record["claims"]),
-        "claims_that_hold": sum(claim["holds"] is True for claim in record["claims"]),
-        "statements": len(record.get("statements", {})),
-        "statements_without_claims": sum(
-            all(claim.get("number") != name for claim in record["claims"])
-            for name in record.get("statements", {})
-        ),
+        **{claim["id"]: claims.value_of(claim["measured"]) for claim in rows},
+        **{f"{claim['id']}.p": claim["p"] for claim in rows if "p" in claim},
+        "claims": len(rows),
+        "claims_that_hold": sum(claim["holds"] is True for claim in rows),
+        "statements": len(statements),
+        "statements_with_rows": len(checked),
+        "statements_without_claims": len(statements.keys() - checked),
         **record["parameters"],
         **record.get("setting", {}),
         **{name: row["value"] for name, row in record["numbers"].items()},
@@ -200,7 +226,7 @@ def _met(condition: str, record: Mapping) -> bool:
     sides = []
     for word in (compared[1], compared[3]):
         value = known.get(word)
-        if value is None and re.fullmatch(r"[-+\d.e]+", word):
+        if value is None and DECIMAL.fullmatch(word):
             value = float(word)
         if value is None:
             return False
@@ -245,18 +271,22 @@ def above(slug: str, record: Mapping) -> tuple[str, str]:
     Returns
     -------
     result : str
-        The headline with its numbers or, if this run does not satisfy the headline's
-        conditions, the neutral title.
+        The headline with its numbers. If this run does not satisfy the headline's
+        conditions, or if a number that the headline or the reading quotes has no value
+        in this run, it is the neutral title.
     reading : str
         How to read the figure. It is empty if `result` is the neutral title.
 
     Raises
     ------
     ValueError
-        If the index cannot be read, or if the reading quotes a number that the record
-        lacks.
+        If the index cannot be read, or if a text quotes a name that the record lacks.
     """
     headline = of(slug)
-    if unmet(headline, record):
+    known = quantities(record)
+    quoted = [name for name, _ in FIELD.findall(headline.result + headline.reading)]
+    # A number of a diverged run, for example, is in the record, but has no value.
+    without_value = [name for name in quoted if name in known and known[name] is None]
+    if without_value or unmet(headline, record):
         return headline.title, ""
     return filled(headline.result, record), filled(headline.reading, record)

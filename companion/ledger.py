@@ -215,13 +215,15 @@ def measurements(ledger: Iterable[Claim]) -> list[list[Claim]]:
     Returns
     -------
     list of list of Claim
-        One list per distinct measurement. The lists are in the order of their first
-        rows. Two rows are in one list if they show the same number, or if `same_as` of
-        one is the id of the other, with or without its setting. Two numbers count as
-        the same if their relative difference is at most `DRIFT`, which another
-        processor may cause, or if a chain of such numbers connects them. All numbers
-        with an absolute value below `ROUNDING` count as the same. A row whose number is
-        not finite forms its own group, which only `same_as` can extend.
+        One list per distinct measurement. A list begins with the rows that have no
+        `same_as`, in the order of the ledger, and ends with the others, which repeat
+        them. The lists are in the order of their first rows. Two rows are in one list
+        if they show the same number, or if `same_as` of one is the id of the other,
+        with or without its setting. Two numbers count as the same if their relative
+        difference is at most `DRIFT`, which another processor may cause, or if a chain
+        of such numbers connects them. All numbers with an absolute value below
+        `ROUNDING` count as the same. A row whose number is not finite forms its own
+        group, which only `same_as` can extend.
 
     Raises
     ------
@@ -285,15 +287,16 @@ def _group_named(groups: list[list[Claim]], copy: Claim) -> list[Claim]:
 
 
 def _repeats(ledger: Iterable[Claim]) -> dict[str, str]:
-    """For each row that repeats a measurement, return the first row with this one.
+    """For each row that repeats a measurement, return the row that it is counted with.
 
-    The result maps ids to ids.
+    The result maps ids to ids. The other row is the first one of the list that
+    `measurements` returns; it may come later in the ledger than a row with `same_as`.
     """
     return {row.id: group[0].id for group in measurements(ledger) for row in group[1:]}
 
 
 def _with_repeats(ledger: Sequence[Claim]) -> list[Claim]:
-    """Return the rows. If a row repeats an earlier measurement, its remark says so."""
+    """Return the rows. If a row repeats a measurement, its remark says which one."""
     first = _repeats(ledger)
 
     def remark(row: Claim) -> str:

@@ -95,40 +95,6 @@ def results_folder(notebook: str, scale: str) -> Path:
     return files.folder("runs") / "figures" / scale / notebook
 
 
-def executed(notebook: str, scale: str) -> Path | None:
-    """Return the executed notebook of the last successful run of a page.
-
-    Parameters
-    ----------
-    notebook : str
-        The stem of the page's .py.
-    scale : str
-        One of `SCALES`.
-
-    Returns
-    -------
-    Path or None
-        The executed notebook. It is None if there is none, or if the page's .py has
-        changed since the run.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there are results, but no .py of the page.
-    """
-    folder = results_folder(notebook, scale)
-    source = files.folder("notebooks") / f"{notebook}.py"
-    try:
-        inputs = files.read_object(folder / MARKER).get("inputs")
-    except ValueError:  # The page was never run, or the file is damaged.
-        return None
-    if not isinstance(inputs, dict) or inputs.get("source") != files.sha256(
-        source.read_bytes()
-    ):
-        return None
-    return folder / f"{notebook}.ipynb"
-
-
 # Numbers, and checks of the content of a record.
 
 
@@ -672,10 +638,8 @@ def _is_claim(claim: object) -> bool:
         return False
     try:
         known = Claim.of(claim)
-    except (
-        TypeError,
-        ValueError,
-    ):  # A field is missing, superfluous, or of another type.
+    except (TypeError, ValueError):
+        # A field is missing, superfluous, or of another type.
         return False
     words = (
         known.id,
@@ -685,12 +649,21 @@ def _is_claim(claim: object) -> bool:
         known.remark,
         known.verdict,
     )
-    is_measured = isinstance(known.measured, int | float)
+    ends = known.interval
+    has_ends = isinstance(ends, tuple) and len(ends) == 2
     return (
         all(isinstance(word, str) for word in words)
         and isinstance(known.holds, bool)
-        and is_measured
+        and isinstance(known.measured, int | float)
+        and (ends is None or (has_ends and all(map(_is_real, ends))))
+        and (known.p is None or _is_finite(known.p))
+        and (known.seeds is None or isinstance(known.seeds, int))
     )
+
+
+def _is_real(value: object) -> bool:
+    """Return whether an object is a number; it may be infinite or NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_number(number: object) -> bool:
@@ -712,10 +685,9 @@ def _is_number(number: object) -> bool:
 
 def _is_finite(value: object) -> bool:
     """Return whether an object is a finite number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # This is False for NaN, too. `math.isfinite` would fail for an integer larger than
     # all floats.
-    return is_number and abs(value) <= sys.float_info.max
+    return _is_real(value) and abs(value) <= sys.float_info.max
 
 
 # Comparing two records.

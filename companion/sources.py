@@ -18,9 +18,23 @@ KEPT = ("figures/desk/*.npz", "figures/power/*.json")
 # Which committed results a source reads without naming them on the page. A folder
 # counts with all of its files.
 READS = {
-    "papers/studies/judge.py": "figures/desk/confirm/*",
-    "papers/studies/second_round.py": "figures/desk/verdicts.json",
+    "papers/poster.py": (
+        "figures/demo/fastrates_assumptions.json",
+        "figures/demo/fastrates_bound.json",
+        "figures/desk/atlas_map.json",
+        "figures/desk/precond_*.json",
+        "figures/desk/verdicts.json",
+    ),
+    "papers/studies/judge.py": ("figures/desk/confirm/*",),
+    "papers/studies/second_round.py": ("figures/desk/verdicts.json",),
 }
+# A page that imports this module reads the rows of figures/index.toml for the README's
+# table, and the records of their figures.
+READS_ROWS = "companion/tables/figures.py"
+# What the entry of a figure in the index says above its picture (`headlines.Headline`),
+# and what it says in the README's table.
+HEADING = ("title", "headline", "reading", "rests")
+ROW = ("row", "asks", "says", "finding", "scale")
 
 
 def closure(text: str) -> list[Path]:
@@ -100,6 +114,21 @@ def _content(path: Path) -> bytes:
     return b"".join(each.name.encode() + each.read_bytes() for each in inside)
 
 
+def _entries() -> dict[str, tuple[str, Mapping]]:
+    """Return the entries of figures/index.toml by slug, each with its page."""
+    table = read_table(ROOT / "figures" / "index.toml")
+    return {
+        entry.get("slug", ""): (page, entry)
+        for page, section in table.items()
+        for entry in section.get("figure", ())
+    }
+
+
+def _chosen(entry: Mapping, names: Iterable[str]) -> dict:
+    """Return those of the named fields that an entry of the index has."""
+    return {name: entry[name] for name in names if name in entry}
+
+
 def fingerprint(notebook: str, parameters: Mapping) -> dict:
     """Return hashes of everything that the results of a page depend on.
 
@@ -117,13 +146,18 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
         "parameters" has the parameters. "source" is the hash of the .py. "lib" has the
         hashes of the files in the `closure` of the .py, by path. "kept" has the hashes
         of the committed results that are named in the .py or in the page's entry of
-        figures/index.toml, or that a source in the closure reads. "record" is the entry
-        of notebooks/pages.toml for the page's records, if there is one.
+        figures/index.toml, or that a source in the closure reads. "texts" has, by slug,
+        the texts above the page's figures in figures/index.toml; for a page that shows
+        the README's table, it also has the texts of the table's rows. "record" is the
+        entry of notebooks/pages.toml for the page's records. If there are no texts, or
+        if there is no such entry, the part is left out.
 
     Raises
     ------
     SyntaxError
         If a source is not Python.
+    ValueError
+        If a table cannot be read.
     """
     source = folder("notebooks") / f"{notebook}.py"
     if source.exists():
@@ -135,15 +169,23 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant)
     }
-    page = read_table(ROOT / "figures" / "index.toml").get(notebook, {})
-    words |= {figure.get("trains") for figure in page.get("figure", ())}
-    kept = [
+    entries = _entries()
+    own = {slug: entry for slug, (page, entry) in entries.items() if page == notebook}
+    words |= {entry.get("trains") for entry in own.values()}
+    kept = {
         path for pattern in KEPT for path in ROOT.glob(pattern) if path.stem in words
-    ]
+    }
     code = closure(text)
-    for reader, pattern in READS.items():
+    for reader, patterns in READS.items():
         if ROOT / reader in code:
-            kept += ROOT.glob(pattern)
+            kept |= {path for pattern in patterns for path in ROOT.glob(pattern)}
+    texts = {slug: _chosen(entry, HEADING) for slug, entry in own.items()}
+    if ROOT / READS_ROWS in code:
+        for slug, (_, entry) in entries.items():
+            if "row" not in entry:
+                continue
+            texts[slug] = texts.get(slug, {}) | _chosen(entry, ROW)
+            kept |= set(ROOT.glob(f"figures/{entry.get('scale')}/{slug}.json"))
     parts = {"source": sha256(text.encode()), "parameters": dict(parameters)}
     for part, paths in (("lib", code), ("kept", sorted(kept))):
         names = [
@@ -153,6 +195,8 @@ def fingerprint(notebook: str, parameters: Mapping) -> dict:
             name: sha256(_content(path))
             for name, path in zip(names, paths, strict=True)
         }
+    if texts:
+        parts["texts"] = texts
     pages = read_pages()
     if notebook in pages and pages[notebook].records:
         parts["record"] = pages[notebook].records

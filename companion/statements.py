@@ -80,7 +80,8 @@ def check_source(
 ) -> None:
     """Reject a claim whose source names a statement that its paper does not have.
 
-    Only the name directly after the first paper in the source is checked.
+    Only the name directly after the first paper in the source is checked. The tests
+    call this function to check the records.
 
     Parameters
     ----------

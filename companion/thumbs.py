@@ -5,6 +5,9 @@ headline, and the panels of the picture one below the other, each in its origina
 The record of a picture says where its panels are.
 """
 
+import argparse
+import io
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from companion import headlines, plots, record
+from companion.tables import figures
 from lib import files
 
 DOTS_AN_INCH = 200  # resolution of the pictures
@@ -103,31 +107,54 @@ def make(saved: Mapping, picture: Path, out: Path) -> bool:
     with Image.open(picture) as whole:
         above = headlines.above(saved["slug"], saved)
         page = stacked(whole.convert("RGB"), saved["panels"], above)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    page.save(out, optimize=True)
+    content = io.BytesIO()
+    page.save(content, format="PNG", optimize=True)
+    files.write(out, content.getvalue())
     return True
 
 
-def main() -> int:
-    """Make all narrow versions. Return 1 if a record does not say where its panels are.
+def main(argv: list[str] | None = None) -> int:
+    """Make all narrow versions.
 
-    The records are those of the figures in figures/index.toml. If a record or a picture
-    cannot be read, the error is that of `make`.
+    The records are those of the figures in figures/index.toml.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        The words of the command, by default those of this process.
+
+    Returns
+    -------
+    int
+        The exit status: 1 if a record does not say where its panels are, or if a file
+        cannot be read or written; otherwise 0. A picture that cannot be written stays
+        as it was.
+
+    Raises
+    ------
+    SystemExit
+        With status 2 for any argument other than --help.
     """
+    about = "Make a narrow version of each committed picture, in figures/thumbs."
+    parser = argparse.ArgumentParser(
+        prog="python -m companion.thumbs", description=about
+    )
+    parser.parse_args(argv)
     plots.set_style()
     folder = files.ROOT / "figures"
     lacking = []
-    for page in files.read_table(folder / "index.toml").values():
-        for entry in page.get("figure", ()):
-            slug = entry["slug"]
-            path = folder / entry["scale"] / f"{slug}.json"
-            saved = record.read(path)
-            if not make(
-                saved, path.with_suffix(".png"), folder / "thumbs" / f"{slug}.png"
-            ):
-                lacking.append(slug)
+    try:
+        entries = [entry for _, some in figures.index(folder) for entry in some]
+        for entry in entries:
+            path = folder / entry.scale / f"{entry.slug}.json"
+            out = folder / "thumbs" / f"{entry.slug}.png"
+            if not make(record.read(path), path.with_suffix(".png"), out):
+                lacking.append(entry.slug)
+    except (OSError, ValueError) as error:
+        print(f"companion.thumbs: {files.sentence(error)}", file=sys.stderr)
+        return 1
     if lacking:
-        print("no panels in the records of", ", ".join(lacking))
+        print("no panels in the records of", ", ".join(lacking), file=sys.stderr)
     return int(bool(lacking))
 
 

@@ -6,6 +6,7 @@ any warning. Large pictures are then compressed. Only a site that is finished re
 the one before.
 """
 
+import argparse
 import re
 import shutil
 import sys
@@ -119,8 +120,20 @@ def compress(folder: Path) -> None:
                 picture.convert("RGB").save(path, optimize=True)
 
 
-def main() -> int:
-    """Build the site; the exit status is Sphinx's, or 1 if a page is not whole."""
+def main(argv: list[str] | None = None) -> int:
+    """Build the site; the exit status is Sphinx's, or 1 if a page is not whole.
+
+    `argv` has the words of the command, by default those of this process. They are
+    options of Sphinx, except --help, which ends the process before anything is built.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python docs/build.py",
+        usage="%(prog)s [OPTION OF SPHINX ...]",
+        description="Build the site with every figure, claim and notebook, runs/site.",
+        epilog="Other options are passed to sphinx-build, such as -v or -j1.",
+        allow_abbrev=False,
+    )
+    _, options_of_sphinx = parser.parse_known_args(argv)
     source = files.folder("runs") / "site-source"
     fresh = files.folder("runs") / "site-fresh"
     for folder in (source, fresh):  # fresh: of a build that was killed
@@ -131,7 +144,7 @@ def main() -> int:
         print(f"site: {files.sentence(error)}", file=sys.stderr)
         return 1
     options = ["-W", "--keep-going", "-q", "-j2", f"-c{DOCS}", f"-d{source}/doctrees"]
-    status = build_main([*options, *sys.argv[1:], str(source), str(fresh)])
+    status = build_main([*options, *options_of_sphinx, str(source), str(fresh)])
     if status == 0:
         compress(fresh / "_images")
         files.replace_folder(fresh, files.folder("runs") / "site")

@@ -73,20 +73,22 @@ def commit() -> str | None:
     -------
     str or None
         At least 12 hex digits. "-dirty" follows if files differ from the commit or are
-        untracked, or if git cannot tell; figures and the .ipynb files of notebooks/ are
-        not considered. The result is None if git or the repository is missing, or if
-        git cannot name the commit.
+        untracked, or if git cannot tell. The files in figures/, except index.toml, and
+        the .ipynb files of notebooks/ are not considered. The result is None if git or
+        the repository is missing, or if git cannot name the commit.
     """
     name = git("rev-parse", "--short=12", "HEAD")
     if name is None:
         return None
-    changed = git(
-        "status", "--porcelain", "--", ".", ":!figures", ":!notebooks/*.ipynb"
-    )
     name = name.strip()
-    # If git fails here, `changed` is None, which does not show that the tree is clean.
-    if changed != "":
-        name += "-dirty"
+    # What a run writes does not count, but the texts above the figures do.
+    code = (".", ":!figures", ":!notebooks/*.ipynb")
+    texts = ("figures/index.toml",)
+    for paths in (code, texts):
+        # If git fails here, the result is None, which does not show that the tree is
+        # clean.
+        if git("status", "--porcelain", "--", *paths) != "":
+            return f"{name}-dirty"
     return name
 
 

@@ -13,6 +13,7 @@ from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from scipy.stats import binomtest
 
 from companion import headlines, plots, record
+from companion.claims import Claim
 from lib import attention, dynamics, files, svm
 from lib.attention import coordinates, tokens
 from lib.dynamics import rules
@@ -75,10 +76,11 @@ PLACES = (
 SMALL = {"fontsize": 7.5}
 
 
-def _saved(slug: str, scale: str) -> tuple[Mapping, Mapping]:
+def _saved(slug: str, scale: str) -> tuple[Mapping, Mapping[str, Claim]]:
     """Return the committed numbers of a figure, and its claims by id."""
     saved = record.read(files.ROOT / "figures" / scale / f"{slug}.json")
-    return headlines.quantities(saved), {one["id"]: one for one in saved["claims"]}
+    claims = map(Claim.of, saved["claims"])
+    return headlines.quantities(saved), {claim.id: claim for claim in claims}
 
 
 def numbers() -> dict[str, float]:
@@ -148,7 +150,7 @@ def draw() -> Figure:
         f"median of {start['seeds']} seeds. Best: step of page 22.",
     )
     _, claims = _saved("verdicts", "desk")
-    judged = [claims[name]["verdict"] for name, *_ in _speed_claims()]
+    judged = [claims[name].verdict for name, *_ in _speed_claims()]
     reached, rules_in_all = _reached()
     counts = {
         "reached": reached,
@@ -254,7 +256,7 @@ def _reached() -> tuple[int, int]:
         kind, _, rule = name.removeprefix("atlas.").partition(".")
         if kind in rules_of:
             rules_of[kind].add(rule)
-            if claim["holds"]:
+            if claim.holds:
                 holding[kind].add(rule)
     reached = holding["own"] & holding["lower"]
     return len(reached), len(rules_of["own"] | rules_of["none"])
@@ -265,15 +267,15 @@ def _norms(axis: Axes) -> None:
     _, claims = _saved("atlas_map", "desk")
     names = []
     for row, (rule, (name, norm)) in enumerate(RULES.items()):
-        own = claims[f"atlas.own.{rule}"]["measured"]
-        other = 1 + claims[f"atlas.lower.{rule}"]["measured"]
+        own = claims[f"atlas.own.{rule}"].measured
+        other = 1 + claims[f"atlas.lower.{rule}"].measured
         axis.plot([other, own], [row, row], color=plots.FAINT, linewidth=1.5)
         axis.plot(other, row, "o", color=plots.GREY, mfc=plots.PAPER, ms=5)
         axis.plot(own, row, "o", color=OURS, ms=6, clip_on=False)
         _right(axis, row, norm, OURS)
         names.append(name)
     for row, (rule, name) in enumerate(UNREACHED.items(), start=len(RULES)):
-        best = claims[f"atlas.none.{rule}"]["measured"]
+        best = claims[f"atlas.none.{rule}"].measured
         axis.plot(best, row, "X", color=STOPS, ms=6)
         _right(axis, row, "none", STOPS)
         names.append(name)
@@ -357,11 +359,11 @@ def _speed(axis: Axes) -> None:
     said = ""
     for row, (name, data, rule, says) in enumerate(_speed_claims()):
         claim = claims[name]
-        colour = plots.look(claim["verdict"]).colour
-        axis.plot(claim["interval"], [row, row], color=colour, linewidth=4, alpha=0.45)
+        colour = plots.look(claim.verdict).colour
+        axis.plot(claim.interval, [row, row], color=colour, linewidth=4, alpha=0.45)
         ends = [found[f"{name}.corrected_{end}"] for end in ("low", "high")]
         axis.plot(ends, [row, row], color=colour, linewidth=1)
-        axis.plot(claim["measured"], row, "o", color=colour, ms=5)
+        axis.plot(claim.measured, row, "o", color=colour, ms=5)
         _right(axis, row, says, colour)
         # The first row of a data set names it.
         if data != said:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -89,12 +91,16 @@ def test_the_core_alone_trains_solves_and_checks_the_law():
     assert abs(ratio - 1) < 1e-4 and gap < 1e-9
 
 
-def test_the_command_names_the_extra_that_pages_need():
+COMMANDS = [
+    "from companion import command; command.main()",
+    "import runpy; runpy.run_module('companion.batch', run_name='__main__')",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_names_the_extra_that_pages_need(command):
     blocked = modules_beside_the_core()
-    done = run(
-        WITHOUT_EXTRAS.format(blocked=blocked)
-        + "from companion import command; command.main()"
-    )
+    done = run(WITHOUT_EXTRAS.format(blocked=blocked) + command)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert "attention-dynamics[notebooks]" in done.stderr
 

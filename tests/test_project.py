@@ -185,3 +185,15 @@ def test_make_hands_on_the_folder_of_data_as_it_is(clone, given):
         assert (
             done.stdout == f"[{given}] -m companion.batch --scale demo --update 00\n"
         ), done.stderr
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("given", "updates"),
+    [("1", True), ("yes", True), ("", False), ("0", False), ("no", False)],
+)
+def test_make_updates_only_if_it_is_told_to(clone, given, updates):
+    words = ["figures", "PY=echo", f"UPDATE={given}", "--old-file=setup"]
+    command = ["make", "--no-print-directory", *words]
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    assert ("--update" in done.stdout) == updates, done.stderr

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
-from companion import ledger, sources
+from companion import ledger, record, sources
 from lib import files, provenance
+from papers import poster
 
 NOTEBOOKS = files.ROOT / "notebooks"
 
@@ -45,6 +46,7 @@ def repository(tmp_path, monkeypatch):
     ("name", "dirty"),
     [
         ("figures/demo/a.json", False),  # what a run writes
+        ("figures/index.toml", True),  # its texts are drawn into the figures
         ("notebooks/01_a.ipynb", False),
         ("notebooks/01_a.py", True),
         ("lib/new.py", True),
@@ -72,6 +74,8 @@ READ = [
     ("51_fresh_seeds", "kept", "figures/desk/confirm/mnist_60000"),
     ("14_bert", "kept", "figures/desk/verdicts.json"),
     ("19_theory_ledger", "kept", "figures/power/fastrates_ledger.json"),
+    ("50_what_we_know", "kept", "figures/desk/atlas_map.json"),
+    ("50_what_we_know", "kept", "figures/demo/fastrates_fig2_beyond.json"),
     ("14_bert", "lib", "data/sources.toml"),
     ("39_mirror_ledger", "lib", "papers/c/lemmas.py"),
 ]
@@ -81,7 +85,7 @@ READ = [
 def copy(tmp_path_factory):
     """Copy what a fingerprint reads; each test may add to another file."""
     place = tmp_path_factory.mktemp("copy")
-    for part in ("lib", "papers", "figures", "notebooks"):
+    for part in ("lib", "companion", "papers", "figures", "notebooks"):
         left = shutil.ignore_patterns("*.p*c", "*.png", "*.svg", "*.ipynb")
         shutil.copytree(files.ROOT / part, place / part, ignore=left)
     return place
@@ -109,6 +113,52 @@ def test_the_fingerprint_moves_with_what_is_read(
     }
     others = sources.fingerprint(notebook, {"seeds": 6})
     assert provenance.digest(others) != provenance.digest(now)
+
+
+@pytest.mark.parametrize(
+    ("field", "notebook", "moves"),
+    [
+        ("reading", "41_how_margins_settle", True),
+        ("headline", "41_how_margins_settle", True),
+        ("sentence", "41_how_margins_settle", False),  # it is in no picture
+        ("reading", "40_law_of_margins", False),  # which has other figures
+        ("reading", "50_what_we_know", False),
+        ("finding", "50_what_we_know", True),  # which shows the README's table
+    ],
+)
+def test_the_fingerprint_moves_with_the_texts_that_a_page_shows(
+    field, notebook, moves, copy, monkeypatch
+):
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(copy / "notebooks"))
+    monkeypatch.setattr(sources, "ROOT", copy)
+    before = sources.fingerprint(notebook, {})
+    index = copy / "figures" / "index.toml"
+    text = index.read_text("utf-8")
+    above, slug, entry = text.partition('slug = "law_real"\n')
+    changed = entry.replace(f'{field} = "', f'{field} = "In other words: ', 1)
+    index.write_text(above + slug + changed, "utf-8")
+    now = sources.fingerprint(notebook, {})
+    index.write_text(text, "utf-8")
+    assert {part for part in now if now[part] != before[part]} == (
+        {"texts"} if moves else set()
+    )
+
+
+def test_every_record_that_the_poster_reads_counts(monkeypatch):
+    read = record.read
+    seen = set()
+
+    def reading(path):
+        seen.add(path.relative_to(files.ROOT).as_posix())
+        return read(path)
+
+    monkeypatch.setattr(record, "read", reading)
+    for panel in ("_turning", "_rate"):  # they train, and read no record
+        monkeypatch.setattr(poster, panel, lambda axes: None)
+    poster.numbers()
+    poster.draw()
+    assert seen
+    assert seen <= sources.fingerprint("50_what_we_know", {})["kept"].keys()
 
 
 def test_what_a_ledgers_rows_catch_lies_where_the_fingerprint_looks():

@@ -1,5 +1,5 @@
 """The command `python -m companion.batch`."""
 
-from companion.batch.run import main
+from companion.batch import main
 
 raise SystemExit(main())

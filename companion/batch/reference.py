@@ -6,14 +6,24 @@ The module says which figures are reproduced, and copies them if --update is giv
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from PIL import Image
 
-from companion import record
+from companion import headlines, record
 from companion.batch.job import Job
 from companion.claims import Claim, Table
 from lib import files, provenance
+
+
+class Result(Enum):
+    """What the comparison of a figure with the reference has shown."""
+
+    REPRODUCED = "all numbers and claims are those of the reference"
+    DIFFERENT = "a number or a claim differs, or the reference is damaged"
+    MISSING = "the reference is missing, although the index says that it is committed"
+    NOT_COMPARED = "there is no reference, or it has other parameters or data"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +38,8 @@ class Comparison:
         The name of the figure.
     words : str
         The result in words, which is printed.
-    reproduced : bool
-        False if a number or a claim differs, or if the reference is damaged. It is also
-        True if the figure and the reference were not compared.
+    result : Result
+        The result.
     is_news : bool
         Whether --update copies the figure. It is True if the figure is not reproduced,
         if it has no reference, or if it was made from code, parameters or data that
@@ -41,7 +50,7 @@ class Comparison:
     job: Job
     slug: str
     words: str
-    reproduced: bool
+    result: Result
     is_news: bool
 
     @property
@@ -73,46 +82,48 @@ def compare(job: Job, slug: str) -> Comparison:
         If the run's own record is damaged. The message names its path.
     """
     new = record.read(job.results / f"{slug}.json")
-    words, reproduced, is_news = _compared(job, slug, new)
+    words, result, is_news = _compared(job, slug, new)
     hold = Table(map(Claim.of, new["claims"])).summary()
     yours = os.path.relpath(job.results / f"{slug}.png")
     return Comparison(
         job=job,
         slug=slug,
         words=f"{slug}: {words}; {hold}; yours: {yours}",
-        reproduced=reproduced,
+        result=result,
         is_news=is_news,
     )
 
 
-def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
-    """Return the fields words, reproduced and is_news of a `Comparison`.
+def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, Result, bool]:
+    """Return the fields words, result and is_news of a `Comparison`.
 
     The words do not name the figure. `new` is the figure's record from the run.
     """
     if job.settings:
-        return "parameters of your own, not compared", True, False
+        return "parameters of your own, not compared", Result.NOT_COMPARED, False
     embedded = any(row["source"] == "demo" for row in new["data"])
     if embedded and job.scale != "demo":
         return (
             "not compared, it is of embedded data and not of the real ones",
-            True,
+            Result.NOT_COMPARED,
             False,
         )
     place = job.reference / f"{slug}.json"
     if not os.path.lexists(place):
-        return "no reference yet; --update adds it", True, True
+        if _is_committed(slug, job.scale):
+            return f"its reference {place} is missing", Result.MISSING, True
+        return "no reference yet; --update adds it", Result.NOT_COMPARED, True
     try:
         old = record.read(place)
         _check_picture(place.with_suffix(".png"), slug, old)
     except ValueError as error:
-        return f"the reference is of no use: {error}", False, True
+        return f"the reference is of no use: {error}", Result.DIFFERENT, True
 
     # Were the same parameters and data used?
     if new["parameters"] != old["parameters"]:
-        return f"not compared, {_other_parameters(new, old)}", True, True
+        return f"not compared, {_other_parameters(new, old)}", Result.NOT_COMPARED, True
     if _kinds_of_data(new) != _kinds_of_data(old):
-        return "not compared, the data differ", True, not embedded
+        return "not compared, the data differ", Result.NOT_COMPARED, not embedded
 
     # Are the results the same?
     differences = [*record.compare(new, old), *record.compare_claims(new, old)]
@@ -121,7 +132,8 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
     redrawn = any(row["source"] == "kept" for row in new["data"])
     begin = "redrawn from kept curves, " if redrawn else ""
     if differences:
-        return f"{begin}not reproduced: {'; '.join(differences)}", False, is_news
+        words = f"{begin}not reproduced: {'; '.join(differences)}"
+        return words, Result.DIFFERENT, is_news
     numbers = len(old["numbers"])
     claims = len(old["claims"])
     if is_news:
@@ -130,9 +142,21 @@ def _compared(job: Job, slug: str, new: Mapping) -> tuple[str, bool, bool]:
         end = ""
     return (
         f"{begin}reproduced, {numbers} numbers and {claims} claims{end}",
-        True,
+        Result.REPRODUCED,
         is_news,
     )
+
+
+def _is_committed(slug: str, scale: str) -> bool:
+    """Return whether the index says that a figure is committed at a scale.
+
+    The index names the largest committed scale of each figure. A figure that is
+    committed at a scale is also committed at each smaller scale at which it is drawn.
+    """
+    largest = headlines.entry(slug).get("scale")
+    if largest not in record.SCALES:
+        return False
+    return record.SCALES.index(scale) <= record.SCALES.index(largest)
 
 
 def _check_picture(path: Path, slug: str, saved: Mapping) -> None:

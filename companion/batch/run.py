@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from companion import pages, record, stored
 from companion.batch import work
 from companion.batch.job import Job, jobs, marker_of
-from companion.batch.reference import Comparison, Refused, compare, update
+from companion.batch.reference import Comparison, Refused, Result, compare, update
 from lib import files, interrupt, provenance
 
 
@@ -29,8 +29,11 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 1 if a notebook failed, a number or claim is not reproduced, or
-        a file cannot be read or written; 2 if --update refused to copy; else 0.
+        The exit status: 1 if a notebook failed, a number or claim is not reproduced,
+        the committed record of a figure is missing, or a file cannot be read or
+        written; 2 if --update refused to copy; else 0. A figure that was made with
+        other parameters or data than the committed one, or that is not committed yet,
+        is not compared. The status is then 0, and the last lines say so.
 
     Raises
     ------
@@ -90,13 +93,13 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
         "--workers",
         type=int,
         metavar="N",
-        help="notebooks at a time; default: as many as cores",
+        help="notebooks at a time on this machine; default: as many as cores",
     )
     add(
         "--timeout",
         type=float,
         metavar="SECONDS",
-        help="longest time for a cell; default: none",
+        help="longest time for a cell, rounded up to whole seconds; default: none",
     )
     add("--force", action="store_true", help="run even what is up to date")
     add("--dry-run", action="store_true", help="only say what would run, and why")
@@ -123,6 +126,13 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     for name in ("workers", "timeout"):
         if getattr(asked, name) is not None and not 0 < getattr(asked, name) < math.inf:
             parser.error(f"--{name} must be positive and finite")
+    if asked.workers is not None and asked.scheduler:
+        parser.error(
+            "--workers is about processes of this machine, and with --scheduler the "
+            "workers of the scheduler run the notebooks; leave out one of the two"
+        )
+    if asked.timeout is not None:
+        asked.timeout = math.ceil(asked.timeout)  # nbclient takes whole seconds only
     return asked
 
 
@@ -269,7 +279,7 @@ def _summed_up(
     copied: list[Comparison],
     asked: argparse.Namespace,
 ) -> int:
-    """Print what was copied, what is not reproduced and what failed.
+    """Print what was copied, what is not reproduced or compared, and what failed.
 
     The function returns the exit status.
     """
@@ -277,12 +287,38 @@ def _summed_up(
         print(f"{comparison.slug}: copied to {next(iter(comparison.copies)).parent}")
     if asked.update and not copied:
         print("--update had nothing to copy")
-    missed = [
-        each for each in comparisons if not each.reproduced and each not in copied
-    ]
-    if missed:
-        names = ", ".join(dict.fromkeys(each.job.notebook for each in missed))
+    comparisons = list(comparisons)
+    left = {result: [] for result in Result}
+    for comparison in comparisons:
+        if comparison not in copied:
+            left[comparison.result].append(comparison)
+    _say_what_was_not_compared(left[Result.NOT_COMPARED], len(comparisons), failed)
+    if different := left[Result.DIFFERENT]:
+        names = ", ".join(dict.fromkeys(each.job.notebook for each in different))
         print(f"Numbers or claims that are not reproduced: {names}.", file=sys.stderr)
+    if missing := left[Result.MISSING]:
+        names = ", ".join(each.slug for each in missing)
+        print(
+            f"Figures whose committed record is missing: {names}; restore the records, "
+            "or add the new ones with --update.",
+            file=sys.stderr,
+        )
     if failed:
         print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
-    return int(bool(failed or missed))
+    return int(bool(failed or different or missing))
+
+
+def _say_what_was_not_compared(
+    skipped: list[Comparison], total: int, failed: list[str]
+) -> None:
+    """Print in one sentence which figures were not compared with committed ones.
+
+    `total` is the number of figures of all pages that did not fail.
+    """
+    names = ", ".join(each.slug for each in skipped)
+    if not total and not failed:
+        print("No figure was saved, so nothing was compared.")
+    elif skipped and len(skipped) == total:
+        print(f"Nothing was compared with the committed figures: {names}.")
+    elif skipped:
+        print(f"Not compared with the committed figures: {names}.")

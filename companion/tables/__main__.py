@@ -18,7 +18,8 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 1 if a file cannot be read or written, otherwise 0.
+        The exit status: 1 if a file cannot be read or written, otherwise 0. With status
+        1, no file is changed.
 
     Raises
     ------
@@ -31,11 +32,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.parse_args(argv)
     try:
+        # All texts are made before the first file is written.
+        texts = {}
         for path in (files.ROOT / name for name in figures.FILES):
-            text = figures.renewed(path.read_text(encoding="utf-8"))
-            files.write(path, text.encode())
+            texts[path] = figures.renewed(path.read_text(encoding="utf-8"))
         base = files.ROOT / "figures"
-        files.write(base / "beside.md", beside.page(base).encode())
+        texts[base / "beside.md"] = beside.page(base)
+        files.write_all({path: text.encode() for path, text in texts.items()})
     except (OSError, ValueError) as error:
         print(f"companion.tables: {files.sentence(error)}", file=sys.stderr)
         return 1

@@ -31,6 +31,8 @@ NUMBERED: Mapping[str, tuple[str, ...]] = {
     ),
 }
 MISSING = "no such claim yet"
+# The fields that each row of beside.toml must have.
+REQUIRED = ("paper", "figure", "what", "ours", "differences", "sentence")
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,20 @@ def rows(folder: Path) -> list[Row]:
     Raises
     ------
     ValueError
-        If the file cannot be read. The message has the path.
-    KeyError
-        If there is no such file, or if a row or a sentence lacks a field.
+        If the file is missing or cannot be read, or if a row or a sentence lacks a
+        field or has an unknown one. The message has the path.
     """
+    path = folder / "beside.toml"
+    whole = files.read_table(path)
+    figures.check_keys(str(path), whole, ["figure"])
     found = []
-    for table in files.read_table(folder / "beside.toml")["figure"]:
+    for number, table in enumerate(whole["figure"], start=1):
+        place = f"{path}, figure {number}"
+        figures.check_keys(place, table, REQUIRED, ["settings"])
+        for one in table["sentence"]:
+            figures.check_keys(
+                f"{place}, a sentence", one, ["text"], ["claims", "note", "shares"]
+            )
         sentences = [
             Sentence(
                 text=one["text"],
@@ -135,7 +145,8 @@ def faults(found: Iterable[Row]) -> list[str]:
     """List the figures of the papers that have no row, and the rows without content.
 
     The figures are those of `NUMBERED`. A row is without content if it has no sentence,
-    or a sentence with neither a claim nor a note.
+    or a sentence with neither a claim nor a note. The tests call this function to check
+    beside.toml.
 
     Parameters
     ----------
@@ -259,7 +270,8 @@ def share(name: str, known: Mapping[str, Mapping]) -> str:
     Returns
     -------
     str
-        The percentage, or a text that says that the number is missing.
+        The percentage, or a text that says that the number is missing, or that it has
+        no value.
 
     Examples
     --------
@@ -271,6 +283,8 @@ def share(name: str, known: Mapping[str, Mapping]) -> str:
     saved = known.get(slug, {}).get("numbers", {}).get(number)
     if not saved:
         return "no such number yet"
+    if saved["value"] is None:
+        return "no value"
     return f"{saved['value']:.0%}".replace("%", " %")
 
 
@@ -291,9 +305,8 @@ def page(folder: Path) -> str:
     Raises
     ------
     ValueError
-        If a table or a record cannot be read. The message has the path.
-    KeyError
-        If there is no beside.toml, or one of its rows lacks a field.
+        If a table or a record cannot be read, or if an entry of a table lacks a field
+        or has an unknown one. The message has the path.
     """
     known = records(folder)
     pages = {entry.slug: entry for _, some in figures.index(folder) for entry in some}

@@ -7,9 +7,9 @@ layout in templates/NAME.md.j2.
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from decimal import Decimal, localcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ MARKED = re.compile(
     r"(<!-- (\w+), made by python -m companion\.tables -->\n).*?(?=<!-- end -->)",
     re.S,
 )
-FIELD = re.compile(r"\{([^{}:]+):([^{}]*)\}")
+FIELD = headlines.FIELD
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,48 @@ class _Entry:
         return f"make figures {scale}ARGS={self.notebook.name[:2]}{folder}"
 
 
+def check_keys(
+    place: str, table: object, required: Collection[str], optional: Collection[str] = ()
+) -> None:
+    """Check that a table of a TOML file has the keys that it must have, and no others.
+
+    Parameters
+    ----------
+    place : str
+        The file and the place in it, for the message.
+    table : object
+        The table.
+    required : collection of str
+        The keys that the table must have.
+    optional : collection of str, optional
+        Further keys that it may have.
+
+    Raises
+    ------
+    ValueError
+        If a key is missing or unknown, or if the object is not a table.
+
+    Examples
+    --------
+    >>> from companion.tables import figures
+    >>> figures.check_keys("a.toml, gap", {"slug": "gap"}, ["slug", "scale"])
+    Traceback (most recent call last):
+        ...
+    ValueError: a.toml, gap: expected an entry 'scale', which is missing
+    """
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{place}: expected a table, got {table!r}")
+    for key in required:
+        if key not in table:
+            raise ValueError(f"{place}: expected an entry {key!r}, which is missing")
+    known = [*required, *optional]
+    for key in table:
+        if key not in known:
+            raise ValueError(
+                f"{place}: unknown entry {key!r}; expected one of {', '.join(known)}"
+            )
+
+
 def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
     """Read the index of figures.
 
@@ -107,41 +149,45 @@ def index(figures: Path) -> list[tuple[Page, list[_Entry]]]:
     Raises
     ------
     ValueError
-        If the table of pages lacks a page that the index names, or a file
-        cannot be read.
-    TypeError
-        If an entry in the index has an unknown field, or lacks one.
+        If the table of pages lacks a page that the index names, if a file cannot be
+        read, or if an entry in the index has an unknown field, or lacks one.
     """
     pages = read_pages()
-    table = files.read_table(figures / "index.toml")
+    path = figures / "index.toml"
+    table = files.read_table(path)
     if unknown := ", ".join(sorted(table.keys() - pages.keys())):
         raise ValueError(f"notebooks/pages.toml has no section of {unknown}")
     notebooks = []
     for name, page in sorted(pages.items()):
-        rows = table.get(name, {}).get("figure", [])
-        notebooks.append((page, [_Entry(page, **row) for row in rows]))
+        entries = []
+        for row in _rows(path, name, table):
+            entries.append(_Entry(page, **row))
+        notebooks.append((page, entries))
     return notebooks
 
 
-def _quantities(record: Mapping) -> dict:
-    """Return the values that a sentence may quote.
+def _rows(path: Path, page: str, table: Mapping) -> list[Mapping]:
+    """Return the entries of a page in the index, or raise ValueError for a wrong one.
 
-    A name is looked up among the numbers, then in the figure's setting, and then among
-    the page's parameters. Four names give the counts of claims and statements. Any
-    other name is the id of a claim, for its measured value, or `<id>.p`, for its p.
+    `table` is the content of the index, and `path` is its file.
     """
-    claims = record["claims"]
-    return {
-        **{claim["id"]: claim["measured"] for claim in claims},
-        **{f"{claim['id']}.p": claim["p"] for claim in claims if "p" in claim},
-        "claims": len(claims),
-        "claims_that_hold": sum(claim["holds"] is True for claim in claims),
-        "statements": len(record.get("statements", ())),
-        "statements_with_rows": len({claim.get("number") for claim in claims}),
-        **record["parameters"],
-        **record.get("setting", {}),
-        **{name: row["value"] for name, row in record["numbers"].items()},
-    }
+    if page not in table:
+        return []
+    check_keys(f"{path}, {page}", table[page], ["figure"])
+    rows = table[page]["figure"]
+    if not isinstance(rows, list):
+        raise ValueError(f"{path}: expected [[{page}.figure]] with two brackets")
+    given = [each for each in fields(_Entry) if each.name != "notebook"]
+    required = [
+        each.name
+        for each in given
+        if each.default is MISSING and each.default_factory is MISSING
+    ]
+    optional = [each.name for each in given if each.name not in required]
+    for number, row in enumerate(rows, start=1):
+        slug = row.get("slug", number) if isinstance(row, Mapping) else number
+        check_keys(f"{path}, {page}, figure {slug}", row, required, optional)
+    return rows
 
 
 def filled(sentence: str, record: Mapping) -> str:
@@ -150,7 +196,8 @@ def filled(sentence: str, record: Mapping) -> str:
     Parameters
     ----------
     sentence : str
-        The sentence. A field {gap:.1%} becomes "3.4 %", or "no value of gap".
+        The sentence. Its fields have the names of `headlines.quantities`. A field
+        {gap:.1%} becomes "3.4 %", or "no value of gap".
         {error:.1f°} is the angle in degrees between two unit vectors at this distance,
         and {other/gap:.1%} is a number of another figure at the same scale.
     record : mapping
@@ -183,7 +230,7 @@ def filled(sentence: str, record: Mapping) -> str:
             saved = files.read_object(scale / f"{slug}.json")
         else:
             saved = record
-        number = _quantities(saved).get(name)
+        number = headlines.quantities(saved).get(name)
         form = field[2]
         if number is None:
             return f"no value of {field[1]}"
@@ -202,7 +249,8 @@ def unconditioned(entry: _Entry, record: Mapping) -> list[str]:
     For each quoted name, `entry.conditions` has the words that say what the number is,
     such as "in the worst of" or "median". The text must contain these words. If the
     number is the value of a claim, the claim's own statement must contain them, too.
-    Whole numbers, whose format ends in d, need no such words.
+    Whole numbers, whose format ends in d, need no such words. The tests call this
+    function to check the index.
 
     Parameters
     ----------
@@ -419,7 +467,9 @@ def _expected(value: float | None, tolerance: float) -> str:
     if tolerance == 0:
         return f"{value:g} exactly"
     places = 1 - math.floor(math.log10(tolerance))
-    return f"{round(Decimal(repr(value)), places):f} ± {float(f'{tolerance:.2g}'):g}"
+    with localcontext(prec=1000):  # enough for any two floats
+        rounded = round(Decimal(repr(value)), places)
+    return f"{rounded:f} ± {float(f'{tolerance:.2g}'):g}"
 
 
 def _hours(entry: _Entry, record: Mapping) -> str:

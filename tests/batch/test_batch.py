@@ -22,6 +22,7 @@ import nbformat
 import papermill
 import psutil
 import pytest
+from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError
 
 from companion import pages, record, sources
@@ -382,7 +383,7 @@ def test_failures_set_the_exit_status_and_the_others_finish(repository, first):
         and end.startswith("Interrupted;")
     )
     *_, failed = lines = first.others_output.splitlines()
-    assert len(lines) == 11, first.others_output  # and no noise of Dask
+    assert len(lines) == 12, first.others_output  # and no noise of Dask
     assert [line.split()[1] for line in lines if line.startswith("ok ")] == ["01_good"]
     verdicts = {line.split()[1]: line for line in lines if line.startswith("FAIL")}
     assert "ValueError: broken on purpose" in verdicts["02_bad"]
@@ -518,6 +519,9 @@ def at_once(monkeypatch):
     monkeypatch.setattr(work, "outcomes", run_all)
 
 
+UNCOMPARED = "Nothing was compared with the committed figures"
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """Make a repository whose page 01_good has run and is its own reference."""
@@ -530,8 +534,9 @@ def small(tmp_path_factory):
         done = small.inside("01_good")
         assert (
             "01_good: no reference yet; --update adds it; 1 of 1 claims hold"
-            in done.lines[-1]
+            in done.lines[-2]
         )
+        assert done.lines[-1] == f"{UNCOMPARED}: 01_good."
         assert done.status == 0 and small.changed() == []
         done = small.inside("01_good", "--update")
     assert done.status == 0 and done.lines[0] == "1 up to date, 0 to run"
@@ -751,6 +756,53 @@ def test_a_run_is_compared_with_the_reference(small, edited, changes, status, wo
     done = small.inside("01_good")
     assert done.status == status
     assert done.lines[1].startswith(f"01_good: {words}")
+    skipped = words.startswith("not compared")
+    assert (done.lines[-1] == f"{UNCOMPARED}: 01_good.") == skipped
+
+
+INDEX = b"""[[01_good.figure]]
+slug = "01_good"
+title = "A line"
+scale = "demo"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status"),
+    [
+        (b"", b"", 1),
+        (b'"demo"', b'"desk"', 1),  # a larger scale is committed, too
+        (b'slug = "01_good"', b'slug = "02_bad"', 0),  # it is not committed yet
+    ],
+)
+def test_a_missing_reference_is_named_and_fails_if_the_index_lists_it(
+    small, edited, at_once, old, new, status
+):
+    files.write(small.root / "figures" / "index.toml", INDEX.replace(old, new))
+    small.commit()
+    assert small.inside("01_good").status == 0
+    (small.root / RECORD).unlink()
+    done = small.inside("01_good")
+    assert done.status == status
+    if status:
+        assert done.lines[-1].startswith(
+            "Figures whose committed record is missing: 01_good; "
+        )
+    else:
+        assert done.lines[-1] == f"{UNCOMPARED}: 01_good."
+    done = small.inside("01_good", "--set", "seeds=8")
+    assert done.status == 0 and done.lines[-1] == f"{UNCOMPARED}: 01_good."
+    small.git("commit", "--quiet", "-am", "lost")
+    done = small.inside("01_good", "--update")
+    assert done.status == 0
+    assert done.lines[-1] == f"01_good: copied to {small.reference}"
+
+
+def test_a_batch_without_figures_says_that_it_compared_nothing(small, edited, at_once):
+    edited(PAGE, b"run.keep(", b"(lambda *_, **more: None)(")
+    done = small.inside("01_good")
+    assert done.status == 0
+    assert done.lines[-1] == "No figure was saved, so nothing was compared."
 
 
 NUMBER = {"value": 5, "tolerance": 0.5}
@@ -970,6 +1022,7 @@ def test_store_writes_the_outputs_beside_the_source(small, edited, at_once):
         (["02_bad", "--scale", "desk"], ["02_bad", "desk", "pages.toml"]),
         (["--workers", "0"], ["--workers"]),
         (["--timeout", "nan"], ["--timeout"]),
+        (["--workers", "2", "--scheduler", "nowhere"], ["--workers", "--scheduler"]),
         (["--store", "--scale", "desk"], ["--store"]),
         (["--update", "--set", "seeds=7"], ["--update", "--set"]),
         (["--force", "--scheduler", "nowhere"], ["at nowhere"]),
@@ -1136,6 +1189,23 @@ def test_a_run_begins_anew_and_one_that_fails_leaves_the_last_results(
     assert (job.results / job.executed).exists() == (error is None)
 
 
+def test_a_limit_for_cells_may_be_a_part_of_a_second(small, edited, monkeypatch):
+    """The client that runs the cells rejects a float."""
+
+    def executing(notebook, output, parameters, execution_timeout, **options):
+        client = NotebookClient(notebook, timeout=execution_timeout)
+        assert client.timeout >= 1.5
+        execute(notebook, output, parameters)
+
+    def run_all(todo, asked):
+        return ((job, work.run(job, 1, asked.timeout)) for job in todo)
+
+    monkeypatch.setattr(papermill, "execute_notebook", executing)
+    monkeypatch.setattr(work, "outcomes", run_all)
+    done = small.inside("01_good", "--force", "--timeout", "1.5")
+    assert done.status == 0, done.output
+
+
 def test_a_time_out_of_the_system_is_told_without_a_limit_for_cells(job, monkeypatch):
     def execute(*given, **options):
         raise TimeoutError("the file system did not answer")
@@ -1204,7 +1274,7 @@ def test_embedded_data_never_take_the_place_of_real_ones(
     assert (
         jobs.reason(job, asked) == "it ran on embedded data, not on the real ones"
     ) == stays
-    words, reproduced, is_news = reference._compared(
+    _, _, is_news = reference._compared(
         job, "one", SAVED | {"data": data, "provenance": {"fingerprint": "new"}}
     )
     assert is_news == (source != "demo")

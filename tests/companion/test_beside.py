@@ -3,11 +3,13 @@
 A failure means that a claim loses its subject.
 """
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from companion import record
+from companion.tables import __main__ as command
 from companion.tables import beside, figures
 from lib import files
 
@@ -89,6 +91,8 @@ def test_a_failing_claim_says_why_and_a_share_is_the_records():
     assert [beside.reason(f"slug/{id}", known) for id in "abc"] == ["by chance", "", ""]
     assert beside.share("slug/part", known) == "50 %"
     assert beside.share("slug/other", known) == "no such number yet"
+    numbers["part"]["value"] = None
+    assert beside.share("slug/part", known) == "no value"
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.slug)
@@ -119,3 +123,61 @@ def test_a_number_without_its_condition_is_named():
     assert invented.endswith("'in six dimensions', which its claim does not say")
     right = "the smallest fraction in any cell is {phase.NGD:.0%}"
     assert said(right, **{"phase.NGD": "smallest fraction in any cell"}) == []
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """Copy what the command for tables reads and writes, with tables of no rows."""
+    for scale in record.SCALES:
+        (tmp_path / "figures").mkdir(exist_ok=True)
+        (tmp_path / "figures" / scale).symlink_to(FIGURES / scale)
+    for name in ("index.toml", "beside.toml", "beside.md"):
+        shutil.copy(FIGURES / name, tmp_path / "figures")
+    (tmp_path / "notebooks").mkdir()
+    for name in figures.FILES:
+        text = (files.ROOT / name).read_text("utf-8")
+        (tmp_path / name).write_text(figures.MARKED.sub(r"\1", text), "utf-8")
+    monkeypatch.setenv("NOTEBOOKS_DIR", str(files.ROOT / "notebooks"))
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    monkeypatch.setattr(figures, "FIGURES", tmp_path / "figures")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("index.toml", "headline =", "headlines =", "unknown entry 'headlines'"),
+        ("index.toml", 'scale = "demo"\n', "", "'scale', which is missing"),
+        (
+            "index.toml",
+            "[[10_fixed_decoder.figure]]",
+            "[[10_fixed_decoder.figures]]",
+            "10_fixed_decoder: expected an entry 'figure'",
+        ),
+        ("beside.toml", "what =", "shows =", "figure 1: expected an entry 'what'"),
+        ("beside.toml", "note =", "notes =", "a sentence: unknown entry 'notes'"),
+        ("beside.toml", "[[figure", "[[row", "expected an entry 'figure'"),
+    ],
+)
+def test_a_wrong_key_in_a_table_is_one_sentence_and_no_file_is_rewritten(
+    copy, capsys, name, old, new, words
+):
+    path = copy / "figures" / name
+    text = path.read_text("utf-8")
+    path.write_text(text.replace(old, new), "utf-8")
+    before = [(copy / each).read_text("utf-8") for each in figures.FILES]
+    assert command.main([]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and str(path) in said and words in said
+    assert [(copy / each).read_text("utf-8") for each in figures.FILES] == before
+    path.write_text(text, "utf-8")
+    assert command.main([]) == 0
+    after = [(copy / each).read_text("utf-8") for each in figures.FILES]
+    assert all(new != old for new, old in zip(after, before, strict=True))
+
+
+def test_a_value_and_its_tolerance_may_have_any_size():
+    written = figures._expected
+    assert written(0.02431, 0.001) == "0.0243 ± 0.001"
+    assert written(12345.0, 1000) == "12300 ± 1000"
+    assert written(1e25, 1e-6) == "10000000000000000000000000.0000000 ± 1e-06"

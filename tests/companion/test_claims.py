@@ -59,11 +59,33 @@ def test_a_claim_holds_within_its_bound_and_says_how_many_times_over(
     assert claim.holds is holds and claim.margin == pytest.approx(margin, nan_ok=True)
 
 
+def stored_and_read(claim):
+    """Return a claim after its way through a file of strict JSON."""
+    return claims.Claim.of(json.loads(json.dumps(claim.as_dict(), allow_nan=False)))
+
+
 def test_a_claim_is_stored_as_plain_json_without_an_interval_that_has_no_ends():
-    row = replace(most(INF), interval=(NAN, 1.0)).as_dict()
+    row = replace(most(NAN), interval=(NAN, 1.0)).as_dict()
     assert json.loads(json.dumps(row, allow_nan=False)) == row
     assert row["measured"] is None and row["holds"] is False and "interval" not in row
     assert replace(most(1.0), interval=(0.0, 1.0)).as_dict()["interval"] == (0.0, 1.0)
+    assert "interval" not in replace(most(1.0), interval=(-INF, INF)).as_dict()
+
+
+@pytest.mark.parametrize("claim", [most(INF), most(-INF), least(INF), near(-INF)])
+@pytest.mark.parametrize("ends", [None, (0.5, INF), (-INF, 0.5), (0.25, 0.5)])
+def test_an_infinite_value_is_the_same_after_it_is_stored(claim, ends):
+    claim = replace(claim, interval=ends)
+    again = stored_and_read(claim)
+    assert again.measured == claim.measured and again.interval == ends
+    assert claims.shown(again) == claims.shown(claim)
+
+
+def test_a_p_that_is_no_number_is_named_with_its_claim():
+    for p in (NAN, INF):
+        with pytest.raises(ValueError, match="claim 'c': its p is (nan|inf); expected"):
+            replace(judged(), p=p).as_dict()
+    assert stored_and_read(replace(judged(), p=0.25)) == replace(judged(), p=0.25)
 
 
 def test_the_worst_of_several_values_is_the_one_furthest_from_the_bound():
@@ -137,10 +159,7 @@ def test_verdicts_in_words_and_the_legend_of_their_brackets():
     table = claims.Table([judged(), plain])
     assert table.words() == "undecided: slower: 1.2 [1.1, 1.3, 5 seeds only]"
     open_end = judged((1.1, INF), "reproduced", 20)
-    assert (
-        claims.shown(open_end) == "1.2 [1.1, inf]"
-        and "interval" not in open_end.as_dict()
-    )
+    assert claims.shown(open_end) == "1.2 [1.1, inf]"
     with pytest.raises(ValueError, match="'perhaps'"):
         judged(verdict="perhaps")
     assert claims.held([judged().as_dict(), plain.as_dict()]) == "1 of 2, 1 undecided"

@@ -19,6 +19,7 @@ RECORD = {
     "claims": [
         {"id": "rate of GD", "measured": -1.0, "holds": True},
         {"id": "p = 2/3", "measured": 0.5, "holds": False},
+        {"id": "infinite", "measured": "inf", "holds": True},
     ],
     "parameters": {"seeds": 10},
     "numbers": {"end": {"value": 0.0083}, "none": {"value": None}},
@@ -67,6 +68,10 @@ def test_no_measured_number_is_typed_into_a_headline(entry):
         ("unknown", False),
         ("not unknown", False),
         ("unknown < 1", False),
+        ("e < 1", False),
+        ("end < 1e-1", True),
+        ("end > -.5", True),
+        ("infinite > 1e300", True),
     ],
 )
 def test_a_condition_is_looked_up_in_the_record(condition, met):
@@ -85,6 +90,21 @@ def test_a_run_that_does_not_bear_the_headline_gets_the_neutral_title(
     assert headlines.above("one", RECORD) == ("It falls to 0.83 %", "")
     index.write_text(table + 'rests = ["not rate of GD"]\n', "utf-8")
     assert headlines.above("one", RECORD) == ("Error", "")
+
+
+@pytest.mark.parametrize("field", ["headline", "reading"])
+def test_a_run_in_which_a_quoted_number_has_no_value_gets_the_neutral_title(
+    field, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    index = tmp_path / "figures" / "index.toml"
+    index.parent.mkdir()
+    table = f'[[page.figure]]\nslug = "one"\ntitle = "Error"\n{field} = '
+    index.write_text(table + '"It ends at {none:.2f}"\n', "utf-8")
+    assert headlines.above("one", RECORD) == ("Error", "")
+    index.write_text(table + '"It ends at {nowhere:.2f}"\n', "utf-8")
+    with pytest.raises(ValueError, match="quotes nowhere"):
+        headlines.above("one", RECORD)
 
 
 def test_a_headline_that_quotes_what_is_not_there_is_refused():

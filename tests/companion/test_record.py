@@ -310,3 +310,42 @@ def test_keep_adds_what_the_table_of_records_says(tmp_path):
         run.keep(line(), "one", "about", numbers={"other": 1.0})
     with pytest.raises(ValueError, match="add .01_x.records.two. to"):
         run.keep(line(), "two", "about")
+
+
+def test_an_infinite_value_of_a_claim_survives_the_record():
+    claim = claims.at_least(
+        "lemma", "steps", "paper A, Lemma 5", math.inf, 1.0, interval=(2.0, math.inf)
+    )
+    (row,) = record.read(save(claims=[claim]))["claims"]
+    again = claims.Claim.of(row)
+    assert again.measured == math.inf and again.interval == (2.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"interval": 1.0},
+        {"interval": [1.0]},
+        {"interval": [None, 1.0]},
+        {"interval": ["one", 2.0]},
+        {"seeds": "3"},
+        {"p": "small"},
+        {"measured": "nan"},
+    ],
+)
+def test_a_claim_with_a_field_of_another_type_is_damaged(wrong):
+    path = save()
+    saved = read(path)
+    saved["claims"][0] |= wrong
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    with pytest.raises(ValueError, match="is damaged: a claim is"):
+        record.read(path)
+
+
+def test_a_field_of_a_claim_that_is_null_is_a_field_without_a_value():
+    path = save()
+    saved = read(path)
+    saved["claims"][0] |= {"interval": None, "seeds": None, "p": None}
+    path.write_text(json.dumps(saved), encoding="utf-8")
+    (row,) = record.read(path)["claims"]
+    assert claims.shown(claims.Claim.of(row)) == "not a number"

@@ -2,10 +2,14 @@
 drawn.
 """
 
+import os
+
 import numpy as np
+import pytest
 from PIL import Image
 
 from companion import plots, thumbs
+from lib import files
 
 
 def drawn(tmp_path, columns):
@@ -49,3 +53,34 @@ def test_a_record_without_panels_has_no_narrow_picture(tmp_path):
     path, _ = drawn(tmp_path, 1)
     assert not thumbs.make({"slug": "one"}, path, tmp_path / "out.png")
     assert not (tmp_path / "out.png").exists()
+
+
+def test_a_picture_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
+    path, places = drawn(tmp_path, 1)
+    saved = dict(slug="one", panels=places, claims=[], parameters={}, numbers={})
+    out = tmp_path / "thumbs" / "one.png"
+    files.write(out, b"old")
+
+    def interrupted(stream):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        thumbs.make(saved, path, out)
+    assert [each.name for each in out.parent.iterdir()] == ["one.png"]
+    assert out.read_bytes() == b"old"
+
+
+def test_the_command_takes_no_names_and_says_what_it_cannot_read(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    for words, status in ((["--help"], 0), (["one"], 2)):
+        with pytest.raises(SystemExit) as end:
+            thumbs.main(words)
+        assert end.value.code == status
+    capsys.readouterr()
+    files.write(tmp_path / "figures" / "index.toml", b"junk")
+    assert thumbs.main([]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("companion.thumbs: ") and said.count("\n") == 1

@@ -82,10 +82,18 @@ def test_a_record_without_its_picture_is_named(figure, tmp_path):
 def test_a_fault_of_a_page_is_one_sentence_and_fails(figure, monkeypatch, capsys):
     monkeypatch.setenv("RUNS_DIR", str(figure.parent))
     figure.with_suffix(".png").unlink()
-    assert build.main() == 1
+    assert build.main([]) == 1
     said = capsys.readouterr().err
     assert said.startswith("site: ") and said.count("\n") == 1
     assert "fastrates_by_hand.png" in said
+
+
+def test_help_builds_nothing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("RUNS_DIR", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        build.main(["--help"])
+    assert end.value.code == 0 and list(tmp_path.iterdir()) == []
+    assert "usage: python docs/build.py" in capsys.readouterr().out
 
 
 def test_set_up_is_folded_and_a_picture_is_described_by_its_figure(figure):
