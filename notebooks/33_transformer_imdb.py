@@ -189,7 +189,7 @@ reviews.words_figure(larger)
 def interval(values, rows=0.0):
     t, z = stats.t.ppf(0.975, len(values) - 1), stats.norm.ppf(0.975)
     half = np.sqrt(t**2 * np.var(values, ddof=1) / len(values) + z**2 * rows)
-    return "{:.4f} ({:.4f} to {:.4f})".format(np.mean(values), np.mean(values) - half, np.mean(values) + half)
+    return f"{np.mean(values):.4f} ({np.mean(values) - half:.4f} to {np.mean(values) + half:.4f})"
 
 
 def of_rows(apart):
