@@ -135,7 +135,7 @@ HEADING = 0.85  # height of the line that names a study, in rows
 AXIS = 0.235, 0.35  # left end and width of an axis, as shares of the picture
 # Where the words beside an axis begin, as shares of its width: the study, the sentence,
 # the estimate with its corrected interval, the verdict, and the number of seeds.
-LEFT, SENTENCE, NUMBER, VERDICT, SEEDS = -0.645, -0.6, 1.03, 1.6, 2.03
+LEFT, SENTENCE, NUMBER, VERDICT, SEEDS = -0.645, -0.6, 1.03, 1.63, 2.04
 TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2)  # of ratios
 
 
@@ -353,7 +353,7 @@ def caption(studies: Mapping[str, Runs], found: Sequence[Verdict]) -> str:
         number = len(runs.seeds)
         sizes.append(f"{DATA[name]} ({rows:,} training rows, {number} seeds)")
     counted = counts(found)
-    return (
+    words = (
         "Papers A and C on real data, reduced networks, fresh seeds: thick bars are"
         f" 95 % intervals, thin bars intervals at Holm's level over {counted['family']}"
         f" claims. Studies: {'; '.join(sizes)}. Targets, candidate learning rates and"
@@ -361,9 +361,11 @@ def caption(studies: Mapping[str, Runs], found: Sequence[Verdict]) -> str:
         " before the first run. Grey"
         f" diamonds: the first round's three seeds. Of {counted['judged']} claims,"
         f" {counted['reproduced']} reproduced, {counted['not_reproduced']} not"
-        f" reproduced, {counted['undecided']} undecided;"
-        f" {counted['waiting']} claims wait for their seeds."
+        f" reproduced, {counted['undecided']} undecided."
     )
+    if waiting := counted["waiting"]:
+        words = f"{words} {waiting} claims wait for their seeds."
+    return words
 
 
 # The picture.
