@@ -226,7 +226,7 @@ for name, fig in figures.items():
 # %% [markdown]
 # ## Change this
 #
-# Make a prediction, then run the cell.
+# Make a prediction, then run the cell. The second cell trains on generated sentence pairs; if you have set `DATA_DIR`, it trains on a sample of the real data instead, and the answer may differ.
 #
 # 1. Train on the three pairs with steps of SNGD that are ten times as short, and ten times as long. *Hint:* the hundred steps above had the length 0.1, and the loss fell below 0.3. *Predict:* does the loss fall faster with the longer steps?
 
@@ -242,7 +242,7 @@ for rate in (0.01, 1.0):
 #
 # </details>
 #
-# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps against the sign of the gradient, on generated sentence pairs, with one seed. *Hint:* every coordinate moves by the learning rate in every step. *Predict:* which of the three learning rates is best?
+# 2. Add a rule of your own, as a function that returns an optimiser. The rule in this cell steps against the sign of the gradient, with one seed. *Hint:* every coordinate moves by the learning rate in every step. *Predict:* which of the three learning rates is best?
 
 # %%
 def sign(parameters, rate):

@@ -111,7 +111,7 @@ print(speed.table(first_round, "fig6").words())
 # %% [markdown]
 # ## Change this
 #
-# Make a prediction, then run the cell, which trains a small network on a small built-in data set with one seed.
+# Make a prediction, then run the cell, which trains a small network on a small built-in data set with one seed. (If you have set `DATA_DIR`, it trains on a sample of the real data instead, and the answer may differ.)
 #
 # 1. Multiply the learning rate of SNGD by ten, and by ten again. *Hint:* each step is then ten times as long, whatever the gradient is. *Predict:* does the loss fall faster than before, or does it no longer fall at all? A network that guesses has the loss $\log 10 = 2.30$.
 

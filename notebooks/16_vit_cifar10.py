@@ -136,7 +136,7 @@ print(speed.table(first_round, "fig7").words())
 # %% [markdown]
 # ## Change this
 #
-# Make a prediction, then run the cell, which trains a small network on a small built-in data set with one seed.
+# Make a prediction, then run the cell, which trains a small network on a small built-in data set with one seed. (If you have set `DATA_DIR`, it trains on a sample of the real data instead, and the answer may differ.)
 #
 # 1. Compare the growth of the weights under SGD with their growth under Adam. *Hint:* in each step, Adam moves every coordinate by about its learning rate, whereas SGD mainly moves the coordinates with a large gradient. *Predict:* under which of the two rules do the weights grow more?
 

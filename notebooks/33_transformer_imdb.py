@@ -20,7 +20,7 @@
 #
 # **Question.** The exponent $p$ of mirror descent decides in which norm attention maximises its margin ([notebook 30](30_mirror_descent.ipynb)). Does a norm that favours sparse weights help a text classifier? That is, does the classifier generalise better, and does it have sparser weights and sharper attention?
 #
-# **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$.** (We write $\ell_p$ for mirror descent with the exponent $p$.) The accuracies of the three rules with a network of size 3 are 82.6, 81.3 and 80.6 %. After training with $\ell_{1.1}$, the network has fewer large weights than after training with $\ell_2$, and it attends more sharply, that is, to fewer tokens. Our copy of the paper does not contain the experiments, so this answer is our reading of the results that are stored with the authors' code.
+# **The paper's answer.** Yes. **$\ell_{1.1}$ generalises best, then $\ell_3$, then $\ell_2$.** (We write $\ell_p$ for mirror descent with the exponent $p$.) In the table that is stored with the authors' code, the accuracies of the three rules with a network of size 3 are 82.6, 81.3 and 80.6 %. After training with $\ell_{1.1}$, the network has fewer large weights than after training with $\ell_2$, and it attends more sharply, that is, to fewer tokens. Our copy of the paper does not contain the experiments, so this answer is our reading of the results that are stored with the authors' code.
 #
 # ## The statement
 #
@@ -38,13 +38,13 @@
 # | size (layers and heads), width | 2, 32 | 3, 384 |
 # | a review is read up to | 256 tokens | 512 tokens |
 # | batch, steps | 50, 9,600 (19 epochs) | 100, 4,000 (16 epochs) |
-# | learning rates | the better of two for each rule, chosen in a race on three other seeds, by the accuracy on held-out training reviews | the paper's |
+# | learning rates of $\ell_{1.1}$, $\ell_2$, $\ell_3$ | 0.002, 0.004, 0.002: for each rule the better of two in a race on three other seeds, by the accuracy on held-out training reviews | 0.0008, 0.0004, 0.000004: the paper's |
 # | seeds | 7 | 4 |
 # | verdicts | yes | no |
 #
-# The two rates of a rule are the rate of the first round (see below) and the better of its neighbours. For $\ell_3$ it is different: the first round used 0.004, and with the next larger rate, 0.008, the network learned nothing. The protocol excludes a rate so close to failure, so the race was between 0.002 and 0.001.
+# We trained in two rounds, an exploratory one and one that decides (see below). The two rates of a rule in the race are the rate of the first round and the better of its neighbours. For $\ell_3$ it is different: the first round used 0.004, and with the next larger rate, 0.008, the network learned nothing. The protocol excludes a rate so close to failure, so the race was between 0.002 and 0.001.
 #
-# Size 3 is one of the paper's sizes. Our networks read whole words, whereas the paper's network reads word pieces. The paper trains for 72 to 162 epochs, until 99.5 % of the training reviews are classified correctly.
+# Size 3 is one of the paper's sizes. Our networks read whole words (the reduced network knows 8,000 of them), whereas the paper's network reads word pieces. Where dropout acts, and how the weights are drawn at the start, are our choices. The paper trains for 72 to 162 epochs, until 99.5 % of the training reviews are classified correctly.
 
 # %% tags=["parameters"]
 # Set-up, no need to read.
@@ -88,23 +88,25 @@ for name, p in (("l1.1", 1.1), ("l3", 3.0)):
 # %% [markdown]
 # ## What the data decide
 #
-# **The results on this page require no training.** The figures are drawn from runs that are stored in the repository. We trained in two rounds. The first round was exploratory: three seeds of the reduced network, and four of the network of the paper's size. The second round has seven new seeds of the reduced network, and we committed [its protocol](confirmation.md) before it began. The second round decides the claims; page [51](51_fresh_seeds.ipynb) explains how. (A *claim* is a statement of the paper that can be judged by a measured number. There are seven on this page: three about accuracy, three about sparsity, and one about attention.) To train the reduced network again, run `python -m papers.studies.confirm imdb_256` (9.3 processor hours with the race); [REPRODUCING](../REPRODUCING.md) says from which commit and with which folders. The network of the paper's size was trained on one H100; its twelve runs took 21 minutes, three at a time. [protocol.md](protocol.md) says how, at the end under "Paper C's reviews at its own size". Both need the data.
+# **The results on this page require no training.** The figures are drawn from runs that are stored in the repository. The first round was exploratory: three seeds of the reduced network, and four of the network of the paper's size. The second round has seven new seeds of the reduced network. We committed [its protocol](confirmation.md) before any run of it, and some details when the races for the learning rates had begun, but before any judged seed. The second round decides the claims; page [51](51_fresh_seeds.ipynb) explains how. (A *claim* is a statement of the paper that can be judged by a measured number. There are seven on this page: three about accuracy, three about sparsity, and one about attention.) To train the reduced network again, run `python -m papers.studies.confirm imdb_256` (9.3 processor hours with the race); [REPRODUCING](../REPRODUCING.md) says from which commit and with which folders. The network of the paper's size was trained on one H100; its twelve runs took 21 minutes, three at a time. [protocol.md](protocol.md) says how, at the end under "Paper C's reviews at its own size". Both need the data.
 #
 # **When may two rules be compared?** A network that has hardly learned anything says little about accuracy or attention. So the protocol has a condition for each rule, its *gate*, which is about the accuracy on all test reviews at the end of training. First, the mean over the seeds must be at least the paper's accuracy minus two standard deviations of the rule's own seeds. (The paper's accuracies are those of size 3, and our network is smaller.) Second, in every seed the accuracy must be above one half by two standard errors. If one of the two rules of a claim fails, the claim is undecided.
 #
-# In the first round the condition was stricter: the network had to be more accurate than a linear classifier on word counts. No network was, nor is the paper's, and so the first round decided nothing. We knew this when we chose the new condition, and we knew that in the first round the mean accuracies of all three rules were above the paper's. The new condition is loosest for a rule whose seeds differ most. The next cell prints what it requires.
+# In the first round the condition was stricter: the network had to be more accurate than a linear classifier on word counts (a *bag of words*). No network was, nor is the paper's, and so the first round decided nothing. We knew this when we chose the new condition, and we knew that in the first round the reduced network's mean accuracies of all three rules were above the paper's. The new condition is loosest for a rule whose seeds differ most. The next cell prints what it requires of the reduced network, and what it would require of the network of the paper's size, in which $\ell_3$ fails it.
 
 # %%
 study = second_round.read("imdb")
 larger = kept_curves.kept("imdb_paper")
-for rule, paper in reviews.PAPER.items():
-    last = np.array([run.hits.mean() for run in study.runs.of(rule)])
-    required = paper - 2 * last.std(ddof=1)
-    chance = 0.5 + 2 * np.sqrt(last * (1 - last) / len(study.runs.of(rule)[0].hits)).max()
-    print(f"{rule:4}: mean {last.mean():.1%}, required {required:.1%}; worst seed {last.min():.1%}, required {chance:.1%}")
+for name, runs in judged_reviews.networks(study, larger).items():
+    print(name)
+    for rule, paper in reviews.PAPER.items():
+        last = np.array([run.hits.mean() for run in runs.runs(rule)])
+        required = paper - 2 * last.std(ddof=1)
+        chance = 0.5 + 2 * np.sqrt(last * (1 - last) / len(runs.runs(rule)[0].hits)).max()
+        print(f"  {rule:4}: mean {last.mean():.1%}, required {required:.1%}; worst seed {last.min():.1%}, required {chance:.1%}")
 
 # %% [markdown]
-# A claim is judged by the confidence interval of the difference of the two rules over the seeds. The intervals of accuracies and of attention also cover the sampling error of the test reviews. Since 21 claims are tested together, Holm's procedure tests them in the order of their p-values, the smallest one first, each at a level of its own, and stops at the first claim that it cannot decide. A claim is *reproduced* if its whole interval at this level, the *corrected interval*, lies above 0, *not reproduced* if it lies below 0, and otherwise *undecided*. A claim that the procedure does not reach is undecided, even if the interval at which it would be tested excludes 0. In the table, "p" is the p-value of the claim alone, and "Holm's p" is the corrected one.
+# A claim is judged by the confidence interval of the difference of the two rules over the seeds. The intervals of accuracies and of attention also cover the sampling error of the test reviews. Seven of the protocol's 21 claims are on this page. Since all 21 are tested together, Holm's procedure tests them in the order of their p-values, the smallest one first, each at a level of its own, and stops at the first claim that it cannot decide. A claim is *reproduced* if its whole interval at this level, the *corrected interval*, lies above 0, *not reproduced* if it lies below 0, and otherwise *undecided*. A claim that the procedure does not reach is undecided, even if the interval at which it would be tested excludes 0. In the table, the brackets are the 95 % intervals, so they need not agree with the verdicts. "p" is the p-value of the claim alone, and "Holm's p" is the corrected one. (The p of `sparsity.K` is 1, because its two estimates have opposite signs.)
 
 # %%
 study.claims
@@ -121,7 +123,7 @@ for claim in study.claims:
 # %% [markdown]
 # ## Accuracy
 #
-# For each network size and each rule, the paper's table gives two accuracies: the accuracy after the last epoch, and the largest accuracy over all epochs. The upper part of the figure compares our accuracies at the end with the first of these. The claims are about the differences between rules, in the lower part. There the accuracy of a run is the mean over its last four evaluations on all 25,000 test reviews, so the differences are not quite those of the upper part. (A run is evaluated every 400 steps.) A star is the difference of the paper's accuracies after the last epoch. In which of the three pairs is the paper's order reproduced?
+# For each network size and each rule, the authors' table gives two accuracies: the accuracy after the last epoch, and the largest accuracy over all epochs. The upper part of the figure compares our accuracies at the end with the first of these. The claims are about the differences between rules, in the lower part. There the accuracy of a run is the mean over its last four evaluations on all 25,000 test reviews, so the differences are others than in the upper part: $\ell_{1.1}$ is ahead of $\ell_2$ by 1.0 points in the lower part, and by 1.4 in the upper one. (A run is evaluated every 400 steps.) A star is the difference of the paper's accuracies after the last epoch. In which of the three pairs is the paper's order reproduced?
 
 # %%
 def picture(kind):
@@ -149,7 +151,7 @@ for rule in reviews.PAPER:
 #
 # The authors' notebook counts the entries above 0.06 in absolute value in a model of size 6. As we read its cells, these are the entries of the key, query and value matrices $K$, $Q$ and $V$. The counts for these three matrices are 18,206, 13,964 and 7,643 after training with $\ell_{1.1}$, and 27,224, 14,654 and 10,127 after training with $\ell_2$.
 #
-# A count depends on its threshold. So our claims are about the **Hoyer index**, which needs none. (We chose this index after runs that came before both rounds. By our first measure, values were not sparser, and for keys and queries nothing was decided; see [outcomes.md](outcomes.md).) The index is 0 if all entries of a matrix have the same absolute value, and 1 if only one entry is not zero. We compare the indices under two rules at the end of training, and also at equal training accuracy ("matched"): at the largest training accuracy that both runs of a seed reach, when each first reaches it. The upper part of the figure has the paper's counts and ours, for the network of the paper's size; the lower part has the differences that are judged. In the network of the paper's size, about 142,000 of the 442,368 entries of a matrix are above 0.06 already before training, far more than the paper counts at the end. This suggests that the paper's start had another scale. So we compare only by how much fewer entries there are under $\ell_{1.1}$.
+# A count depends on its threshold. So our claims are about the **Hoyer index**, which needs none. (We chose this index after runs that came before both rounds. By our first measure, values were not sparser, and for keys and queries nothing was decided; see [outcomes.md](outcomes.md).) The index is 0 if all entries of a matrix have the same absolute value, and 1 if only one entry is not zero. We compare the indices under two rules at the end of training, and also at equal training accuracy ("matched"): at the largest training accuracy that both runs of a seed reach, when each first reaches it. The upper part of the figure has the paper's counts and ours, for the network of the paper's size; the lower part has the differences that are judged. In the network of the paper's size, about 142,000 of the 442,368 entries of a matrix are above 0.06 already before training, far more than the paper counts at the end in its larger network. This suggests that the paper's start had another scale. The figure shows by how much fewer entries there are under $\ell_{1.1}$, but with our scale such counts mostly measure the start.
 
 # %%
 pictures["sparsity"][0]
@@ -165,9 +167,10 @@ reviews.index_figure(judged_reviews.networks(study, larger))
 
 # %%
 for name, runs in judged_reviews.networks(study, larger).items():
-    print(name)
+    print(f"{name:26}", *(f"{part:>10}" for part in reviews.PARTS))
     for row, counted in reviews.count_rows(runs):
-        print(f"  {row:32}", *(f"{count:>10}" for count in counted))
+        row = row.replace("$\\ell_{", "l").replace("}$", "")
+        print(f"  {row:24}", *(f"{count:>10}" for count in counted))
 
 # %% [markdown]
 # ## Which tokens are selected
@@ -178,7 +181,7 @@ for name, runs in judged_reviews.networks(study, larger).items():
 pictures["attention"][0]
 
 # %% [markdown]
-# Which words are these? In the next figure, which is for the network of the paper's size and the first seed, each box shows one of the first words of a review. Its shade shows the attention weight that the first token gives to this word in the last layer, averaged over the heads. Both rows share one colour scale. Most of the attention weight lies on later words of the review, which are not shown.
+# The next figure shows an example from the network of the paper's size: the first words of one review, which we chose, under the first seed. Each box shows a word. Its shade shows the attention weight that the first token gives to it in the last layer, averaged over the heads. Both rows share one colour scale. Most of the attention weight lies on later words of the review, which are not shown.
 
 # %%
 reviews.words_figure(larger)
@@ -213,15 +216,16 @@ print("share of tokens, l2 minus l1.1", interval((used[1] - used[0]).mean(1), of
 # %% [markdown]
 # **Here,** two of the seven claims are **reproduced**, and five are **undecided**.
 #
-# * *Accuracy.* Under $\ell_{1.1}$ the network classifies more test reviews correctly than under $\ell_2$, by 1.0 percentage points (corrected interval 0.2 to 1.7): **reproduced**. In the paper the difference is 2.0 points. $\ell_{1.1}$ is also above $\ell_3$, by 1.2 points, and the 95 % interval lies above 0, but the corrected interval, -0.3 to 2.8, does not. $\ell_3$ is below $\ell_2$ by 0.3 points (-1.1 to 0.6). So where $\ell_3$ belongs is undecided.
-# * *Sparsity.* The values are sparser under $\ell_{1.1}$ than under $\ell_2$: **reproduced**. Their Hoyer index is higher by 0.057 at the end (0.044 to 0.069) and by 0.066 at equal training accuracy (0.050 to 0.082). Keys and queries are sparser at equal training accuracy, too, by 0.007 and 0.004. But at the end the differences are -0.001 and 0.001, with intervals that contain 0. Both must agree, so these claims are undecided. Compared with the start, $\ell_{1.1}$ and $\ell_2$ make all three kinds of matrices sparser, and $\ell_3$ makes them less sparse.
+# * *Accuracy.* Under $\ell_{1.1}$ the network classifies more test reviews correctly than under $\ell_2$, by 1.0 percentage points (corrected interval 0.2 to 1.7): **reproduced**. This is about the sign: in the paper the difference is 2.0 points, which lies above our interval. $\ell_{1.1}$ is also above $\ell_3$, by 1.2 points, and the 95 % interval lies above 0, but the corrected interval, -0.3 to 2.8, does not. $\ell_3$ is below $\ell_2$ by 0.3 points (-1.1 to 0.6). So where $\ell_3$ belongs is undecided.
+# * *Sparsity.* The values are sparser under $\ell_{1.1}$ than under $\ell_2$: **reproduced**. Their Hoyer index is higher by 0.057 at the end (0.044 to 0.069) and by 0.066 at equal training accuracy (0.050 to 0.082). Keys and queries are sparser at equal training accuracy, too, by 0.007 and 0.004. But at the end the differences are -0.001 and 0.001, with intervals that contain 0. Both must agree, so these claims are undecided. Compared with the start, $\ell_{1.1}$ and $\ell_2$ make all three kinds of matrices sparser, and $\ell_3$ makes them less sparse. The paper's own measure, the number of entries above 0.06, agrees for the values in all seven seeds; for keys and queries it shows no clear difference.
 # * *Attention.* Under $\ell_{1.1}$ the last layer uses 30 % of the tokens, and under $\ell_2$ 23 %, against the paper's order. But in one seed $\ell_{1.1}$ uses more than 60 %, and in two seeds it is the sharper rule. The corrected interval of the difference, -26 to 11 points, decides nothing.
+# * *The network of the paper's size,* which is not judged, differs in two points. There $\ell_{1.1}$ attends more sharply than $\ell_2$ in every seed, as in the paper, and $\ell_3$ is clearly the least accurate rule, against the paper. So the verdicts hold for our reduced network after 19 epochs, and need not hold for others.
 #
-# Is $\ell_{1.1}$ better, or only less far in its training? After equally many steps it has the lowest training accuracy, 90.4 % (93.7 % under $\ell_2$ and 95.5 % under $\ell_3$), and the highest test accuracy, 85.2 % (83.8 and 83.7 %). On every tenth test review, on which the accuracy is measured throughout a run, the largest accuracy is 85.1 % under $\ell_{1.1}$, 85.1 % under $\ell_3$ and 84.5 % under $\ell_2$, whereas the last four accuracies are 84.2, 83.1 and 83.3 % in the mean. So at their best, $\ell_{1.1}$ and $\ell_3$ are equally accurate, and $\ell_3$ loses most while it goes on fitting the training reviews. The claims are about the end of our runs, and these end earlier than the paper's. The paper's table has the largest accuracies as well, but no claim of the protocol is about them.
+# Is $\ell_{1.1}$ better, or only less far in its training? After equally many steps it has the lowest training accuracy, 90.4 % (93.7 % under $\ell_2$ and 95.5 % under $\ell_3$), and the highest test accuracy, 85.2 % (83.8 and 83.7 %). A run that is stopped at its best would give other differences. The largest accuracy of a run and the mean of its last four are known on every tenth test review. (This is a harder sample, on which a bag of words is 1.4 points less accurate, so these numbers cannot be compared with the ones above.) They are 85.1 and 84.2 % under $\ell_{1.1}$, 84.5 and 83.3 % under $\ell_2$, and 85.1 and 83.1 % under $\ell_3$. So $\ell_{1.1}$ and $\ell_3$ are about equally accurate at their best, and $\ell_3$ falls most afterwards; but the largest of many noisy accuracies is too large, and more so for a rule whose accuracy fluctuates more. In the network of the paper's size, $\ell_{1.1}$ has the highest training accuracy as well as the highest test accuracy. So our runs do not answer this question. The claims are about the end of our runs, and these end earlier than the paper's. The paper's table has the largest accuracies as well, but no claim of the protocol is about them.
 #
 # Before the judged seeds had run, the [protocol](confirmation.md) wrote down what we expected from the first round: that $\ell_{1.1}$ is above $\ell_2$ and that the values are sparser would be reproduced, that attention is sharper would not be reproduced, and the other four claims would be undecided. Two claims were reproduced as expected, and four were undecided as expected. That attention is sharper is undecided, too, whereas we had expected that it would not be reproduced.
 #
-# The next cell shows what the runs of the first round say: three seeds of the reduced network, and four of the network of the paper's size. By the rule of that round all claims are undecided, since a linear classifier is more accurate. After the verdict, each line gives two quantities that do not count for it: the p-value after Holm's correction for the seven claims, and the measured difference with the 95 % interval by which the claim would be judged. The accuracies of the reduced network were measured on every tenth test review, and $\ell_3$ had another rate. For the network of the paper's size, we decided how to judge all four seeds when we already knew the results of two of them.
+# The next cell shows what the runs of the first round say: three seeds of the reduced network, and four of the network of the paper's size. By the rule of that round all claims are undecided, since a linear classifier is more accurate. After the verdict, each line gives two quantities that do not count for it: the p-value after Holm's correction for the seven claims, and the measured difference with the 95 % interval by which the claim would be judged. The accuracies of the reduced network were measured on every tenth test review, and $\ell_2$ and $\ell_3$ had other learning rates, 0.008 and 0.004. (Page [51](51_fresh_seeds.ipynb) tells of another study in which the rate changes a Hoyer index threefold.) The lines about sparsity have two differences, at the end and at equal training accuracy. For the network of the paper's size, we decided how to judge all four seeds when we already knew the results of two of them.
 
 # %%
 print("reduced network, first round:", reviews.summary(kept_curves.kept("imdb")), "", sep="\n")
@@ -230,7 +234,7 @@ print("network of the paper's size:", reviews.summary(larger), sep="\n")
 # %% [markdown]
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network with one seed on demo data, which come with the library.
+# Predict first, then run. Each cell trains a small network with one seed on demo data, which come with the library. If you have set `DATA_DIR`, the cells train on a sample of the real data instead, and the answers may differ.
 #
 # 1. Train $\ell_2$ at one tenth of its learning rate. *Hint:* the loss is summed over the batch of 50 reviews, so a learning rate for this loss acts like a learning rate 50 times as large for the mean loss. *Predict:* is the learning rate 0.0004 already large enough?
 

@@ -220,7 +220,7 @@ print(reviews.vision_table(first_round).words())
 #
 # ## Change this
 #
-# Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. We take 200 steps rather than 80, because after 80 steps all losses are still near the loss of random guessing, $\log 10 = 2.30$.
+# Predict first, then run. Each cell trains a small network with one seed, on demo data that come with the library. If you have set `DATA_DIR`, the cells train on a sample of the real data instead, and the answers may differ. We take 200 steps rather than 80, because after 80 steps all losses are still near the loss of random guessing, $\log 10 = 2.30$.
 #
 # 1. Change the mirror exponent and the learning rate. *Hint:* $\ell_2$ is SGD, and with another mirror map the same learning rate gives steps of another length. *Predict:* which of the two rules has the smaller final loss, and is it the same one with both learning rates?
 

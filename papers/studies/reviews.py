@@ -425,6 +425,10 @@ def _last_accuracy(curves: Curves, rule: str) -> np.ndarray:
     return np.array([run.hits.mean() for run in curves.runs(rule)])
 
 
+# A bag of words that is better by less than this, in points, would cross the words.
+NEAR_A_LINE = 1.3
+
+
 def draw_accuracies(axis: Axes, networks: Mapping[str, Curves]) -> None:
     """Draw the last test accuracy of each norm, beside the accuracies of the paper and
     of a bag of words.
@@ -476,7 +480,10 @@ def _accuracies(
     right = 1 if ours.mean() > paper else -1
     whose, theirs = ("ours ", "paper ") if named else ("", "")
     words = f"{whose}{ours.mean():.1f} %"
-    pieces.beside(axis, ours.mean(), row, words, look.colour, (9 * right, 0))
+    plain = [100 * level for level in curves.baselines().values()]
+    crossed = any(0 < level - ours.mean() < NEAR_A_LINE for level in plain)
+    side = -1 if crossed else right
+    pieces.beside(axis, ours.mean(), row, words, look.colour, (9 * side, 0))
     words = f"{theirs}{paper:.1f} %"
     pieces.beside(axis, paper, row, words, plots.GREY, (-5 * right, 0))
 
@@ -623,14 +630,15 @@ def index_figure(networks: Mapping[str, Curves]) -> Figure:
             )
             start = np.mean([run.metrics[f"hoyer.{part}"][0] for run in one.judged()])
             axis.plot(start, row, "|", ms=14, mew=1.6, color=plots.GREY)
-            if row == 0:
+            # Below the last row of the first block there is room for words.
+            named = row == len(PARTS) - 1
+            if named:
                 words = f"before training:\n{start:.3f}"
                 pieces.beside(axis, start, row, words, plots.GREY, (0, -14))
             for rule, mean in means.items():
                 look = plots.look(rule)
                 axis.plot(mean, row, ms=6, **look.mark)
-                # The names are written in the first row.
-                if row == 0:
+                if named:
                     pieces.beside(axis, mean, row, shown(rule), look.colour, (0, 6))
             rows[row] = {"K": "keys", "Q": "queries", "V": "values"}[part]
             row += 1.0

@@ -294,11 +294,11 @@ def test_the_picture_of_indices_joins_the_least_and_the_largest_of_each_row(worl
 
 
 @pytest.mark.parametrize("worlds", [(WORLD,), (replace(WORLD), WORLD)])
-def test_the_rules_are_named_once_in_the_first_row(worlds):
+def test_the_rules_are_named_once_in_the_row_of_values(worlds):
     ax = indices(*worlds)
     for rule in WORLD.rates():
         (name,) = words_in(ax, shown(rule))
-        assert name.xy[1] == 0
+        assert name.xy[1] == 2
 
 
 @pytest.mark.parametrize("worlds", [(WORLD,), (replace(WORLD), WORLD)])
