@@ -242,8 +242,8 @@ for third in (-1, -2, -3, -4):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-worst_limit = max(np.abs(joint_law.limit_errors(one)).max() for one in joint_runs.values())
-worst_level = max(np.abs(joint_law.level_errors(one)).max() for one in joint_runs.values())
+worst_limit = np.abs([joint_law.limit_errors(one) for one in joint_runs.values()]).max()
+worst_level = np.abs([joint_law.level_errors(one) for one in joint_runs.values()]).max()
 paper = joint_runs["p = 2/3"]
 numbers = dict(exponent=np.mean(joint_law.exponents(paper)), curvature=paper.curvature[0, -1])
 numbers |= dict(worst_limit=worst_limit, worst_level=worst_level)
