@@ -272,6 +272,23 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
     assert (own > plain).all() and (own <= 1 + 1e-9).all() and residual.max() <= 1e-9
 
 
+def test_a_fixed_point_that_has_not_converged_is_said():
+    name = "Adam, 0.999, per sample"
+    own = {name: np.array([0.99, 0.985, np.nan])}
+    found = {name: known(0.5)}
+    converged = {name: np.array([1e-10, 1e-9, np.nan])}
+    assert atlas_used.unconverged(converged[name]) == ""
+    (claim,) = atlas_used.own_claims(own, found, converged)
+    assert "fixed point" not in claim.remark
+    short = {name: np.array([0.012, 1e-9, np.nan])}
+    words = "has not converged in 1 of 3 runs"
+    # The run without a selection makes the claim fail; without it the claim holds.
+    (claim,) = atlas_used.own_claims(own, found, short)
+    assert not claim.holds and words in claim.remark and "1.2e-02" in claim.remark
+    (claim,) = atlas_used.own_claims({name: own[name][:2]}, found, short)
+    assert claim.holds and words in claim.remark
+
+
 @pytest.mark.parametrize("name", ["decay", "gauge"])
 def test_rows_as_used_fail_with_the_identity_as_their_metric(monkeypatch, name):
     """Rows whose metric is the identity fail with another decay or another size of
