@@ -84,8 +84,8 @@ def test_the_picture_says_how_far_the_runs_are_from_the_dotted_line(joint):
         path = np.cumsum(0.3 * t**-runs.rule.decay)[runs.iterations - 1]
         off = np.abs(runs.error / (C[:, None] / path) - 1).max()
         assert f"off by {pieces.percent(off)} at most" in words
-        # This is more than the deviation at the end, given the norm of W.
-        assert off > 1.5 * np.abs(joint_law.limit_errors(runs)).max()
+        # With the measured norm of W, the runs would seem closer to the line.
+        assert off > 1.2 * np.abs(joint_law.limit_errors(runs)).max()
 
 
 def test_joint_runs_that_do_not_qualify_are_refused_by_name():
