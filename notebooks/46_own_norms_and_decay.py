@@ -171,7 +171,7 @@ for name, end in ends.items():
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
-# * We have not shown that the equation for $H$ has only one solution, up to a factor. We stop its iteration after 300 steps, and in some runs it has not converged by then. For these runs the norm is that of the last iterate; the first cell of results says how many they are. For linear models, Baek, Song and Yun (2510.26303) characterise the limit of a proxy of Adam as $\beta_2\to1$, and that of Adam itself on data that they construct.
+# * We have not shown that the equation for $H$ has only one solution, up to a factor. We stop its iteration after 300 steps. If it has not converged by then, the norm is that of the last iterate, and the first cell of results says in how many runs this is so. For linear models, Baek, Song and Yun (2510.26303) characterise the limit of a proxy of Adam as $\beta_2\to1$, and that of Adam itself on data that they construct.
 # * AdaGrad's norm is due to Qian and Qian (1906.03559), for linear models. The norm $\ell_\infty$ of Adam with all samples is due to Zhang, Zou and Cao (2406.10650). The norms of SOAP and of Shampoo with sums are ours.
 # * We apply the law of margins to weight decay, and to norms other than Frobenius, without a proof. Sign steps satisfy $\lambda W=D$ only on average, and AdamW's steps can be a little longer than 1.
 # * Under strong decay, some runs select other tokens than under weak decay. We have not shown why some of these selections allow a smaller margin than the selections under weak decay.
