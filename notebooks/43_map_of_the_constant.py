@@ -209,7 +209,7 @@ W_0 = dynamics.gaussian_start(coordinates.minimal(pairs_of), 0.1, [s + 1000 for 
 setting = margin_law_runs.LawSetting("start", pairs_of, dynamics.NGD(0.1), start=W_0)
 begun = margin_law_runs.kept(margin_law_runs.compare(setting, 200_000))
 whole = [one for one in begun if one.law.support.all()]
-start_off = max((abs(one.measured.error[-1] / one.predicted - 1) for one in whole), default=np.nan)
+start_off = [one.measured.error[-1] / one.predicted - 1 for one in whole]
 starts = ours.claim("start.outside", start_off)
 studied = [zero_duals.left_study(name, every, 50_000)[0] for name in zero_duals.PROBLEMS]
 left = sum(studied, [])
@@ -322,7 +322,7 @@ for tilt in (0.5, 14.0):
 
 # %% tags=["set-up"]
 # Set-up, no need to read.
-worst = max(abs(constant_map.relative(p)) for p in map_kept)
+worst = np.abs([constant_map.relative(p) for p in map_kept]).max()
 numbers = {"runs": len(map_kept), "worst": worst}
 numbers |= {"short": 1 - onsets[-1].half(onsets[-1].measured)[0]}
 numbers |= {axis.replace(" ", "_"): at.mean() for axis, at in switches.items()}

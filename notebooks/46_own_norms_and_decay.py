@@ -74,11 +74,12 @@ paths = atlas_rules.trained(data, rows, steps, times, keep)
 found = atlas.atlas(paths, best)
 
 # %%
-own = {}
+own, residuals = {}, {}
 for name in atlas_used.OWN_SOURCES:
-    own[name] = atlas_used.own_ratios(data, name, paths[name], found[name])[0]
+    own[name], residuals[name] = atlas_used.own_ratios(data, name, paths[name], found[name])
     print(f"{name}: {np.median(own[name]):.3f}, {np.median(found[name].last.max(1)):.3f}")
-own_table = claims.Table(atlas_used.own_claims(own, found))
+print(atlas_used.unconverged(residuals["Adam, 0.999, per sample"]) or "the equation for H is solved")
+own_table = claims.Table(atlas_used.own_claims(own, found, residuals))
 own_table
 
 # %% [markdown]
@@ -170,7 +171,7 @@ for name, end in ends.items():
 #
 # <details><summary>What this does not show, and whose it is</summary>
 #
-# * We have not shown that the equation for $H$ has only one solution, up to a factor. For linear models, Baek, Song and Yun (2510.26303) characterise the limit of a proxy of Adam as $\beta_2\to1$, and that of Adam itself on data that they construct.
+# * We have not shown that the equation for $H$ has only one solution, up to a factor. We stop its iteration after 300 steps. If it has not converged by then, the norm is that of the last iterate, and the first cell of results says in how many runs this is so. For linear models, Baek, Song and Yun (2510.26303) characterise the limit of a proxy of Adam as $\beta_2\to1$, and that of Adam itself on data that they construct.
 # * AdaGrad's norm is due to Qian and Qian (1906.03559), for linear models. The norm $\ell_\infty$ of Adam with all samples is due to Zhang, Zou and Cao (2406.10650). The norms of SOAP and of Shampoo with sums are ours.
 # * We apply the law of margins to weight decay, and to norms other than Frobenius, without a proof. Sign steps satisfy $\lambda W=D$ only on average, and AdamW's steps can be a little longer than 1.
 # * Under strong decay, some runs select other tokens than under weak decay. We have not shown why some of these selections allow a smaller margin than the selections under weak decay.
@@ -181,6 +182,7 @@ for name, end in ends.items():
 # %% tags=["set-up"]
 # Set-up, no need to read.
 numbers = {f"own_{atlas_rules.word(name)}": value.min() for name, value in own.items()}
+numbers["unconverged"] = int((residuals["Adam, 0.999, per sample"] > atlas_used.CONVERGED).sum())
 numbers["decay_median_worst"] = max(atlas_figures.decay_medians(ends).values())
 used_claims = [*decay_table, *own_table, *also_table]
 run.keep(figure_used, "atlas_used", about_used, used_claims, numbers)

@@ -5,6 +5,7 @@ The law of the margins and the atlas of optimisers state their measurements as t
 claims.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,4 +73,14 @@ def claim(
         more["interval"] = interval(values)
     if setting or words_for_places:
         words = words.format(setting, *words_for_places)
-    return bounded(whole, words, source or known, bound or asked, values, **more)
+    required = bound or asked
+    checked = bounded(whole, words, source or known, required, values, **more)
+    # `bounded` writes four digits, which would turn "≤ 0.989999" into "≤ 0.99".
+    if "expected" not in more and _ends(checked.bound) != _ends(required):
+        checked = replace(checked, bound=required)
+    return checked
+
+
+def _ends(bound: str) -> list[float]:
+    """Return the numbers in a bound such as "≤ 1" or "1 ± 0.05"."""
+    return [float(word) for word in bound.split() if word not in ("≤", "≥", "±")]

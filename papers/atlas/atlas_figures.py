@@ -253,42 +253,59 @@ def batches(by_batch: Mapping[str, Mapping[int, Ratios]], norms: Mapping) -> Fig
     return figure
 
 
+def _off_the_law(ends: Mapping[str, AtRest]) -> dict[str, np.ndarray]:
+    """Return the absolute relative deviation (runs,) of 1 - ratio from the law under
+    the weakest decay, by rule.
+
+    It is NaN for a run for which the law predicts nothing.
+    """
+    weakest = {name: ends[f"{name}, {ALLOWED[-1]}"] for name in DECAYED}
+    return {name: np.abs(end.missing / end.law - 1) for name, end in weakest.items()}
+
+
+def _worst_in_words(errors: np.ndarray) -> str:
+    """Write the largest error, and how many of the errors (runs,) are not known."""
+    known = errors[~np.isnan(errors)]
+    left_out = len(errors) - len(known)
+    if not known.size:
+        return "no prediction"
+    if left_out:
+        return f"{pieces.percent(known.max())}; {left_out} without"
+    return pieces.percent(known.max())
+
+
 def _shortfalls(
     axis: Axes, ends: Mapping[str, AtRest], looks: Sequence[plots.Look]
 ) -> None:
     """Draw, for each rule, the absolute relative deviation of 1 - ratio from the law
     under the weakest decay, with a mark for each run and a bar at the median.
+
+    Runs for which the law predicts nothing have no mark, and are counted at the right.
     """
-    off_the_law = {}
-    for name in DECAYED:
-        weakest = ends[f"{name}, {ALLOWED[-1]}"]
-        off_the_law[name] = np.abs(weakest.missing / weakest.law - 1)
+    off_the_law = _off_the_law(ends)
     errors = np.concatenate([*off_the_law.values()])
-    low = max(errors.min() / 2, 1e-5)
-    high = min(2 * max(errors.max(), BOUNDS["atlas.decay.law"]), 1.0)
-    pieces.strip(
-        axis,
-        off_the_law,
-        (low, high),
-        looks,
-        BOUNDS["atlas.decay.law"],
-        said=[pieces.percent(values.max()) for values in off_the_law.values()],
-    )
+    errors = errors[np.isfinite(errors)]
     most = BOUNDS["atlas.decay.law"]
+    low = max(errors.min(initial=most) / 2, 1e-5)
+    high = min(2 * errors.max(initial=most), 1.0)
+    worst = [_worst_in_words(values) for values in off_the_law.values()]
+    pieces.strip(axis, off_the_law, (low, high), looks, most, said=worst)
     stops = plots.look("stops")
     for row, values in enumerate(off_the_law.values()):
         height = row + np.linspace(-0.28, 0.28, len(values))
         beyond = values > most
         points = dict(markersize=4, markeredgewidth=0.8, markerfacecolor="none")
         axis.plot(values[beyond], height[beyond], zorder=4, **stops.mark, **points)
-    medians = [np.median(values) for values in off_the_law.values()]
+    medians = [*decay_medians(ends).values()]
     axis.plot(medians, range(len(medians)), "|", color=plots.BLACK, ms=14, mew=1.5)
     # Words above the rows, each at what it names.
     above = {"va": "bottom", "fontsize": 8}
     words = f"required: at most {pieces.percent(most)}"
     axis.text(most, -0.62, words, ha="left", color=plots.GREY, **above)
     words = "median run"
-    axis.text(medians[0], -0.62, words, ha="right", color=plots.BLACK, **above)
+    axis.text(
+        min(medians[0], high), -0.62, words, ha="right", color=plots.BLACK, **above
+    )
     right = {"transform": axis.get_yaxis_transform(), **above}
     axis.text(1.02, -0.62, "worst", **right)
     axis.axvspan(most, high, color=stops.colour, alpha=0.08, linewidth=0, zorder=0)
@@ -368,12 +385,12 @@ def decay_medians(ends: Mapping[str, AtRest]) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        The medians of the absolute relative errors, by rule.
+        The medians of the absolute relative errors, by rule. The error of a run for
+        which the law predicts nothing counts as infinite.
     """
-    weakest = {name: ends[f"{name}, {ALLOWED[-1]}"] for name in DECAYED}
     return {
-        name: float(np.median(np.abs(one.missing / one.law - 1)))
-        for name, one in weakest.items()
+        name: float(np.median(np.where(np.isnan(errors), np.inf, errors)))
+        for name, errors in _off_the_law(ends).items()
     }
 
 

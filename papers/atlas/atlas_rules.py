@@ -411,7 +411,8 @@ def batches(
     for name, by_size in reached.items():
         k = column(norms[name])
         sizes = sorted(by_size)
-        best = max(by_size[size].last[:, k].min() for size in sizes[:-1])
+        # Unlike max, np.max is NaN if one of the values is. The claim then fails.
+        best = np.max([by_size[size].last[:, k].min() for size in sizes[:-1]])
         rises = np.diff([np.median(by_size[size].last[:, k]) for size in sizes])
         why = _why(by_size[sizes[0]])
         claims.append(

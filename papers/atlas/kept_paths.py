@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,23 @@ def train_kept(
     """Train by every rule from W_0 = 0, and store each run in a file under `folder`.
 
     A run that is already on disk is read instead of trained. The name of its file is a
-    hash of the tokens, the rule, the number of steps, the recorded iterations and the
-    code of the training loop. A run whose file is damaged is trained again. The
-    function returns the histories by the names of `rules`, with one run per data set.
-    It raises OSError if a file cannot be written.
+    hash of the tokens, the settings of the rule, the number of steps, the recorded
+    iterations and the code of the training loop. A run whose file is damaged is trained
+    again. Runs of a rule that `lib` does not define, or that has a setting other than a
+    number or a string, are not stored, because the name would not change with the code
+    of such a rule. The function returns the histories by the names of `rules`, with one
+    run per data set. It raises OSError if a file cannot be written.
     """
     folder = Path(folder)
     kept: dict[tuple[str, int], History] = {}
     with tqdm(desc="runs", total=len(rules) * len(tokens.X)) as bar:
         for name, rule in rules.items():
+            if not _is_named_by_settings(rule):
+                histories = train(tokens, rule, steps, record=record)
+                for run in range(len(tokens.X)):
+                    kept[name, run] = _apart(histories, run)
+                    bar.update()
+                continue
             places = [
                 _place(tokens.run(run), rule, steps, record, folder)
                 for run in range(len(tokens.X))
@@ -59,6 +68,13 @@ def train_kept(
         name: _together([kept[name, run] for run in range(len(tokens.X))])
         for name in rules
     }
+
+
+def _is_named_by_settings(rule: Rule) -> bool:
+    """Return whether the `repr` of a rule and the code of `lib` determine its steps."""
+    in_lib = type(rule).__module__.split(".")[0] == "lib"
+    settings = [getattr(rule, setting.name) for setting in fields(rule)]
+    return in_lib and all(isinstance(value, Real | str) for value in settings)
 
 
 def _place(tokens: TokenSet, rule: Rule, steps: int, record: Any, folder: Path) -> Path:

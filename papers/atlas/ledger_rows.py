@@ -64,13 +64,16 @@ def _own_norms(size: Size) -> Iterator[Claim]:
     """Check rules that have their own norm, on three samples of three tokens."""
     data, best = _problem(3, 3)
     own = {}
+    residuals = {}
     by_rule = {}
     for name in atlas_used.OWN_SOURCES:
         row = atlas_rules.rows()[name]
         path = _path((3, 3), row.rule, row.longest)
         by_rule[name] = atlas.ratios(path, best)
-        own[name], _ = atlas_used.own_ratios(data, name, path, by_rule[name])
-    yield from _rows(atlas_used.own_claims(own, by_rule))
+        own[name], residuals[name] = atlas_used.own_ratios(
+            data, name, path, by_rule[name]
+        )
+    yield from _rows(atlas_used.own_claims(own, by_rule, residuals))
 
 
 def _others(size: Size) -> Iterator[Claim]:

@@ -435,18 +435,23 @@ def deciding_lead(
 ) -> tuple[str, str, verdicts.Interval]:
     """Decide whether `rule` has the largest ratio in a norm.
 
-    The function returns the verdict, the nearest rival, and the paired interval of the
-    lead over this rival. The nearest rival is the one for which the lower end of this
-    interval is lowest. "Yes" requires a positive lead over all rivals, and "no"
-    requires a negative lead over one of them. With fewer than FEWEST seeds the verdict
-    is undecided, and with fewer than two seeds the function raises ValueError.
+    "Yes" requires a positive lead over all rivals, and "no" requires a negative lead
+    over one of them. With fewer than FEWEST seeds the verdict is undecided, and with
+    fewer than two seeds the function raises ValueError.
+
+    The function returns the verdict, the rival that decides, and the paired interval of
+    the lead over this rival. After a "no" this is the rival for which the upper end of
+    the interval is lowest, and otherwise the one for which the lower end is lowest.
     """
     if len(readings[rule]) < 2:
         raise ValueError("a ranking needs two seeds or more")
     ahead = leads(readings, rule, norm)
     intervals = {name: verdicts.mean_interval(values) for name, values in ahead.items()}
-    rival = min(intervals, key=lambda name: intervals[name].low)
     behind = any(each.high < 0 for each in intervals.values())
+    if behind:
+        rival = min(intervals, key=lambda name: intervals[name].high)
+    else:
+        rival = min(intervals, key=lambda name: intervals[name].low)
     if len(readings[rule]) < FEWEST:
         word = verdicts.UNDECIDED
     else:

@@ -1,8 +1,9 @@
 """Measure the law's constant C while paper A's assumptions are relaxed one by one.
 
 The base data are class means. Each axis of the map changes one property of these data.
-If another token scores higher than the opt token, no run can converge to the opt
-tokens. If tokens are correlated, runs still converge to them, but more and more slowly.
+If the other token of a pair on the support scores higher than the opt token, no run can
+converge to the opt tokens. If tokens are correlated, runs still converge to them, but
+more and more slowly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -302,8 +303,16 @@ def _capacity(axis: str, values: Sequence[int], has: np.ndarray, sizes: Any):
     else:
         is_beyond = has != 1.0
     half = half_of_seeds(values, is_beyond)
-    low, high = sorted(_crowding(**sizes, **{axis: end}) for end in half[1:])
+    # Both ends of every range in SEARCHED violate one of the two claims, so that an
+    # interval that is cut off there cannot make this claim hold.
+    ends = np.clip(half[1:], values[0], values[-1])
+    low, high = sorted(_crowding(**sizes, **{axis: end}) for end in ends)
     at = f"{axis} = {half[0]:.3g}"
+    # `half_of_seeds` returns the first value itself if the interval begins before it.
+    if half[1] <= values[0] * (1 + 1e-9):
+        at += f"; the interval begins before {axis} = {values[0]}, the first we tried"
+    if np.isinf(half[2]):
+        at += f"; the interval reaches beyond {axis} = {values[-1]}, the last we tried"
     why = at
     if axis == "T":
         why += f"; {SHARED_QUERY}"
@@ -351,9 +360,11 @@ class _Onset:
         """Return 1 minus the correlation at which half of the seeds are excluded.
 
         The function also returns the two ends of the bootstrap interval. `did` is
-        `predicted` or `measured`.
+        `predicted` or `measured`. A result beyond the correlations that were tried is
+        replaced by the last of them.
         """
-        return half_of_seeds(1 - np.array(self.values)[::-1], ~did[::-1])
+        tried = 1 - np.array(self.values)[::-1]
+        return tuple(np.minimum(half_of_seeds(tried, ~did[::-1]), tried[-1]).tolist())
 
 
 def onset(seeds: Sequence[int], steps: int, values: Sequence[float] = GRID) -> _Onset:

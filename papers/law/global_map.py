@@ -96,6 +96,7 @@ class GlobalMap:
         ends of the bootstrap interval of this alpha.
 
         The dimension is `dimensions[row]`. `half_of_seeds` computes the three numbers.
+        They are infinite beyond the largest alpha that was tried.
         """
         return half_of_seeds(self.alphas, self.reached[row], seed=row)
 
@@ -365,20 +366,32 @@ def half_of_seeds(
     `values` (k,) are positive and ascending. `did` (k, seeds) should be true for more
     seeds at larger values. Between two values we interpolate the share of seeds
     linearly in the logarithm of the value. If the share is above one half at the first
-    value, the first value is returned. If it is below one half at the last value, the
-    last value is returned.
+    value, the first value is returned, which bounds the wanted one from above. If it is
+    below one half at the last value, the result is infinite. This also applies to the
+    two ends of the interval.
     """
     did = np.asarray(did)
     log = np.log(np.asarray(values, float))
     drawn = stream(seed, "resamples").integers(
         0, did.shape[1], (RESAMPLES, did.shape[1])
     )
-    low, high = np.quantile(
-        [_crossing(log, did[:, pick]) for pick in drawn], [0.025, 0.975]
-    )
-    return _crossing(log, did), float(low), float(high)
+    drawn_values = [_crossing(log, did[:, pick]) for pick in drawn]
+    low, high = (_quantile(drawn_values, level) for level in (0.025, 0.975))
+    return _crossing(log, did), low, high
 
 
 def _crossing(log: np.ndarray, did: np.ndarray):
     share = np.maximum.accumulate(did.mean(1)) + 1e-9 * np.arange(len(log))
-    return float(np.exp(np.interp(0.5, share, log)))
+    return float(np.exp(np.interp(0.5, share, log, right=np.inf)))
+
+
+def _quantile(values: Sequence[float], level: float) -> float:
+    """Return a quantile of values that may be infinite.
+
+    np.quantile interpolates between two neighbours, and if both of them are infinite,
+    this gives NaN.
+    """
+    above = np.quantile(values, level, method="higher")
+    if np.isinf(above):
+        return float(above)
+    return float(np.quantile(values, level))

@@ -175,8 +175,15 @@ def train(
     """Train the head and W from zero by several NGD rules (Eq. 13), given by name.
 
     The function raises PremiseFails if a run does not select the opt tokens, or if its
-    offsets have not converged.
+    offsets have not converged. It raises ValueError if the head of the tokens, at which
+    training starts, is not zero.
     """
+    size = np.abs(law.problem.tokens.u).max()
+    if size > 0:
+        raise ValueError(
+            f"tokens.u has entries up to {size:.2g}; this law is about heads that are "
+            "trained from zero: give tokens with u = 0, or use from_start"
+        )
     late = np.unique(np.geomspace(steps / 10, steps, 8).round().astype(int))
     histories = dynamics.train(
         law.problem, rules, steps, [0, 1, *late], targets={"W": law.W.W}, head="joint"
@@ -281,6 +288,18 @@ def level_errors(runs: JointRuns) -> np.ndarray:
     """
     constant = runs.law.at_level(runs.level).constant
     return runs.norm[:, -1] * runs.error[:, -1] / constant - 1
+
+
+def path_errors(runs: JointRuns) -> np.ndarray:
+    """Return the direction error, divided by its prediction from the duals and the step
+    lengths alone, minus 1, at every record.
+
+    The prediction is C divided by the sum of the lengths of all steps so far. This sum
+    takes the place of ||W_t||, which is a little smaller. The result has the shape
+    (runs, k).
+    """
+    lengths = np.array([path_length(runs.rule, int(t)) for t in runs.iterations])
+    return runs.error * lengths / runs.law.W_law.constant[:, None] - 1
 
 
 def exponents(runs: JointRuns) -> np.ndarray:

@@ -3,14 +3,16 @@ converges to the SVM's solution.
 
 Near saturation -n grad L = sum_m kappa_m e^{-g_m} A_m, summed over pairs m = (i, t).
 Here A_m = delta_m z_i^T, with delta_m the selected token minus token t, g_m = <A_m, W>
-is the margin, and kappa_m = |l'(f_i)| Delta_m. The direction of W converges only if
-this sum points along W_mm = sum_m beta_m A_m. So on the support, that is, for the pairs
-with beta_m > 0, and for all step sizes and starts,
+is the margin, and kappa_m = |l'(f_i)| Delta_m. If the steps are short enough, the
+direction of this sum converges to that of W_mm = sum_m beta_m A_m. Then on the support,
+that is, for the pairs with beta_m > 0, and from every start that leads to these tokens,
 
     g_m = a_t + log(kappa_m / beta_m) - mean + o(1),    a_t = <W_t, W_mm> / ||W_mm||^2,
 
-where the mean is weighted by beta. For the exponential loss on separable data this is a
-theorem of Soudry et al. (2018). The proofs are in `notebooks/law_of_margins.md`.
+where the mean is weighted by beta. With longer steps the direction of W may still
+converge while g_m - a_t keeps jumping (page 41). For the exponential loss on separable
+data the law is a theorem of Soudry et al. (2018). The proofs are in
+`notebooks/law_of_margins.md`.
 """
 
 from dataclasses import dataclass
@@ -107,7 +109,8 @@ class MarginLaw(Shapes):
     -----
     `remaining` is the fraction of an error of the offsets that remains at the level a_t
     = <W_t, W_mm>/||W_mm||^2. The law holds once this fraction is small. `longest_step`
-    is the longest step of normalised gradient descent with which the offsets converge.
+    is the longest step of normalised gradient descent with which small deviations of
+    the offsets die out.
     """
 
     constant: np.ndarray
@@ -152,11 +155,14 @@ class MarginLaw(Shapes):
         return np.exp(-rate * np.transpose(level)).T
 
     def longest_step(self, momentum: float = 0.0) -> np.ndarray:
-        """Return the largest step size of NGD with which the offsets converge.
+        """Return the largest step size of NGD with which small deviations of the
+        offsets from their limits die out.
 
         The result has the shape (runs,). It is 2 (1 + momentum) ||W_mm|| / fastest, or
         infinite if the support has only one constraint. With larger step sizes the
-        offsets cycle. The method raises ValueError unless 0 <= momentum < 1.
+        offsets do not converge. With smaller ones a large deviation may still end in a
+        cycle (page 41 has examples). The method raises ValueError unless 0 <= momentum
+        < 1.
         """
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum is {momentum}; it needs 0 <= momentum < 1")

@@ -331,7 +331,11 @@ def cycles(runs: Sequence[Cycles]) -> Figure:
 
 
 def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
-    """Draw the direction error of W and its prediction, for each choice of steps."""
+    """Draw the direction error of W and its prediction, for each choice of steps.
+
+    A label says by how much a run deviates at most, at any record, from the prediction
+    for this run. The median of these predictions is drawn.
+    """
     figure, (error,) = plots.panels(1, 1, height=3.2)
     first = next(iter(trained.values()))
     ends = []
@@ -348,7 +352,7 @@ def joint(trained: Mapping[str, joint_law.JointRuns]) -> Figure:
         size = [joint_law.path_length(one.rule, int(t)) for t in one.iterations]
         predicted = np.median(one.law.W_law.constant) / size
         error.plot(one.iterations, predicted, **plots.PREDICTED)
-        off = pieces.percent(np.abs(joint_law.limit_errors(one)).max())
+        off = pieces.percent(np.abs(joint_law.path_errors(one)).max())
         measured = f"$t^{{{np.mean(joint_law.exponents(one)):.3f}}}$"
         words = f"{steps}:\n{measured}, off by {off} at most"
         ends.append((np.median(one.error[:, -1]), words, like.colour))
@@ -387,14 +391,23 @@ def thresholds(shares: global_map.GlobalMap) -> Figure:
     later = np.array([global_map.half_with_all_terms(d, shares.n) for d in between])
     axis.plot(between, later, color=plots.GREY, linewidth=1.2, zorder=0)
     blue = plots.look("measured")
-    bars = [value - low, high - value]
-    axis.errorbar(dimensions, value, yerr=bars, ms=5, capsize=2, **blue.mark)
-    for d, ratio in zip(dimensions, value, strict=True):
+    # A threshold beyond the largest alpha has no mark. A bar that reaches beyond it
+    # ends there, with an arrow.
+    largest_tried = shares.alphas[-1]
+    found = np.isfinite(value)
+    goes_on = dimensions[~np.isfinite(high)]
+    low, high = np.minimum([low, high], largest_tried)
+    marks = dimensions[found], value[found]
+    bars = [(value - low)[found], (high - value)[found]]
+    axis.errorbar(*marks, yerr=bars, ms=5, capsize=2, **blue.mark)
+    arrow = {"marker": "^", "ls": "", "ms": 7, "color": blue.colour}
+    axis.plot(goes_on, np.full(len(goes_on), largest_tried), **arrow)
+    for d, ratio in zip(*marks, strict=True):
         pieces.beside(axis, d, ratio, f"{ratio:.2f}", blue.colour, (-7, -6))
     _logs(axis, xlabel="dimension $d$")
     axis.set_ylabel("length of best tokens\ndivided by that of others")
     axis.set_xlim(dimensions[0] / 1.7, dimensions[-1] * 1.7)
-    top = 1.15 * max(high[np.isfinite(high)].max(), predicted[known].max(initial=0))
+    top = 1.15 * max(high.max(), predicted[known].max(initial=0))
     axis.set_ylim(0.8 * low.min(), top)
     axis.set_xticks(dimensions, [f"{d:,}" for d in dimensions])
     axis.minorticks_off()

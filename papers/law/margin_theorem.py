@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
 from lib.attention import TokenSet, coordinates, losses, model
-from lib.dynamics.rules import GD, NGD, Custom, Polyak, Rule
+from lib.dynamics.rules import GD, NGD, BuiltIn, Polyak, Rule
 from papers.law.margin_law import MarginLaw, features, gram
 from papers.law.tolerances import INDEPENDENT, TILT
 from papers.saturation import gaps_of_scores
@@ -333,9 +333,10 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
     ----------
     problem : Local
         The tokens that the run selects, and the law of the run.
-    rule : GD, NGD or Polyak
-        A rule without momentum whose decay is at most 1. The theorem says nothing about
-        other rules, and then the Proof says why.
+    rule : Rule
+        GD, NGD or Polyak without momentum, with a decay of at most 1. For any other
+        rule, also for a subclass of these that defines its own step, nothing is proved,
+        and the Proof says why.
     g : ndarray (n, T-1)
         The margins of all pairs at the point.
     everywhere : bool
@@ -350,7 +351,8 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
         bound. The proof holds only if the level a_0 of the point is at least A.
     """
     level, x, omega = problem.split(g)
-    foreign = rule.momentum or isinstance(rule, Custom) or rule.decay > 1
+    known = _has_step_of(rule, GD | NGD | Polyak)
+    foreign = not known or rule.momentum or rule.decay > 1
     if why := _silent(problem, rule, foreign):
         return Proof(why=why, level=level)
     size = float(np.linalg.norm(x))
@@ -365,6 +367,15 @@ def prove(problem: Local, rule: Rule, g: np.ndarray, everywhere: bool = False) -
     else:
         why = f"the level {level:.4g} is below A = {A:.4g}"
     return Proof(why=why, level=level, A=A, K=K, q=q, tau=tau)
+
+
+def _has_step_of(rule: Rule, kinds: Any) -> bool:
+    """Return whether a rule takes the steps of one of the classes `kinds`.
+
+    A subclass that defines its own `log_step` or `direction` does not.
+    """
+    own_step = type(rule).log_step is not BuiltIn.log_step or rule.has_direction
+    return isinstance(rule, kinds) and not own_step
 
 
 def _silent(problem: Any, rule: Any, foreign: Any):
@@ -454,7 +465,8 @@ def prove_with_momentum(
     stay unknown.
     """
     level, x, omega = problem.split(g)
-    foreign = not isinstance(rule, NGD) or rule.decay or np.isfinite(rule.max_step)
+    known = _has_step_of(rule, NGD)
+    foreign = not known or rule.decay or np.isfinite(rule.max_step)
     why = _silent(problem, rule, foreign)
     if why:
         return Proof(why=why, level=level)

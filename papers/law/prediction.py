@@ -20,7 +20,7 @@ from papers.saturation import gaps_of_scores
 
 # The law can be trusted once at most this share remains of everything that must decay
 # first.
-SETTLED = 0.01
+TRUSTED = 0.01
 OUT_OF_REACH = 1e12  # more steps than anybody would train for
 # A logarithm counts as constant over the second half of a run if it changes by less
 # than this.
@@ -67,7 +67,7 @@ class Prediction(Shapes):
 
     def __repr__(self) -> str:
         words = super().__repr__()
-        far = np.flatnonzero(self.remaining[:, -1] >= SETTLED)
+        far = np.flatnonzero(self.remaining[:, -1] >= TRUSTED)
         if not far.size:
             return words
         r = far[np.argmax(self.remaining[far, -1])]
@@ -77,9 +77,10 @@ class Prediction(Shapes):
         elif most > OUT_OF_REACH:
             advice = f"it would take {most:.2g} steps, so train with NGD"
         else:
-            advice = f"double the steps until it is below {SETTLED}"
+            advice = f"double the steps until it is below {TRUSTED}"
         return (
-            f"{words[:-1]}, not settled in {far.size} of {len(self.remaining)} runs: "
+            f"{words[:-1]}, not yet to be trusted in {far.size} of "
+            f"{len(self.remaining)} runs: "
             f"remaining = {self.remaining[r, -1]:.2g} in run {r}; {advice})"
         )
 
@@ -364,21 +365,21 @@ def _pull_outside(law: MarginLaw, level: np.ndarray) -> np.ndarray:
 def _steps_needed(
     run: History, law: MarginLaw, level: np.ndarray, remaining: np.ndarray
 ) -> np.ndarray:
-    """Return the number of steps after which `remaining` is below SETTLED.
+    """Return the number of steps after which `remaining` is below TRUSTED.
 
     The result has the shape (runs,). The number is NaN if it is not known. `level` and
     `remaining` (runs, k) are a_t and the field of `Prediction` at the records.
     """
     slowest = np.minimum(np.minimum(law.slowest, law.excess), 1.0)
-    at_end = -np.log(SETTLED) / slowest
-    at_tenth = -np.log(SETTLED) / law.excess  # zero if all pairs are on the support
+    at_end = -np.log(TRUSTED) / slowest
+    at_tenth = -np.log(TRUSTED) / law.excess  # zero if all pairs are on the support
     needed = np.empty(len(level))
     for r in range(len(level)):
         last = _reached(run, r, level[r], at_end[r])
         needed[r] = np.maximum(last, 10 * _reached(run, r, level[r], at_tenth[r]))
-    # A run that has few records may have settled long before its first one.
-    settled = remaining[:, -1] < SETTLED
-    needed[settled] = np.fmin(needed[settled], run.iterations[-1])
+    # In a run that has few records, little may remain long before its first one.
+    long_enough = remaining[:, -1] < TRUSTED
+    needed[long_enough] = np.fmin(needed[long_enough], run.iterations[-1])
     return np.ceil(needed)
 
 
@@ -387,7 +388,10 @@ def _reached(run: History, r: int, level: np.ndarray, wanted: float) -> float:
 
     `level` (k,) has the levels at the records. Beyond the run the level is extrapolated
     by one of the two laws that `predict` states; the result is NaN if neither applies.
+    A level of 0 or less is reached from the start, whether this is recorded or not.
     """
+    if wanted <= 0:
+        return 0.0
     below = np.flatnonzero(level < wanted)
     if not below.size:
         return float(run.iterations[0])

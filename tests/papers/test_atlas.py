@@ -230,13 +230,13 @@ def test_the_shortest_vector_is_the_frobenius_svm_and_says_where_there_is_none()
 
 def test_the_fixed_point_is_one_and_says_how_far_it_is_from_it():
     found, residual, _ = atlas_used._fixed_point(A, SAMPLE)
-    assert residual <= atlas_used.SETTLED
+    assert residual <= atlas_used.CONVERGED
     _, duals = atlas_used._shortest((A / np.sqrt(found)).reshape(-1, 36))
     pulls = np.einsum("im,imjk->ijk", duals.reshape(3, 2), A.reshape(3, 2, 6, 6))
     s = np.sqrt((pulls**2).sum(0))
     np.testing.assert_allclose(found / found.max(), s / s.max(), atol=1e-6)
     _, early, steps = atlas_used._fixed_point(A, SAMPLE, most=2)
-    assert steps == 2 and early > atlas_used.SETTLED
+    assert steps == 2 and early > atlas_used.CONVERGED
 
 
 def test_a_max_margin_matrix_has_ratio_one_in_its_own_norm_alone():
@@ -270,6 +270,23 @@ def test_own_norms_are_noticed_when_the_metric_is_the_identity(name):
         plain, found.last[:, atlas.column("Frobenius")], atol=1e-6
     )
     assert (own > plain).all() and (own <= 1 + 1e-9).all() and residual.max() <= 1e-9
+
+
+def test_a_fixed_point_that_has_not_converged_is_said():
+    name = "Adam, 0.999, per sample"
+    own = {name: np.array([0.99, 0.985, np.nan])}
+    found = {name: known(0.5)}
+    converged = {name: np.array([1e-10, 1e-9, np.nan])}
+    assert atlas_used.unconverged(converged[name]) == ""
+    (claim,) = atlas_used.own_claims(own, found, converged)
+    assert "fixed point" not in claim.remark
+    short = {name: np.array([0.012, 1e-9, np.nan])}
+    words = "has not converged in 1 of 3 runs"
+    # The run without a selection makes the claim fail; without it the claim holds.
+    (claim,) = atlas_used.own_claims(own, found, short)
+    assert not claim.holds and words in claim.remark and "1.2e-02" in claim.remark
+    (claim,) = atlas_used.own_claims({name: own[name][:2]}, found, short)
+    assert claim.holds and words in claim.remark
 
 
 @pytest.mark.parametrize("name", ["decay", "gauge"])
@@ -355,6 +372,44 @@ def test_the_claims_of_decay_measure_the_run_that_is_furthest_off():
     ends["sign, 100"] = replace(ends["sign, 100"], missing=np.array([0.1, 0.22]))
     failed = [claim for claim in atlas_used.decay_claims(ends) if not claim.holds]
     assert [claim.measured for claim in failed] == pytest.approx([0.2, 0.1])
+
+
+@pytest.mark.parametrize("name", [f"GD, {m}" for m in atlas_used.ALLOWED])
+def test_a_run_under_decay_without_a_size_fails_the_claim_at_every_decay(name):
+    lacks = np.array([0.1, 0.2])
+    rest = atlas_used.AtRest(
+        np.array([1.0, 1.0]), lacks, lacks, np.zeros((2, 6)), np.ones(2)
+    )
+    ends = dict.fromkeys(atlas_used.decay_rows(), rest)
+    ends[name] = replace(rest, size=np.array([1.0, np.nan]))
+    of_norm = {claim.id: claim.holds for claim in atlas_used.decay_claims(ends)}
+    assert not of_norm["atlas.decay.norm.GD"] and of_norm["atlas.decay.norm.sign"]
+
+
+@pytest.mark.parametrize("without", [1, 3])
+def test_the_picture_of_decay_counts_the_runs_that_the_law_leaves_out(without):
+    lacks = np.array([0.1, 0.1, 0.11])
+    rest = atlas_used.AtRest(
+        np.ones(3), lacks, np.full(3, 0.1), np.zeros((3, 6)), np.ones(3)
+    )
+    ends = dict.fromkeys(atlas_used.decay_rows(), rest)
+    law = np.array([np.nan] * without + [0.1] * (3 - without))
+    ends["Lion, 100"] = replace(rest, law=law)
+    (axis,) = atlas_figures.shortfalls(ends).axes
+    words = [text.get_text() for text in axis.texts]
+    assert {1: "10 %; 1 without", 3: "no prediction"}[without] in words
+    # A run without a prediction counts as infinitely far off.
+    medians = atlas_figures.decay_medians(ends)
+    assert medians["GD"] == pytest.approx(0)
+    assert medians["Lion"] == pytest.approx({1: 0.1, 3: np.inf}[without])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_run_without_a_selection_fails_the_claim_at_every_batch_size(size):
+    by_size = {1: known(0.3), 2: known(0.4), 3: known(0.5), 6: known(0.995)}
+    by_size[size] = known(np.nan)
+    batch, rise = atlas_rules.batches({"sign": by_size}, {"sign": "l_inf"})
+    assert not batch.holds and not rise.holds
 
 
 def test_a_failing_claim_is_blamed_on_runs_that_are_too_short_by_their_last_record():

@@ -326,9 +326,9 @@ def test_lost_runs_are_named_if_too_many_first_steps_are_undone():
         assert enough.remark == words
 
 
-def test_a_crossing_beyond_the_values_is_at_their_end():
+def test_a_crossing_before_the_values_is_at_their_start_and_beyond_them_infinite():
     log = np.log([1.0, 2.0, 4.0])
     assert global_map._crossing(log, np.ones((3, 4))) == pytest.approx(1.0)
-    assert global_map._crossing(log, np.zeros((3, 4))) == pytest.approx(4.0)
+    assert global_map._crossing(log, np.zeros((3, 4))) == np.inf
     share = np.array([[0.25], [0.75], [1.0]])
     assert global_map._crossing(log, share) == pytest.approx(2**0.5)

@@ -46,6 +46,34 @@ def test_runs_kept_one_by_one_are_those_of_one_call_and_only_what_is_lost_is_tra
     assert len(trained) == 3
 
 
+class Scaled(dynamics.Rule):
+    """A plain class, whose `repr` does not show its settings."""
+
+    def __init__(self, step_size):
+        self.step_size = step_size
+
+    def direction(self, gradient, state):
+        return -self.step_size * gradient
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Scaled,
+        lambda size: dynamics.Custom(lambda t, gap, norm: size / norm),
+    ],
+    ids=["own class", "own function"],
+)
+def test_rules_whose_name_does_not_tell_their_steps_are_trained_every_time(
+    tmp_path, make
+):
+    for size in (0.1, 5.0):
+        at_once = dynamics.train(DATA, make(size), 60, record=TIMES)
+        kept = kept_paths.train_kept(DATA, {"": make(size)}, 60, TIMES, tmp_path)[""]
+        assert (kept.W == at_once.W).all()
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("changed", ["rule", "steps", "record", "tokens", "code"])
 def test_what_is_kept_serves_nothing_else(tmp_path, monkeypatch, changed):
     given = dict(tokens=DATA, rules={"": RULES["polar"]}, steps=60, record=TIMES)

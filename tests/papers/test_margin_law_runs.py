@@ -435,9 +435,9 @@ def prediction_of(remaining, needed=400.0):
     return repr(replace(whole, remaining=last, steps_needed=np.array([needed])))
 
 
-def test_a_run_is_called_unsettled_from_one_percent_on():
-    assert "not settled" not in prediction_of(0.0099)
-    assert "not settled in 1 of 1" in prediction_of(0.0101)
+def test_a_prediction_is_not_to_be_trusted_from_one_percent_on():
+    assert "to be trusted" not in prediction_of(0.0099)
+    assert "not yet to be trusted in 1 of 1" in prediction_of(0.0101)
 
 
 def test_more_than_a_trillion_steps_are_out_of_reach():

@@ -274,10 +274,10 @@ def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
     Adam is further behind.
     """
 
-    def verdict(of_signum):
+    def verdict(of_signum, of_ngd=(0.0, 0.0, 0.0)):
         levels = {
             "Muon": [1.0] * 3,
-            "NGD": [0.0] * 3,
+            "NGD": of_ngd,
             "Signum": of_signum,
             "Adam": [-1.0] * 3,
         }
@@ -295,6 +295,8 @@ def test_a_ranking_is_decided_by_all_rivals_and_refuted_by_one():
     )
     assert verdict([0.5, 1.1, 1.2]) == ("undecided", "Signum")
     assert verdict([1.5, 1.51, 1.52]) == ("not reproduced", "Signum")
+    # The lead over Signum may be far below 0, but only NGD is certainly ahead.
+    assert verdict([-3.0, 1.0, 5.0], [1.5, 1.51, 1.52]) == ("not reproduced", "NGD")
 
 
 def selections():
