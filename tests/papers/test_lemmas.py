@@ -306,38 +306,77 @@ def test_radii_are_multiples_over_the_nearness(p):
 
 
 def test_lemma_21_takes_the_worst_run_and_the_largest_earlier_radius(monkeypatch):
-    """pi R / log R is invented: it falls in run 0 and peaks in between in run 1. The
-    largest of the six cones counts.
-    """
+    """pi R / log R is invented: it falls in run 0 and peaks in between in run 1."""
     near = SMALL[2]
     multiples = np.array([5.0, 50.0, 500.0])
     radii = lemmas._radii(near, multiples)
     shares = np.array([[3.0, 1.0], [2.0, 4.0], [1.0, 3.5]])
-    largest = shares * np.log(radii) / radii
-    cones = np.array([0.1, 0.5, 1.0, 0.3, -9.0, 0.2])
-    invented = iter((largest[:, None] * cones[:, None]).reshape(18, 2))
-    sizes = iter(np.repeat(radii * near.solution.norm, 6, 0))
 
-    def excess(selection, W):
-        np.testing.assert_allclose(np.linalg.norm(W, axis=-1), next(sizes))
-        return next(invented)
+    def largest(selection, at, E):
+        np.testing.assert_array_equal(at, radii)
+        return shares * np.log(radii) / radii
 
-    monkeypatch.setattr(lemmas, "_excess", excess)
-    assert lemmas.lemma21(near, multiples, 1).measured == pytest.approx(-0.5)
+    monkeypatch.setattr(lemmas, "_largest_pi", largest)
+    claim = lemmas.lemma21(near, multiples, 1)
+    assert claim.measured == pytest.approx(3.5 / 4) and claim.holds
+    shares[2, 0] = -1e-9  # No positive pi is found at the last radius.
+    assert not lemmas.lemma21(near, multiples, 1).holds
 
 
-def test_lemma_21_looks_at_cones_from_mu_0_down(monkeypatch):
+def test_lemma_21_moves_along_both_signs_and_along_the_margins(monkeypatch):
     near = SMALL[2]
-    asked = []
+    tried = []
 
-    def on_the_edge(selection, mu, draws, seed):
-        asked.append(mu / lemmas.radius(near))
-        return near.direction[None]
+    def largest(selection, radii, E):
+        tried.append(E)
+        return 1 / radii
 
-    monkeypatch.setattr(lemmas, "on_the_edge", on_the_edge)
-    lemmas.lemma21(near, np.array([5.0, 50.0]), 1)
-    powers = [1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10]
-    np.testing.assert_allclose(asked, np.repeat(powers, 2).reshape(6, 2))
+    monkeypatch.setattr(lemmas, "_largest_pi", largest)
+    lemmas.lemma21(near, np.array([5.0, 50.0]), 2)
+    (E,) = tried
+    np.testing.assert_array_equal(E[:2], -E[2:4])
+    np.testing.assert_array_equal(E[4:], lemmas._margin_edges(near))
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_lemma_21_looks_at_points_that_move_a_logit_by_its_shifts(monkeypatch, p):
+    """The points lie in the cone of mu_0, and most of them far inside."""
+    near = SMALL[p]
+    tried = []
+    monkeypatch.setattr(lemmas, "_excess", lambda _, W: tried.append(W) or W[:, 0])
+    radii = lemmas._radii(near, [5.0, 5e8])
+    E = lemmas._margin_edges(near)
+    lemmas._largest_pi(near, radii, E)
+    W = np.array(tried).reshape(2, len(lemmas.SHIFTS), *E.shape)
+    sizes = radii * near.solution.norm
+    np.testing.assert_allclose(
+        geometry.norm(W, p),
+        np.tile(sizes[:, None, None], (1, len(lemmas.SHIFTS), len(E), 1)),
+    )
+    D = lemmas.near_divergence(W, near.direction, p)
+    assert (D <= lemmas.radius(near) * (1 + 1e-6)).all()
+    # Far out the cone is wide, and the shifts are reached. The norm of 1 costs a little.
+    rows = lemmas._constraint_rows(near)
+    away = W[1] / sizes[1][:, None] - near.direction
+    moved = np.abs(np.einsum("rmD,skrD->skrm", rows, away)).max(-1) * sizes[1]
+    wanted = np.broadcast_to(lemmas.SHIFTS[:, None, None], moved.shape)
+    assert (moved / wanted < 3).all() and (moved / wanted > 0.1).all()
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_a_divergence_far_below_rounding_is_that_of_the_second_order(p):
+    """It is half the Hessian's form, and at a larger distance the plain formula."""
+    near = SMALL[p]
+    V = near.direction
+    E = DRAW.standard_normal(V.shape)
+    E -= ((geometry.to_mirror(V, p) * E).sum(-1))[:, None] * V  # the norm stays 1
+    smallest = np.abs(V).min() * 1e-4
+    D = lemmas.near_divergence(V + smallest * E, V, p)
+    form = (p - 1) / 2 * (np.abs(V) ** (p - 2) * (smallest * E) ** 2).sum(-1)
+    np.testing.assert_allclose(D, form, rtol=1e-2)
+    W = 3 * (V + 0.3 * E)
+    plain = geometry.directional_bregman(W, V, p)
+    np.testing.assert_allclose(lemmas.near_divergence(W, 2 * V, p), plain, rtol=1e-9)
 
 
 def test_lemma_20_takes_the_worst_pair_and_run_at_each_multiple(monkeypatch):
