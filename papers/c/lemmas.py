@@ -43,8 +43,10 @@ SUPPORT = 1e-6  # a token with a margin of at most 1 + SUPPORT is a support toke
 RESOLVED = 1e-14  # rounding causes an error of about 1e-16 in the D of a History
 MOVED = 1e-3  # a run counts as moved if its D has changed by at least this share
 PI = 1e-3  # pi of Lemma 27: one tenth of the smallest change that an altered copy makes
-# Lemma 21's shifts: the largest change of a margin, times ||W||/||W_mm||.
-SHIFTS = np.geomspace(0.03, 30, 10)
+# How far W is from the direction of W_mm in Lemma 21: the largest change of a margin,
+# times ||W||/||W_mm||; and the distance as a share of that of the cone's edge.
+SHIFTS = np.geomspace(0.1, 3, 5)
+SHARES = np.geomspace(1, 1e-5, 6)
 THIN = (
     "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: "
     "the row notices "
@@ -596,13 +598,23 @@ def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
     The inner product is the factor times e^{log scale}; in this form it does not
     underflow. W and V = `toward` are flat, (runs, entries). The loss is logistic.
     """
+    slopes = _slopes(selection, W)
+    return _along(selection, slopes, toward), slopes.log_scale
+
+
+def _slopes(selection: Selection, W: np.ndarray) -> Any:
+    """Return the slopes of the logistic loss in the logits at W (runs, entries)."""
     tokens = selection.tokens
+    logits = attention.logits(tokens, W.reshape(selection.solution.W.shape))
+    return attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
+
+
+def _along(selection: Selection, slopes: Any, toward: np.ndarray) -> np.ndarray:
+    """Return <-grad L, V> without its scale, for V = `toward` (runs, entries)."""
     shape = selection.solution.W.shape
-    logits = attention.logits(tokens, W.reshape(shape))
-    slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
-    logits = attention.logits(tokens, toward.reshape(shape))
+    logits = attention.logits(selection.tokens, toward.reshape(shape))
     below = logits - logits.max(-1, keepdims=True)
-    return (slopes.pull * below).sum((1, 2)), slopes.log_scale
+    return (slopes.pull * below).sum((1, 2))
 
 
 def _radii(selection: Selection, multiples: np.ndarray):
@@ -654,9 +666,9 @@ def _excess(selection: Selection, W: np.ndarray):
     far out pi is much smaller than the rounding error of 1 + pi.
     """
     away = W / norm(W, selection.p)[:, None] - selection.direction
-    more, _ = _descent(selection, W, away)
-    best, _ = _descent(selection, W, selection.direction)
-    return more / best
+    slopes = _slopes(selection, W)
+    best = _along(selection, slopes, selection.direction)
+    return _along(selection, slopes, away) / best
 
 
 def _largest_pi(selection: Selection, radii: np.ndarray, E: np.ndarray) -> np.ndarray:
@@ -664,8 +676,9 @@ def _largest_pi(selection: Selection, radii: np.ndarray, E: np.ndarray) -> np.nd
     ||W||/||W_mm||, an array (m, runs).
 
     `radii` has the shape (m, runs) and E has (draws, runs, entries). W moves from W_mm
-    along each E, until the largest change of a margin, times the radius, is one of the
-    SHIFTS. It stops at the edge of the cone of mu_0, so that all W lie in the cone.
+    along each E. It stops where the largest change of a margin, times the radius, is
+    one of the SHIFTS, and at each of the SHARES of the distance to the edge of the cone
+    of mu_0. All W lie in this cone.
     """
     rows = _constraint_rows(selection)
     size = selection.solution.norm
@@ -673,8 +686,8 @@ def _largest_pi(selection: Selection, radii: np.ndarray, E: np.ndarray) -> np.nd
     edge = _edge_distance(selection, radius(selection), E)
     largest = np.full(radii.shape, -np.inf)
     for place, r in enumerate(radii):
-        for shift in SHIFTS:
-            s = np.minimum(shift / (r * change), edge)
+        distances = [np.minimum(shift / (r * change), edge) for shift in SHIFTS]
+        for s in [*distances, *(share * edge for share in SHARES)]:
             for W in _moved(selection, s, E) * (r * size)[:, None]:
                 pi = _excess(selection, W)
                 largest[place] = np.maximum(largest[place], pi)
@@ -693,7 +706,8 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
 
     W moves from W_mm along `draws` random directions, along their opposites, and along
     the directions of `_margin_edges`. The largest pi occurs at a distance of about 1/R:
-    for such a W the softmax weights change by a factor of about e.
+    for such a W the softmax weights change by a factor of about e. If the target is not
+    W_mm, it occurs farther away, where W has larger margins than the target.
     """
     shape = draws, *selection.direction.shape
     random = stream(3, "draws").standard_normal(shape)

@@ -10,6 +10,7 @@ from lib import attention, dynamics, svm
 from lib.attention import tokens
 from lib.mirror import geometry
 from papers.c import lemmas
+from papers.wrong_worlds import World
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
 EXPONENTS = [1.3, 2, 3]
@@ -339,28 +340,44 @@ def test_lemma_21_moves_along_both_signs_and_along_the_margins(monkeypatch):
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
-def test_lemma_21_looks_at_points_that_move_a_logit_by_its_shifts(monkeypatch, p):
-    """The points lie in the cone of mu_0, and most of them far inside."""
+def test_lemma_21_looks_at_its_shifts_and_at_shares_of_the_cone(monkeypatch, p):
     near = SMALL[p]
     tried = []
-    monkeypatch.setattr(lemmas, "_excess", lambda _, W: tried.append(W) or W[:, 0])
+
+    def excess(selection, W):
+        tried.append(W)
+        return W[:, 0]
+
+    monkeypatch.setattr(lemmas, "_excess", excess)
     radii = lemmas._radii(near, [5.0, 5e8])
     E = lemmas._margin_edges(near)
-    lemmas._largest_pi(near, radii, E)
-    W = np.array(tried).reshape(2, len(lemmas.SHIFTS), *E.shape)
+    largest = lemmas._largest_pi(near, radii, E)
+    shifts = len(lemmas.SHIFTS)
+    W = np.array(tried).reshape(2, shifts + len(lemmas.SHARES), *E.shape)
+    np.testing.assert_array_equal(largest, W[..., 0].max((1, 2)))
     sizes = radii * near.solution.norm
-    np.testing.assert_allclose(
-        geometry.norm(W, p),
-        np.tile(sizes[:, None, None], (1, len(lemmas.SHIFTS), len(E), 1)),
-    )
-    D = lemmas.near_divergence(W, near.direction, p)
-    assert (D <= lemmas.radius(near) * (1 + 1e-6)).all()
-    # Far out the cone is wide, and the shifts are reached. The norm of 1 costs a little.
+    found = geometry.norm(W, p) / sizes[:, None, None]
+    np.testing.assert_allclose(found, 1, rtol=1e-12)
+    # All lie in the cone of mu_0, and the first share is on its edge.
+    D = lemmas.near_divergence(W, near.direction, p) / lemmas.radius(near)
+    assert (D <= 1 + 1e-6).all()
+    np.testing.assert_allclose(D[:, shifts], 1, rtol=1e-6)
+    # Far out the shifts are reached. To keep the norm, W changes the margins a little.
     rows = lemmas._constraint_rows(near)
-    away = W[1] / sizes[1][:, None] - near.direction
+    away = W[1, :shifts] / sizes[1][:, None] - near.direction
     moved = np.abs(np.einsum("rmD,skrD->skrm", rows, away)).max(-1) * sizes[1]
-    wanted = np.broadcast_to(lemmas.SHIFTS[:, None, None], moved.shape)
-    assert (moved / wanted < 3).all() and (moved / wanted > 0.1).all()
+    ratio = moved / lemmas.SHIFTS[:, None, None]
+    assert (ratio < 3).all() and (ratio > 0.1).all()
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("size", [0.01, 0.3])
+def test_lemma_21_fails_around_a_rotated_target(p, size):
+    near = SMALL[p]
+    multiples = np.geomspace(5, 5e6, 7)
+    assert lemmas.lemma21(near, multiples, 3).holds
+    rotated = World("target rotated", size).selection(near)
+    assert not lemmas.lemma21(rotated, multiples, 3).holds
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
