@@ -6,8 +6,8 @@ dimension is too low for our sufficient form of Assumption 1. "class means, high
 Example 1 with four samples and so many dimensions that this form holds on every draw.
 "Gaussian tokens" is a second data model, for which a second sufficient condition of
 ours holds, one that also bounds the inner products of two opt tokens. Training starts
-from one of three W: "small" (Lemma 4), "opposite" (-W_mm), and "local", the solution of the
-token SVM for other tokens than the opt tokens. According to the local theory
+from one of three W: "small" (Lemma 4), "opposite" (-W_mm), and "local", the solution of
+the token SVM for other tokens than the opt tokens. According to the local theory
 (2308.16898), training may stay there.
 
 Our copy of the paper lacks some constants; we use our own in their place. If a
