@@ -44,9 +44,11 @@ LOOKS = {
 # How to read a measured value with an interval, if the claim has a verdict and if it
 # has none.
 MEANINGS = {
-    False: "In a [b, c], a is the worst seed, unless the claim names something else."
-    " The interval is the mean over seeds ± two standard errors, so a may lie outside"
-    " (for the value of half of the seeds it is a bootstrap interval).",
+    False: "In a [b, c], the interval is the mean over seeds, or over parts of the"
+    " draws, ± two standard errors (for the value of half of the seeds it is a"
+    " bootstrap interval). If a is the middle of the interval, it is this mean."
+    " Otherwise a is the worst seed, unless the claim names something else, and may"
+    " lie outside.",
     True: "If a claim has a verdict, a is the mean over seeds (of ratios the geometric"
     " mean), unless the claim names something else, and [b, c] is its 95 % interval."
     " The number p is the level at which the interval would just decide.",

@@ -410,7 +410,11 @@ _OF_A: dict[str, tuple[Patch, ...]] = {
         *_TRAINS_OTHERWISE,
         *(
             Patch(f"papers.a.assumptions.{name}", argument("tokens", World.tokens))
-            for name in ("score_gaps", "near_orthogonality", "strict_orthogonality")
+            for name in (
+                "score_gaps",
+                "near_orthogonality",
+                "orthogonality_of_all_tokens",
+            )
         ),
         Patch(f"{_A}._lemma11", argument("tokens", World.tokens)),
     ),
@@ -446,15 +450,6 @@ def _landscape_over_larger_constants(world: World, measured: tuple) -> tuple:
     return points, distance, over(world, worst), over(world, ratios)
 
 
-def _starts_over_larger_constant(world: World, measured: tuple) -> tuple:
-    """Return the result of `_starts_measured` as if Lemma 4 had a larger constant.
-
-    The least curvature is divided by this constant.
-    """
-    ns, near, inverse, low, high = measured
-    return ns, near, inverse, smaller("constant off")(world, low), high
-
-
 def _longer_steps(world: World, rule: Any) -> Any:
     """Replace the class of a rule by a function that returns the rule with a longer
     step.
@@ -481,7 +476,6 @@ _OF_B: dict[str, tuple[Patch, ...]] = {
     "constant off": (
         Patch(f"{_B}._self_logits", result(larger("constant off"))),
         Patch(f"{_B}._landscape_measured", result(_landscape_over_larger_constants)),
-        Patch(f"{_B}._starts_measured", result(_starts_over_larger_constant)),
         Patch(
             "papers.b.landscape.lemma1_ratios", result(each(smaller("constant off")))
         ),

@@ -53,7 +53,7 @@ dimension d.
 
 import numpy as np
 
-from companion.claims import Claim, remarked
+from companion.claims import Claim
 from lib import attention, dynamics
 from lib.attention import TokenSet, coordinates
 from papers.a import fixed_head
@@ -164,15 +164,16 @@ def pull_ratio(tokens: TokenSet) -> np.ndarray:
     return pull(strongest).max(1) / weakest.min(1)
 
 
-def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
-    """Measure the room in a stricter condition, which bounds the inner product of two
-    opt tokens too.
+def orthogonality_of_all_tokens(tokens: TokenSet) -> np.ndarray:
+    """Measure the room in another sufficient condition, which bounds the inner product
+    of two opt tokens too.
 
     Parameters
     ----------
     tokens : TokenSet
-        Data sets of n samples of T tokens that satisfy Assumption 2, one a run. No
-        token is masked.
+        Data sets of n samples of T tokens that satisfy Assumption 2, one per run. The
+        query of a sample is one of its tokens, and the tokens other than the opt tokens
+        score zero. No token is masked.
 
     Returns
     -------
@@ -184,6 +185,14 @@ def strict_orthogonality(tokens: TokenSet) -> np.ndarray:
         smallest score gap of a sample. At 1 or more the condition holds. Class means
         never satisfy it, because the samples of a class share their opt token. Gaussian
         tokens satisfy it if d is large.
+
+    Notes
+    -----
+    In the derivation at the top of this file, mu then bounds nu, because queries are
+    tokens, and all of step 4's inner products, which together are at most 4 mu. C
+    bounds c_i / c_j if the other tokens score zero. Neither this condition nor that of
+    `near_orthogonality` implies the other: this one has mu^2 in place of nu (U^2 + 3
+    mu), but its constant C is larger.
     """
     _, n, T, _ = tokens.shape
     products, squared_norms = _token_products(tokens)
@@ -275,9 +284,8 @@ def theorem1_claims(
     longest = (lengths * np.linalg.norm(tokens.z, axis=-1)[..., None]).max()
     allowed = np.log(np.e * T - 1) / longest
 
-    unequal = remarked(
-        PAPER.claim("hypotheses.equal", imbalance.max()), "by construction"
-    )
+    remark = "by construction of the data"
+    unequal = PAPER.claim("hypotheses.equal", imbalance.max(), remark=remark)
     return [
         PAPER.claim("definition1", gap.min()),
         PAPER.claim("assumption1.margin", room.min()),

@@ -180,12 +180,17 @@ def smallest_weights(crowd: History, caption: str) -> Figure:
         crowd.iterations, smallest.T, color=plots.FAINT, linewidth=0.5, rasterized=True
     )
     worst = smallest[smallest.min(1).argmin()]
-    look = plots.look("stops")
-    axis.plot(crowd.iterations, worst, color=look.colour, linewidth=2)
-    lowest = crowd.iterations[worst.argmin()], worst.min()
-    words = f"1 of {len(smallest)},\ndown to {worst.min():.2f}"
-    pieces.beside(axis, *lowest, words, look.colour, (8, -2))
-    others = f"the other {len(smallest) - 1}"
+    # How many data sets have a weight that falls below its start by more than rounding.
+    falling = (smallest.min(1) < 1 - 1e-12).sum()
+    if falling:
+        look = plots.look("stops")
+        axis.plot(crowd.iterations, worst, color=look.colour, linewidth=2)
+        lowest = crowd.iterations[worst.argmin()], worst.min()
+        words = f"{falling} of {len(smallest)},\ndown to {worst.min():.2f}"
+        pieces.beside(axis, *lowest, words, look.colour, (8, -2))
+        others = f"the other {len(smallest) - falling}"
+    else:
+        others = f"all {len(smallest)}"
     pieces.note(axis, others, 0.25, 0.75, colour=plots.GREY)
     title = "Least weight of a best token, divided by that at the start"
     axis.set(title=title, xlabel="iteration $t$", xscale="log")
@@ -359,8 +364,12 @@ def figure3(histories: Histories, horizon: int, caption: str) -> Figure:
         for name in ("NGD", "NGD-joint")
     )
     pieces.gap(norm, 0.93 * horizon, low, high, "")
-    words = f"{high / low:.1f} times,\nnot slightly"
-    pieces.note(norm, words, 0.04, 0.98, "top", plots.look("stops").colour)
+    words = f"{high / low:.1f} times"
+    colour = plots.look("measured").colour
+    if high / low > figure_sentences.SLIGHTLY:
+        words += ",\nnot slightly"
+        colour = plots.look("stops").colour
+    pieces.note(norm, words, 0.04, 0.98, "top", colour)
     names = {"NGD": "normalised GD", "NGD-joint": "its joint form (common norm)"}
     names["Polyak-step"] = "Polyak's rule"
     for line in loss.get_lines():

@@ -223,6 +223,7 @@ def basins(widths: Sequence[float], kept: Mapping, p: float, caption: str) -> Fi
     labels = []
     multiples = list(dict.fromkeys(m for _, m in kept))
     looks = [plots.SERIES[k] for k in (2, 5, 0)]  # orange marks what fails
+    multiples = multiples[: len(looks)]
     for m, like in zip(multiples, looks, strict=False):
         share = 100 * np.array(kept[p, m])
         axis.plot(widths, share, marker=like.marker, markersize=4, **like.line)

@@ -1,7 +1,8 @@
-"""The lemmas of paper C (2410.14581) on the steps of lp-AttGD, and on cones.
+"""The lemmas of paper C (2410.14581) on norms and powers, on steps, and on cones.
 
-Lemmas 4, 12-16, 18, 22, 24, 25 and 30 are about steps. Eqs. 4-8 and Lemmas 19-21 and
-27-29 are about cones around locally optimal selections.
+Lemmas 12-15 are inequalities for norms and numbers, and Lemmas 16 and 18 are bounds at
+every W. Lemmas 4, 22, 24, 25 and 30 are about the steps of lp-AttGD. Eqs. 4-8 and
+Lemmas 19-21 and 27-29 are about cones around locally optimal selections.
 
 A function for an inequality returns the two sides as a pair (smaller, larger), for
 matrices whose last axis holds the entries. A claim about several runs or iterations is
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import binom
 
 from companion.claims import Claim, interval
 from lib import attention, dynamics, svm
@@ -27,7 +29,6 @@ from lib.dynamics import History, MirrorDescent
 from lib.mirror import gaussian_start, selected_tokens
 from lib.mirror.geometry import (
     bregman,
-    directional_bregman,
     dual_exponent,
     norm,
     to_mirror,
@@ -39,9 +40,13 @@ from papers.fits import fitted_slope
 
 ROUNDING = 1e-12
 SUPPORT = 1e-6  # a token with a margin of at most 1 + SUPPORT is a support token
-RESOLVED = 1e-14  # rounding causes an error of about 1e-16 in D
+RESOLVED = 1e-14  # rounding causes an error of about 1e-16 in the D of a History
 MOVED = 1e-3  # a run counts as moved if its D has changed by at least this share
 PI = 1e-3  # pi of Lemma 27: one tenth of the smallest change that an altered copy makes
+# How far W is from the direction of W_mm in Lemma 21: the largest change of a margin,
+# times ||W||/||W_mm||; and the distance as a share of that of the cone's edge.
+SHIFTS = np.geomspace(0.1, 3, 5)
+SHARES = np.geomspace(1, 1e-5, 6)
 THIN = (
     "for p > 2 our mu_0 is so small that the margins in its cone hardly differ: "
     "the row notices "
@@ -426,22 +431,60 @@ def on_the_edge(
     return _edge_along(selection, mu, directions)
 
 
-def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
-    """Go from W_mm/||W_mm|| along E until D = mu, and return the direction of the point
-    reached.
+def near_divergence(W: np.ndarray, V: np.ndarray, p: float) -> np.ndarray:
+    """Compute D_psi(V/||V||_{p,p}, W/||W||_{p,p}), accurately even if it is tiny.
 
-    E has the shape (draws, runs, entries), and so has the result: W_mm/||W_mm|| + s E
-    at the smallest s > 0 with D = mu, scaled to norm 1. log s goes from -25 to 10. If D
-    stays below mu on this range, the result is the direction at its largest s.
+    Parameters
+    ----------
+    W : ndarray (..., D)
+        The matrices, as flat vectors. None of them may be zero.
+    V : ndarray (..., D)
+        The direction of W_mm, which broadcasts against W. Its length does not matter.
+    p : float
+        The exponent of the potential.
+
+    Returns
+    -------
+    ndarray (...)
+        The divergence.
+
+    Notes
+    -----
+    `lib.mirror.geometry.directional_bregman` has an absolute error of about 1e-16,
+    whereas mu_0 can be smaller than this for p = 3. Here every entry contributes
+
+        psi(v) - psi(w) - psi'(w) (v - w) = |w|^p sum_{k >= 2} binom(p, k) e^k / p
+
+    with e = (v - w)/w, which is never negative. The sum over k is used for |e| <= 0.01,
+    where terms beyond k = 9 are below the rounding error. So a distance of 1e-8 between
+    the two directions has a relative error of about 1e-8.
+    """
+    W = W / norm(W, p)[..., None]
+    V = V / norm(V, p)[..., None]
+    W, V = np.broadcast_arrays(W, V)
+    far = np.abs(V) ** p / p + (p - 1) / p * np.abs(W) ** p - to_mirror(W, p) * V
+    with np.errstate(divide="ignore", invalid="ignore"):
+        e = (V - W) / W
+    near = np.abs(e) <= 0.01
+    e = np.where(near, e, 0.0)
+    series = np.zeros_like(e)
+    for k in range(9, 1, -1):
+        series = (series + binom(p, k) / p) * e
+    return np.where(near, np.abs(W) ** p * series * e, far).sum(-1)
+
+
+def _edge_distance(selection: Selection, mu: np.ndarray, E: np.ndarray) -> np.ndarray:
+    """Return the smallest s > 0 at which D of W_mm/||W_mm|| + s E is mu.
+
+    `mu` has the shape (runs,), E has (draws, runs, entries), and the result has (draws,
+    runs). log s goes from -25 to 10. If D stays below mu on this range, the result is
+    the largest s.
     """
     direction = selection.direction
-    p = selection.p
-
-    def moved(log_s: np.ndarray):
-        return direction + np.exp(log_s)[..., None] * E
 
     def D(log_s: np.ndarray):
-        return directional_bregman(moved(log_s), direction, p)
+        moved = direction + np.exp(log_s)[..., None] * E
+        return near_divergence(moved, direction, selection.p)
 
     low = high = np.full(E.shape[:2], -25.0)
     while (inside := D(high) < mu).any() and high.max() < 10:
@@ -452,8 +495,33 @@ def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
         below = D(middle) <= mu
         low = np.where(below, middle, low)
         high = np.where(below, high, middle)
-    W = moved(low)
-    return W / norm(W, p)[..., None]
+    return np.exp(low)
+
+
+def _moved(selection: Selection, s: np.ndarray, E: np.ndarray) -> np.ndarray:
+    """Return W_mm/||W_mm|| + s E, scaled to norm 1.
+
+    s has the shape (draws, runs), and E and the result have (draws, runs, entries).
+    """
+    W = selection.direction + s[..., None] * E
+    return W / norm(W, selection.p)[..., None]
+
+
+def _edge_along(selection: Selection, mu: np.ndarray, E: np.ndarray):
+    """Go from W_mm/||W_mm|| along E until D = mu, and return the direction of the point
+    reached.
+
+    E has the shape (draws, runs, entries), and so has the result. How far it goes is
+    said by `_edge_distance`.
+    """
+    return _moved(selection, _edge_distance(selection, mu, E), E)
+
+
+def _constraint_rows(selection: Selection) -> np.ndarray:
+    """Return A of every constraint <A, W> >= 1, with shape (runs, rows, entries)."""
+    tokens = selection.tokens
+    apart = coordinates.differences(tokens, tokens.opt)
+    return coordinates.constraint_rows(apart, tokens.z)
 
 
 def _margin_edges(selection: Selection):
@@ -464,10 +532,7 @@ def _margin_edges(selection: Selection):
     a cone, however, the divergence is fixed and not this norm. There E is the worst
     direction for p = 2 only; for other p some directions change the margin more.
     """
-    tokens = selection.tokens
-    rows = coordinates.constraint_rows(
-        coordinates.differences(tokens, tokens.opt), tokens.z
-    )
+    rows = _constraint_rows(selection)
     E = to_mirror(np.swapaxes(rows, 0, 1), selection.p / (selection.p - 1))
     return np.concatenate([E, -E])
 
@@ -533,13 +598,23 @@ def _descent(selection: Selection, W: np.ndarray, toward: np.ndarray):
     The inner product is the factor times e^{log scale}; in this form it does not
     underflow. W and V = `toward` are flat, (runs, entries). The loss is logistic.
     """
+    slopes = _slopes(selection, W)
+    return _along(selection, slopes, toward), slopes.log_scale
+
+
+def _slopes(selection: Selection, W: np.ndarray) -> Any:
+    """Return the slopes of the logistic loss in the logits at W (runs, entries)."""
     tokens = selection.tokens
+    logits = attention.logits(tokens, W.reshape(selection.solution.W.shape))
+    return attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
+
+
+def _along(selection: Selection, slopes: Any, toward: np.ndarray) -> np.ndarray:
+    """Return <-grad L, V> without its scale, for V = `toward` (runs, entries)."""
     shape = selection.solution.W.shape
-    logits = attention.logits(tokens, W.reshape(shape))
-    slopes = attention.slopes(logits, attention.scores(tokens, tokens.u), "logistic")
-    logits = attention.logits(tokens, toward.reshape(shape))
+    logits = attention.logits(selection.tokens, toward.reshape(shape))
     below = logits - logits.max(-1, keepdims=True)
-    return (slopes.pull * below).sum((1, 2)), slopes.log_scale
+    return (slopes.pull * below).sum((1, 2))
 
 
 def _radii(selection: Selection, multiples: np.ndarray):
@@ -587,11 +662,36 @@ def _excess(selection: Selection, W: np.ndarray):
     """Return the pi of Lemma 21 at W.
 
     The result has the shape (runs,). pi solves <-grad L, W/||W||> = (1+pi) <-grad L,
-    W_mm/||W_mm||>.
+    W_mm/||W_mm||>. It is computed from the difference of the two directions, because
+    far out pi is much smaller than the rounding error of 1 + pi.
     """
-    along, _ = _descent(selection, W, W / norm(W, selection.p)[:, None])
-    best, _ = _descent(selection, W, selection.direction)
-    return along / best - 1
+    away = W / norm(W, selection.p)[:, None] - selection.direction
+    slopes = _slopes(selection, W)
+    best = _along(selection, slopes, selection.direction)
+    return _along(selection, slopes, away) / best
+
+
+def _largest_pi(selection: Selection, radii: np.ndarray, E: np.ndarray) -> np.ndarray:
+    """Return the largest pi of Lemma 21 that is found at each of the `radii`
+    ||W||/||W_mm||, an array (m, runs).
+
+    `radii` has the shape (m, runs) and E has (draws, runs, entries). W moves from W_mm
+    along each E. It stops where the largest change of a margin, times the radius, is
+    one of the SHIFTS, and at each of the SHARES of the distance to the edge of the cone
+    of mu_0. All W lie in this cone.
+    """
+    rows = _constraint_rows(selection)
+    size = selection.solution.norm
+    change = np.abs(np.einsum("rmD,krD->krm", rows, E)).max(-1) * size
+    edge = _edge_distance(selection, radius(selection), E)
+    largest = np.full(radii.shape, -np.inf)
+    for place, r in enumerate(radii):
+        distances = [np.minimum(shift / (r * change), edge) for shift in SHIFTS]
+        for s in [*distances, *(share * edge for share in SHARES)]:
+            for W in _moved(selection, s, E) * (r * size)[:, None]:
+                pi = _excess(selection, W)
+                largest[place] = np.maximum(largest[place], pi)
+    return largest
 
 
 def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Claim:
@@ -600,21 +700,25 @@ def lemma21(selection: Selection, multiples: np.ndarray, draws: int = 20) -> Cla
     This means that the largest pi that occurs at radius R falls at least like log R /
     R. So we compute pi R / log R at the radii of `lemma20`, with R = ||W||/||W_mm||.
     This quantity must not be largest at the last radius. The measured value is the
-    quantity at the last radius minus its largest value at an earlier one, in the worst
-    run. The directions of W are on the edges of cones from mu_0 to 10^-10 mu_0, because
-    pi is largest for directions near that of W_mm.
+    quantity at the last radius, divided by its largest value at an earlier one, in the
+    worst run. The value is NaN, and the claim fails, if no positive pi is found at the
+    last radius or at all earlier ones.
+
+    W moves from W_mm along `draws` random directions, along their opposites, and along
+    the directions of `_margin_edges`. The largest pi occurs at a distance of about 1/R:
+    for such a W the softmax weights change by a factor of about e. If the target is not
+    W_mm, it occurs farther away, where W has larger margins than the target.
     """
-    inside = radius(selection) * np.geomspace(1, 1e-10, 6)[:, None]
+    shape = draws, *selection.direction.shape
+    random = stream(3, "draws").standard_normal(shape)
+    E = np.concatenate([random, -random, _margin_edges(selection)])
     radii = _radii(selection, multiples)
-    size = selection.solution.norm
-    W = np.concatenate([on_the_edge(selection, mu, draws, seed=3) for mu in inside])
-    largest = [
-        np.max([_excess(selection, w * (r * size)[:, None]) for w in W], 0)
-        for r in radii
-    ]
-    scaled = np.array(largest) * radii / np.log(radii)
-    growth = (scaled[-1] - scaled[:-1].max(0)).max()
-    return claim("lemma21", growth, selection.p)
+    scaled = _largest_pi(selection, radii, E) * radii / np.log(radii)
+    last = scaled[-1]
+    before = scaled[:-1].max(0)
+    found = (last > 0) & (before > 0)
+    ratio = np.where(found, last / np.where(found, before, 1.0), np.nan)
+    return claim("lemma21", ratio.max(), selection.p)
 
 
 def lemma21_radius(selection: Selection, pi: float = PI) -> np.ndarray:
@@ -822,7 +926,7 @@ def _turning(
     flat_later = later.reshape(len(W), -1)
     size = norm(flat, p)
     size_later = norm(flat_later, p)
-    D = directional_bregman(flat, selection.direction, p)
+    D = near_divergence(flat, selection.direction, p)
     inside = (D <= mu) & (size >= least)
 
     # eta grad L, where eta is the rule's step size divided by ||grad L||. In the code

@@ -155,6 +155,24 @@ def test_lemma_1_is_symmetric_and_not_with_another_covariance():
     assert found == pytest.approx(max(asymmetries)) and found > 0.1
 
 
+def test_no_minimum_is_nearer_than_the_one_of_lemma_1():
+    """In two dimensions, all minima are tried: two circles of rotations."""
+    space = manifold.of(PROBLEM)
+    angles = np.linspace(0, 2 * np.pi, 2001)
+    turns = np.array(
+        [[np.cos(angles), -np.sin(angles)], [np.sin(angles), np.cos(angles)]]
+    )
+    turns = np.moveaxis(turns, -1, 0)
+    rotations = np.concatenate([turns, turns @ np.diag([1.0, -1.0])])
+    points = np.array([space.point(Q) for Q in rotations])
+    for layer in landscape._random_layers(PROBLEM, 5):
+        Z = space.point() + 0.2 * layer
+        nearest = space.norm(Z - space.project(Z, "left"), "left")
+        tried = min(space.norm(Z - point, "left") for point in points)
+        assert nearest <= tried * (1 + 1e-9)
+        assert nearest == pytest.approx(tried, rel=1e-4)
+
+
 def test_both_identities_of_lemma_8_hold():
     assert all(claim.holds for claim in landscape.lemma8(PROBLEM))
 

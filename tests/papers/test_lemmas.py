@@ -10,6 +10,7 @@ from lib import attention, dynamics, svm
 from lib.attention import tokens
 from lib.mirror import geometry
 from papers.c import lemmas
+from papers.wrong_worlds import World
 
 DATA = tokens.unit_tokens(range(2), n=3, T=4, d=6)
 EXPONENTS = [1.3, 2, 3]
@@ -306,38 +307,93 @@ def test_radii_are_multiples_over_the_nearness(p):
 
 
 def test_lemma_21_takes_the_worst_run_and_the_largest_earlier_radius(monkeypatch):
-    """pi R / log R is invented: it falls in run 0 and peaks in between in run 1. The
-    largest of the six cones counts.
-    """
+    """pi R / log R is invented: it falls in run 0 and peaks in between in run 1."""
     near = SMALL[2]
     multiples = np.array([5.0, 50.0, 500.0])
     radii = lemmas._radii(near, multiples)
     shares = np.array([[3.0, 1.0], [2.0, 4.0], [1.0, 3.5]])
-    largest = shares * np.log(radii) / radii
-    cones = np.array([0.1, 0.5, 1.0, 0.3, -9.0, 0.2])
-    invented = iter((largest[:, None] * cones[:, None]).reshape(18, 2))
-    sizes = iter(np.repeat(radii * near.solution.norm, 6, 0))
+
+    def largest(selection, at, E):
+        np.testing.assert_array_equal(at, radii)
+        return shares * np.log(radii) / radii
+
+    monkeypatch.setattr(lemmas, "_largest_pi", largest)
+    claim = lemmas.lemma21(near, multiples, 1)
+    assert claim.measured == pytest.approx(3.5 / 4) and claim.holds
+    shares[2, 0] = -1e-9  # No positive pi is found at the last radius.
+    assert not lemmas.lemma21(near, multiples, 1).holds
+
+
+def test_lemma_21_moves_along_both_signs_and_along_the_margins(monkeypatch):
+    near = SMALL[2]
+    tried = []
+
+    def largest(selection, radii, E):
+        tried.append(E)
+        return 1 / radii
+
+    monkeypatch.setattr(lemmas, "_largest_pi", largest)
+    lemmas.lemma21(near, np.array([5.0, 50.0]), 2)
+    (E,) = tried
+    np.testing.assert_array_equal(E[:2], -E[2:4])
+    np.testing.assert_array_equal(E[4:], lemmas._margin_edges(near))
+
+
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_lemma_21_looks_at_its_shifts_and_at_shares_of_the_cone(monkeypatch, p):
+    near = SMALL[p]
+    tried = []
 
     def excess(selection, W):
-        np.testing.assert_allclose(np.linalg.norm(W, axis=-1), next(sizes))
-        return next(invented)
+        tried.append(W)
+        return W[:, 0]
 
     monkeypatch.setattr(lemmas, "_excess", excess)
-    assert lemmas.lemma21(near, multiples, 1).measured == pytest.approx(-0.5)
+    radii = lemmas._radii(near, [5.0, 5e8])
+    E = lemmas._margin_edges(near)
+    largest = lemmas._largest_pi(near, radii, E)
+    shifts = len(lemmas.SHIFTS)
+    W = np.array(tried).reshape(2, shifts + len(lemmas.SHARES), *E.shape)
+    np.testing.assert_array_equal(largest, W[..., 0].max((1, 2)))
+    sizes = radii * near.solution.norm
+    found = geometry.norm(W, p) / sizes[:, None, None]
+    np.testing.assert_allclose(found, 1, rtol=1e-12)
+    # All lie in the cone of mu_0, and the first share is on its edge.
+    D = lemmas.near_divergence(W, near.direction, p) / lemmas.radius(near)
+    assert (D <= 1 + 1e-6).all()
+    np.testing.assert_allclose(D[:, shifts], 1, rtol=1e-6)
+    # Far out the shifts are reached. To keep the norm, W changes the margins a little.
+    rows = lemmas._constraint_rows(near)
+    away = W[1, :shifts] / sizes[1][:, None] - near.direction
+    moved = np.abs(np.einsum("rmD,skrD->skrm", rows, away)).max(-1) * sizes[1]
+    ratio = moved / lemmas.SHIFTS[:, None, None]
+    assert (ratio < 3).all() and (ratio > 0.1).all()
 
 
-def test_lemma_21_looks_at_cones_from_mu_0_down(monkeypatch):
-    near = SMALL[2]
-    asked = []
+@pytest.mark.parametrize("p", EXPONENTS)
+@pytest.mark.parametrize("size", [0.01, 0.3])
+def test_lemma_21_fails_around_a_rotated_target(p, size):
+    near = SMALL[p]
+    multiples = np.geomspace(5, 5e6, 7)
+    assert lemmas.lemma21(near, multiples, 3).holds
+    rotated = World("target rotated", size).selection(near)
+    assert not lemmas.lemma21(rotated, multiples, 3).holds
 
-    def on_the_edge(selection, mu, draws, seed):
-        asked.append(mu / lemmas.radius(near))
-        return near.direction[None]
 
-    monkeypatch.setattr(lemmas, "on_the_edge", on_the_edge)
-    lemmas.lemma21(near, np.array([5.0, 50.0]), 1)
-    powers = [1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10]
-    np.testing.assert_allclose(asked, np.repeat(powers, 2).reshape(6, 2))
+@pytest.mark.parametrize("p", EXPONENTS)
+def test_a_divergence_far_below_rounding_is_that_of_the_second_order(p):
+    """It is half the Hessian's form, and at a larger distance the plain formula."""
+    near = SMALL[p]
+    V = near.direction
+    E = DRAW.standard_normal(V.shape)
+    E -= ((geometry.to_mirror(V, p) * E).sum(-1))[:, None] * V  # the norm stays 1
+    smallest = np.abs(V).min() * 1e-4
+    D = lemmas.near_divergence(V + smallest * E, V, p)
+    form = (p - 1) / 2 * (np.abs(V) ** (p - 2) * (smallest * E) ** 2).sum(-1)
+    np.testing.assert_allclose(D, form, rtol=1e-2)
+    W = 3 * (V + 0.3 * E)
+    plain = geometry.directional_bregman(W, V, p)
+    np.testing.assert_allclose(lemmas.near_divergence(W, 2 * V, p), plain, rtol=1e-9)
 
 
 def test_lemma_20_takes_the_worst_pair_and_run_at_each_multiple(monkeypatch):

@@ -113,8 +113,8 @@ RIGHT_AND_WRONG = {
     "assumptions": (lambda d: ledger_rows._data_claims(drawn_in(d))[1:], 4000, 6),
     "example 1": (lambda d: ledger_rows._how_often(
         "assumption1", assumptions.near_orthogonality(drawn_in(d))), 4000, 6),
-    "strict": (lambda d: ledger_rows._how_often(
-        "strict", assumptions.strict_orthogonality(drawn_in(d))), 4000, 6),
+    "assumption1.all": (lambda d: ledger_rows._how_often(
+        "assumption1.all", assumptions.orthogonality_of_all_tokens(drawn_in(d))), 4000, 6),
     "definition1": (lambda change: ledger_rows._data_claims(change(drawn_in(4000)))[0],
                     unchanged, World("label turned", 1.0).tokens),
     "lemma11": (lambda noise: ledger_rows._lemma11(DM, 3.0, noise), 0.1, 0.01),
@@ -375,7 +375,7 @@ def test_imbalance_and_near_orthogonality_by_their_formulas_on_two_samples():
     gap, imbalance = assumptions.score_gaps(uneven)
     assert (gap, imbalance) == (pytest.approx(0.5 / 1), pytest.approx(0.2 / 0.5))
     data = spanned([[1e-3, 0.0, 0.0]] * 2, overlap=0.1)
-    (margin,) = assumptions.strict_orthogonality(data)
+    (margin,) = assumptions.orthogonality_of_all_tokens(data)
     phi = 1 / (3 * np.e)
     gap = 1e-3
     mu = 0.1
@@ -408,7 +408,7 @@ def test_near_orthogonality_by_its_formula_and_equal_opt_tokens_do_no_harm():
         range(3), n=4, T=3, d=4000, signal=2.0, noise=4000**-0.5
     )
     assert (assumptions.near_orthogonality(shared) > 1).all()
-    assert (assumptions.strict_orthogonality(shared) < 1).all()
+    assert (assumptions.orthogonality_of_all_tokens(shared) < 1).all()
 
 
 def test_where_the_condition_holds_no_step_lowers_a_small_weight_of_an_opt_token():
@@ -546,7 +546,7 @@ def test_near_orthogonality_takes_the_worst_tokens_and_queries_of_uneven_samples
     own = (z[1] @ z[1]) * (X[1, 0] @ X[1, 0] - 3 * of_two_opt)
     C = np.exp(1.8 / 2) * 1.8 / (4 * 0.6 * phi * (1 - phi))
     strict = own / (4 * 2 * C * of_two_opt**2)
-    assert assumptions.strict_orthogonality(data) == pytest.approx(strict)
+    assert assumptions.orthogonality_of_all_tokens(data) == pytest.approx(strict)
     one = token_sets.token_set(X[:1], [1.0], z=z[:1], u=np.eye(9)[0])
     assert assumptions.near_orthogonality(one) == np.inf
 

@@ -543,6 +543,49 @@ def test_the_effects_of_the_parts_are_medians_over_seeds():
     assert failing(rows) == ["ablation.start", "ablation.regulariser"]
 
 
+def test_conditioning_fails_if_no_rule_reaches_the_level():
+    excess = {name: np.ones((1, 2)) for name in ("spectral, P, R", "random, P, R")}
+    never = np.full((1, 1), np.inf)
+    for both, measured in ((never, np.nan), (np.array([[20.0]]), 20 / 100)):
+        times = {"P and R": both, "R only": never}
+        rows = experiments.ablation_claims(
+            excess, {"P": [1.0], "R": [1.0]}, times, steps=100
+        )
+        assert rows[-1].measured == pytest.approx(measured, nan_ok=True)
+        assert rows[-1].holds == (both is not never)
+
+
+def test_the_sample_preconditioner_moves_alpha_only_if_k_is_d():
+    rng = np.random.default_rng(0)
+    sizes = replace(ledger_rows.SMALL, d=2, k=4)
+    wide = ledger_rows._problem(sizes)
+    square = ledger_rows._square(sizes)
+    assert (square.k, square.d) == (2, 2)
+    off = {}
+    for problem in (wide, square):
+        X, _ = problem.sample(500, rng)
+        alpha, _ = landscape.sample_constants(problem, X.T @ X / 500, np.eye(2))
+        off[problem.k] = abs(alpha - 4 / 5)
+    assert off[4] < 1e-12 and off[2] > 1e-4
+
+
+def test_the_excess_ends_at_the_balance_for_the_sample_covariance():
+    """The run ends where A Sigma B^T = M and A^T A = B^T S B, with S that of the data
+    set. There R(Z) = |D^(1/2) V^T (S' - I) V D^(1/2)|^2 / 8 for the whitened S'.
+    """
+    n = 6400
+    sizes = replace(ledger_rows.SMALL, draws=8)
+    found = ledger_rows._with_exact_gradients(sizes, (n,))
+    problem = ledger_rows._problem(sizes)
+    inverse = np.linalg.inv(problem.root)
+    _, D, Vt = np.linalg.svd(problem.M @ problem.root, full_matrices=False)
+    for seed, (excess,) in enumerate(found):
+        X, _ = problem.sample(n, seeds.stream(seed, "labels"))
+        off = inverse @ (X.T @ X / n) @ inverse - np.eye(problem.d)
+        balance = np.sqrt(D)[:, None] * (Vt @ off @ Vt.T) * np.sqrt(D)
+        assert excess == pytest.approx((balance**2).sum() / 8, rel=0.15)
+
+
 def test_algorithm_1_is_compared_with_sgd_seed_by_seed():
     ours = np.array([[8.0, 1.0], [8.0, 2.0], [8.0, 30.0]])
     sgd = np.array([[9.0, 4.0], [9.0, 10.0], [9.0, 5.0]])

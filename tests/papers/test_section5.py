@@ -103,6 +103,21 @@ def test_the_factor_without_the_largest_twentieth_leaves_out_one_of_twenty():
     assert table.remark.endswith("the factor is 1")
 
 
+def test_late_runs_are_blamed_only_if_the_others_agree_with_the_reference():
+    row = section5.REFERENCE[3]
+    last = {q: 3 * mean * np.ones(20) for q, mean in row.items()}
+    table, _ = section5._beside_reference(3, last)
+    assert not table.holds and "late" not in table.remark
+    assert "the factor is 3 too" in table.remark
+
+
+def test_few_runs_have_no_range():
+    row = section5.REFERENCE[3]
+    for runs, count in ((7, 1), (8, 2)):
+        last = {q: mean * np.linspace(0.9, 1.1, runs) for q, mean in row.items()}
+        assert len(section5._beside_reference(3, last)) == count
+
+
 def test_probabilities_are_those_of_a_plain_loop():
     W = DRAW.standard_normal((1, 3, 4, 4))
     u = DRAW.standard_normal((1, 3, 4))
