@@ -253,7 +253,10 @@ def caption(study: Study, beside: Curves, kind: str) -> str:
     said = []
     for claim in claims(study, kind):
         said.append(replace(claim, statement=fresh_seeds.sentence(FAMILY[claim.id])))
-    bars = f"below: bars at 95 %, thin: corrected for {len(FAMILY)} claims, dots: seeds"
+    bars = (
+        f"paper's size: {len(beside.seeds())} seeds; below: bars at 95 %, thin:"
+        f" corrected for {len(FAMILY)} claims, dots: seeds"
+    )
     chosen = (
         " (each the better of two in a race on three other seeds, by held-out"
         " accuracy; none of the judged seeds had been run before)."
