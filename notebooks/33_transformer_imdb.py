@@ -189,7 +189,7 @@ for name, runs in judged_reviews.networks(study, larger).items():
 pictures["attention"][0]
 
 # %% [markdown]
-# The next figure shows an example from the network of the paper's size: the first words of one review, which we chose, under the first seed. Each box shows a word. Its shade shows the attention weight that the first token gives to it in the last layer, averaged over the heads. Both rows share one colour scale. Most of the attention weight lies on later words of the review, which are not shown.
+# The next figure shows an example from the network of the paper's size: the first words of one review, which we chose, under the first seed. Each box shows a word. Its shade shows the attention weight that the first token gives to it in the last layer, averaged over the heads. All rows share one colour scale. Most of the attention weight lies on later words of the review, which are not shown.
 
 # %%
 reviews.words_figure(larger)

@@ -34,7 +34,7 @@ PAPER = {"l1.1": 0.8257, "l2": 0.8061, "l3": 0.8133}
 THRESHOLD = 0.06  # the paper counts the entries with a magnitude above this
 # The paper's counts of the entries of K, Q and V above THRESHOLD, in a model of size 6.
 PAPER_COUNTS = {"l1.1": (18_206, 13_964, 7_643), "l2": (27_224, 14_654, 10_127)}
-SHARPER = ("l1.1", "l2")  # the rules whose maps and counts the paper shows
+SHARPER = ("l1.1", "l2")  # the rules whose counts the paper shows
 PAIRS = (("l1.1", "l3"), ("l3", "l2"), ("l1.1", "l2"))  # better, worse
 VISION = ("Adam", "l1.1")
 CHARACTERS = 118  # characters in a line of words in boxes
@@ -705,9 +705,9 @@ def words_figure(curves: Curves) -> Figure:
     Returns
     -------
     Figure
-        A row under l1.1 and a row under l2, on the same scale.
+        A row under each norm, on the same scale.
     """
-    figure, (axis,) = plots.panels(1, 1, height=1.1)
+    figure, (axis,) = plots.panels(1, 1, height=1.5)
     _word_boxes(axis, curves)
     return figure
 
@@ -719,7 +719,7 @@ def _word_boxes(ax: Axes, curves: Curves) -> None:
     The weights are the attention weights of the first token in the last layer, averaged
     over heads. All rows share one scale: the darkest box has the largest weight of all.
     """
-    runs = {rule: curves.runs(rule)[0] for rule in SHARPER if rule in curves.rates()}
+    runs = {rule: curves.runs(rule)[0] for rule in PAPER if rule in curves.rates()}
     texts = next(iter(runs.values())).end["words"]
     text = texts[-1]
     review = len(texts) - 1
