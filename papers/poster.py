@@ -144,8 +144,8 @@ def draw() -> Figure:
         " others. Cross: best of all.",
         f"Seeds of {assumptions['seeds']} that reach the direction of largest\n"
         f"margin in {assumptions['steps']:,} steps, with 95 % intervals.",
-        "Steps divided by SGD's (bars: 95 %, thin: corrected).\nRight: the paper's"
-        " word. Blue: reproduced; orange: not; grey: open.",
+        "Steps divided by SGD's (bars: 95 %, thin: corrected).\nRight: the paper."
+        " Blue: reproduced; orange: not; grey: open.",
         "Loss above the optimum from a random start,\n"
         f"median of {start['seeds']} seeds. Best: step of page 22.",
     )
