@@ -459,13 +459,13 @@ def _scaling(sizes: Sizes) -> Iterator[Claim]:
     claim = PAPER.mean("theorem2", exponents, **about)
     yield from PAPER.rows("Algorithm 1, n = 50 to 800", sizes.draws, [claim])
 
-    # The remark, with half of the data sets, because large n take long.
+    # The remark, with a quarter of the data sets, because large n take long.
     ns = (200, 800, 3200)
-    half = replace(sizes, draws=sizes.draws // 2)
-    regularised = np.array([_algorithm_1(half, n)[1] for n in ns]).T
+    fewer = replace(sizes, draws=sizes.draws // 4)
+    regularised = np.array([_algorithm_1(fewer, n)[1] for n in ns]).T
     exponents = log_slope(ns, _not_exceeded(regularised))
     claim = PAPER.mean("remark", exponents, remark=ATTAINED)
-    yield from PAPER.rows("Algorithm 1, n = 200 to 3200", half.draws, [claim])
+    yield from PAPER.rows("Algorithm 1, n = 200 to 3200", fewer.draws, [claim])
     ns = (800, 3200, 12_800, 51_200)
     exponents = log_slope(ns, _not_exceeded(_with_exact_gradients(sizes, ns)))
     claim = PAPER.mean("remark.order", exponents)
