@@ -459,9 +459,9 @@ def _scaling(sizes: Sizes) -> Iterator[Claim]:
     claim = PAPER.mean("theorem2", exponents, **about)
     yield from PAPER.rows("Algorithm 1, n = 50 to 800", sizes.draws, [claim])
 
-    # The remark, with a quarter of the data sets, because large n take long.
+    # The remark, with a fifth of the data sets, because large n take long.
     ns = (200, 800, 3200)
-    fewer = replace(sizes, draws=sizes.draws // 4)
+    fewer = replace(sizes, draws=sizes.draws // 5)
     regularised = np.array([_algorithm_1(fewer, n)[1] for n in ns]).T
     exponents = log_slope(ns, _not_exceeded(regularised))
     claim = PAPER.mean("remark", exponents, remark=ATTAINED)
