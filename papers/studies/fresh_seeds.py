@@ -193,10 +193,17 @@ def table(found: Sequence[Verdict]) -> Table:
 
 
 def _why(verdict: Verdict) -> str:
-    """Write by which rule of the protocol a claim is not reproduced, or ""."""
+    """Write by which rule of the protocol a claim is not reproduced, or why it is
+    undecided although its 95 % interval alone would decide it. Otherwise return "".
+    """
+    low, high = verdict.corrected
+    if verdict.word == UNDECIDED and verdict.alone != UNDECIDED:
+        return (
+            f"at 95 % the interval alone would say {verdict.alone}; the corrected one,"
+            f" {low:.3g} to {high:.3g}, decides nothing"
+        )
     if verdict.word != NOT_REPRODUCED:
         return ""
-    low, high = verdict.corrected
     least, most = verdicts.SAME
     if least <= low < 1 < high <= most:
         return (

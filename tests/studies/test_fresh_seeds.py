@@ -116,6 +116,15 @@ def test_a_claim_that_is_not_reproduced_says_by_which_rule(found):
     assert verdict.word == REPRODUCED and claim.remark == ""
 
 
+def test_a_claim_that_the_correction_leaves_undecided_names_both_intervals(found):
+    verdict = next(each for each in found if each.claim == "fig4.adam")
+    wide = (0.71, 1.083)
+    other = replace(verdict, word=UNDECIDED, alone=REPRODUCED, corrected=wide)
+    (claim,) = fresh_seeds.table([other])
+    assert "alone would say reproduced" in claim.remark
+    assert "0.71 to 1.08, decides nothing" in claim.remark
+
+
 def test_a_source_says_what_is_our_reading():
     sources = {name: fresh_seeds.source(claim) for name, claim in FAMILY.items()}
     assert sources["fig1.sngd"] == "paper A, Figure 1"
